@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -33,10 +34,10 @@ RECOVERY_S, REST_S, SAID_S = 420.0, 8.0, 30.0
 console = Console(soft_wrap=True)
 
 
-def turns(faults: Sequence[Fault], chance: random.Random, minutes: float) -> Iterator[Fault]:
-    """Each in its turn, in an order by chance, again and again; none begins after the time is over."""
+def turns(faults: Sequence[Fault], chance: random.Random, minutes: float, rounds: int = 0) -> Iterator[Fault]:
+    """Each in its turn, in an order by chance, so many ``rounds`` (0: again and again); none begins after ``minutes``."""
     until = time.monotonic() + 60 * minutes
-    while True:
+    for _ in range(rounds) if rounds else itertools.count():
         for fault in chance.sample(faults, len(faults)):
             if time.monotonic() > until:
                 return
@@ -67,20 +68,20 @@ def tried(fault: Fault, made: World, truth: Truth, watch: Watch) -> Row:
     ended = time.monotonic()
     is_copied = recovered(truth, truth.read())
     seconds = time.monotonic() - ended if is_copied else None
-    time.sleep(max(0.0, began + SAID_S - time.monotonic()))
+    watch.until(began + SAID_S)
     samples = watch.between(began, time.monotonic())
     said = "; ".join(told([sample for sample in samples if sample.at <= began + SAID_S], began))
     wrong = sum(sample.wrong for sample in samples)
     return Row(fault.name, truth.counts().since(before), seconds, said, wrong, failure)
 
 
-def soak(made: World, faults: Sequence[Fault], minutes: float, per_second: int) -> tuple[list[Row], Counts, int]:
+def soak(made: World, faults: Iterable[Fault], per_second: int) -> tuple[list[Row], Counts, int]:
     rows: list[Row] = []
     with Truth(made.cluster("source"), made.cluster("target")) as truth:
         with Load(made.cluster("source"), per_second, made.chance), Watch(made.env, made.environ, truth) as watch:
             if not recovered(truth, [1] * len(truth.read())):
                 raise SoakError("nothing is copied before the first fault")
-            for fault in turns(faults, made.chance, minutes):
+            for fault in faults:
                 rows.append(tried(fault, made, truth, watch))
                 console.print(json.dumps(asdict(rows[-1])))
                 time.sleep(REST_S)
@@ -102,13 +103,14 @@ def chosen(names: str) -> list[Fault]:
 def main(
     minutes: Annotated[float, typer.Option(min=0.1, help="No fault begins later.")] = 60,
     faults: Annotated[str, typer.Option(help="Words of the faults to try, with commas between; all without.")] = "",
+    rounds: Annotated[int, typer.Option(min=0, help="How often each fault is tried; 0: until the time is over.")] = 0,
     per_second: Annotated[int, typer.Option(min=40, help="Records written a second.")] = 400,
     seed: Annotated[int, typer.Option(help="Of the order and of what is written.")] = 1,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
     write: Annotated[bool, typer.Option(help="Also write docs/reliability.md and bench/results/soak/.")] = False,
 ) -> None:
     """Breaks everything in turn, under load, and counts what was lost or doubled, and when status was wrong."""
-    home = home_of("soak")
+    home = home_of(f"soak-{port}")
     take_down(home, clear=True)
     try:
         named = chosen(faults)
@@ -117,8 +119,8 @@ def main(
             tempfile.TemporaryDirectory() as folder,
             world(home, port, environ, Path(folder), random.Random(seed)) as made,
         ):
-            possible = [fault for fault in named if made.disk is not None or not fault.needs_disk]
-            rows, total, wrong = soak(made, possible, minutes, per_second)
+            possible = [fault for fault in named if made.has(fault.needs)]
+            rows, total, wrong = soak(made, turns(possible, made.chance, minutes, rounds), per_second)
     except SoakError as error:
         console.print(f"[red]{error}[/red]")
         raise typer.Exit(1) from None

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
+from typing import Any
 
 from bench.processes.fault_proxy import CUT, FLIP, HOLD, PASS, RATE, RESET, TRUNCATE
-from bench.soak.world import KEPT, WAIT_S, SoakError, World
+from bench.soak.world import ELECTED, KEPT, SIDES, VOTING, WAIT_S, SoakError, World
 from reconciler.model.state.lock import LOCK_TOPIC, lock_key
 from reconciler.replication.names import STATUS_TOPIC, status_key
 
 Act = Callable[[World], None]
 LOST_RECORDS = 300
+MIRROR = ("supervisor", "jvm", "driver", "worker")
 
 
 def nothing(_: World) -> None:
@@ -24,13 +28,13 @@ def nothing(_: World) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``lasts_s``: between ``begin`` and ``end``. ``needs_disk``: only where the target has a small disk of its own."""
+    """``lasts_s``: between ``begin`` and ``end``. ``needs``: what has to be there (``World.has``), or empty."""
 
     name: str
     begin: Act
     end: Act = nothing
     lasts_s: float = 15.0
-    needs_disk: bool = False
+    needs: str = ""
 
 
 def signalled(number: Signals, *what: str, everyone: bool = True) -> Act:
@@ -55,7 +59,7 @@ def killed(*what: str, everyone: bool = True) -> Act:
 
 def everything_killed(world: World) -> None:
     """The supervisor first: it would start the others again."""
-    for kind in ("supervisor", "jvm", "driver", "worker"):
+    for kind in MIRROR:
         for pid in world.pids(kind):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, SIGKILL)
@@ -77,22 +81,106 @@ def lock_cleared(world: World) -> None:
     world.apply()
 
 
-def disk_filled(world: World) -> None:
-    assert world.disk is not None
-    with (world.disk / "fill").open("wb") as file:
-        try:
-            while True:
-                file.write(b"\0" * (1 << 20))
-                file.flush()
-        except OSError:
-            return
+def disk_filled(side: str) -> Act:
+    return lambda world: _fill(world.disks[side] / "fill")
 
 
-def disk_freed(world: World) -> None:
-    assert world.disk is not None
-    (world.disk / "fill").unlink(missing_ok=True)
-    world.signal_broker("target", SIGKILL)
-    world.start_broker("target")
+def _fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as out, contextlib.suppress(OSError):
+        while True:
+            out.write(bytes(1 << 20))
+
+
+def disk_freed(side: str) -> Act:
+    """A broker whose only disk failed has ended, or has to."""
+
+    def free(world: World) -> None:
+        (world.disks[side] / "fill").unlink(missing_ok=True)
+        if side in SIDES:
+            world.signal_broker(side, SIGKILL)
+            world.start_broker(side)
+
+    return free
+
+
+def clock_moved(seconds: int) -> Act:
+    """Of supervisor, JVM, driver and workers; brokers, the load and who asks for status keep theirs."""
+
+    def move(world: World) -> None:
+        assert world.clock is not None
+        with world.clock.open("r+b") as file:
+            file.write(struct.pack("=q", seconds * 1_000_000_000))
+
+    return move
+
+
+def frozen_beside_new(world: World) -> None:
+    """As if its machine slept: another one, which knows nothing of its folder, starts the mirror."""
+    world.frozen[:] = [pid for kind in MIRROR for pid in world.pids(kind)]
+    for pid in world.frozen:
+        os.kill(pid, SIGSTOP)
+    world.await_said("the mirror is not heard of", lambda document: _state(document) != "running")
+    runs = world.state.resolve()
+    fresh = runs.with_name(str(int(runs.name) + 1))
+    fresh.mkdir()
+    world.state.unlink()
+    world.state.symlink_to(fresh)
+    world.apply()
+
+
+def thawed(world: World) -> None:
+    """The old application has to see by itself that another one copies."""
+    for pid in world.frozen:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, SIGCONT)
+    until = time.monotonic() + 2 * WAIT_S
+    while left := [pid for pid in world.frozen if Path(f"/proc/{pid}/cmdline").is_file() and _lives(pid)]:
+        if time.monotonic() > until:
+            raise SoakError(f"of the frozen application {len(left)} processes go on beside the new one")
+        time.sleep(1)
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def _state(document: Mapping[str, Any]) -> str:
+    return str(document.get("mirrors", {}).get("west", {}).get("state", ""))
+
+
+def codes(document: Mapping[str, Any], flow: str) -> set[str]:
+    """Of the conditions that status names for a flow."""
+    told = document.get("mirrors", {}).get("west", {}).get("flows", {}).get(flow, {})
+    return {condition["code"] for condition in told.get("conditions", ())}
+
+
+def uncleanly_elected(world: World) -> None:
+    """The copy has more than the replica that becomes the leader, which then takes more than it lacks: the position
+    lies within its log again, behind other records."""
+    leader = world.leader(VOTING, ELECTED)
+    other = 5 - leader
+    world.cluster(VOTING).kill(other)
+    world.write(VOTING, ELECTED, [(b"k", b"lost %d" % number) for number in range(LOST_RECORDS)])
+    world.await_copied("elected")
+    world.cluster(VOTING).kill(leader)
+    world.cluster(VOTING).start(other)
+    until = time.monotonic() + WAIT_S
+    while world.leader(VOTING, ELECTED) != other:
+        if time.monotonic() > until:
+            raise SoakError(f"broker {other} was not elected for {ELECTED}")
+        time.sleep(0.5)
+    world.write(VOTING, ELECTED, [(b"k", b"new %d" % number) for number in range(2 * LOST_RECORDS)])
+    world.await_said("an election lost records", lambda document: bool(codes(document, "elected")))
+    world.cluster(VOTING).start(leader)
+
+
+def begun_again(world: World) -> None:
+    world.cli("mirror", "seek", str(world.env), "elected", "--topic", ELECTED, "--to", "latest", "--yes")
+    world.await_said("nothing stands", lambda document: not codes(document, "elected"))
+    world.write(VOTING, ELECTED, [(b"k", b"after")])
+    world.await_copied("elected")
 
 
 def retention_passed(world: World) -> None:
@@ -137,7 +225,14 @@ FAULTS: tuple[Fault, ...] = (
             Fault(f"{side} answers with flipped bits, 1 %", line(side, FLIP, 0.01), line(side, PASS), 30),
         )
     ),
-    Fault("disk full at the target", disk_filled, disk_freed, 20, needs_disk=True),
+    *(
+        Fault(f"disk full at {name}", disk_filled(side), disk_freed(side), 20, needs=side)
+        for side, name in (("source", "the source"), ("target", "the target"), ("spark", "Spark"))
+    ),
+    Fault("clock of the mirror an hour ahead", clock_moved(3600), clock_moved(0), 30, needs="clock"),
+    Fault("clock of the mirror an hour behind", clock_moved(-3600), clock_moved(0), 30, needs="clock"),
+    Fault("SIGSTOP of everything; another one started; SIGCONT", frozen_beside_new, thawed, 10),
+    Fault("unclean election at a source", uncleanly_elected, begun_again, 5),
     Fault("status topic deleted; apply", deleted("target", STATUS_TOPIC), World.apply, 40),
     Fault(
         "garbage in the status topic", garbage("target", STATUS_TOPIC, "nobody", status_key("soak", "west")), lasts_s=20
@@ -148,4 +243,4 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("retention passes a paused position; seek", retention_passed, position_moved, 25),
 )
-"""Over the topic ``soak``, but for the last one."""
+"""Over the topic ``soak``, but for the last one and the election."""

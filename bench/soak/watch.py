@@ -69,6 +69,11 @@ class Watch:
         self._stop.set()
         self._thread.join(120)
 
+    def until(self, moment: float) -> None:
+        """Returns once what is true then was asked for, and answered."""
+        while not self.samples or self.samples[-1].at < moment:
+            time.sleep(0.2)
+
     def between(self, begin: float, end: float) -> list[Sample]:
         return [sample for sample in list(self.samples) if begin <= sample.at <= end]
 

@@ -6,15 +6,18 @@ import contextlib
 import json
 import os
 import random
+import shutil
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from signal import Signals
+from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -28,19 +31,26 @@ from confluent_kafka.admin import (
 from bench.processes.cpu import MARK_VARIABLE, marked
 from bench.processes.fault_proxy import FaultProxy, before
 from bench.soak.load import PARTITIONS, TOPIC
+from reconciler.backends.mirror_jobs.runner.command_line import JOB_VARIABLES
 from reconciler.sandbox.brokers import processes
 from reconciler.sandbox.brokers.start_stop import running_nodes
 from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from reconciler.sandbox.paths import ROOT
-from reconciler.sandbox.profiles import PROFILES, layout
+from reconciler.sandbox.profiles import BLOCK, PROFILES, layout
 
 SIDES: Mapping[str, str] = {"source": "east", "target": "west"}
 KEPT = f"{TOPIC}-kept"
 """A second topic, for what is announced as lost and moved by hand."""
-DISK = "1g"
+VOTING, ELECTED = "north", f"{TOPIC}-elected"
+"""A cluster of three brokers, and its topic, whose leaders may be elected without having everything."""
+DISK, SPARK_DISK = "1g", "192m"
+CLOCK_SOURCE = Path(__file__).with_name("clock.c")
+CLOCK_VARIABLES = PRELOADED, MOVED = "LD_PRELOAD", "SOAK_CLOCK"
 TUNED = {"log.retention.check.interval.ms": "2000", "log.segment.bytes": "1048576", "file.delete.delay.ms": "1000"}
 WAIT_S = 120.0
+HEARD_S = 10.0
+"""Until status knows of what was written."""
 
 
 class SoakError(Exception):
@@ -49,7 +59,10 @@ class SoakError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """``disk``: the target's log folder where it is a small file system of its own."""
+    """``disks``: the log folders of ``source`` and ``target``, and the folder of Spark's runs (``spark``), where they
+    are small file systems of their own. ``clock``: the file that moves the clock of the mirror's processes, where there
+    is a C compiler. ``state``: a link to the folder of Spark's runs. ``voting``: the cluster of three brokers.
+    ``frozen``: processes of an application that was stopped, until they go on."""
 
     sandbox: Sandbox
     proxies: Mapping[str, FaultProxy]
@@ -57,10 +70,14 @@ class World:
     environ: Mapping[str, str]
     log: Path
     chance: random.Random
-    disk: Path | None
+    disks: Mapping[str, Path]
+    clock: Path | None
+    state: Path
+    voting: ClusterHandle
+    frozen: list[int] = field(default_factory=list)
 
     def cluster(self, side: str) -> ClusterHandle:
-        return self.sandbox[SIDES[side]]
+        return self.voting if side == VOTING else self.sandbox[SIDES[side]]
 
     def admin(self, side: str) -> AdminClient:
         """Callers keep it until they are answered: a client that is collected answers nothing."""
@@ -68,10 +85,10 @@ class World:
 
     def cli(self, *words: str, check: bool = True) -> int:
         """Raises SoakError when it fails and ``check``."""
+        moved = {} if self.clock is None else {PRELOADED: str(self.clock.with_suffix(".so")), MOVED: str(self.clock)}
+        command = [sys.executable, "-m", "reconciler", *words]
         with self.log.open("ab") as out:
-            done = subprocess.run(
-                [sys.executable, "-m", "reconciler", *words], cwd=ROOT, env=dict(self.environ), stdout=out, stderr=out
-            )
+            done = subprocess.run(command, cwd=ROOT, env={**self.environ, **moved}, stdout=out, stderr=out, check=False)
         if done.returncode and check:
             raise SoakError(
                 f"reconciler {' '.join(words)} ended with {done.returncode}:\n{self.log.read_text()[-2000:]}"
@@ -118,7 +135,8 @@ class World:
     # brokers
 
     def signal_broker(self, side: str, number: Signals, node: int = 1) -> None:
-        processes.send(running_nodes(self.sandbox.home, f"{SIDES[side]}/{node}"), number)
+        cluster = self.cluster(side)
+        processes.send(running_nodes(cluster.home, f"{cluster.name}/{node}"), number)
 
     def start_broker(self, side: str, node: int = 1) -> None:
         self.cluster(side).start(node)
@@ -148,42 +166,109 @@ class World:
         admin, part = self.admin(side), TopicPartition(topic, 0)
         return int(admin.list_offsets({part: OffsetSpec.earliest()})[part].result(30).offset)
 
+    def leader(self, side: str, topic: str) -> int:
+        """Of partition 0; -1 without one."""
+        admin = self.admin(side)
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        node = described.partitions[0].leader
+        return node.id if node is not None else -1
+
+    def await_copied(self, flow: str) -> None:
+        def copied(document: dict[str, Any]) -> bool:
+            told = document.get("mirrors", {}).get("west", {}).get("flows", {}).get(flow, {})
+            return bool(told.get("records_lag") == 0)
+
+        time.sleep(HEARD_S)
+        self.await_said(f"all of {flow} is copied", copied)
+
+    def has(self, needs: str) -> bool:
+        """Whether what a fault needs is there: ``clock``, one of ``disks``, or nothing."""
+        return not needs or needs in self.disks or (needs == "clock" and self.clock is not None)
+
+    def status(self) -> dict[str, Any]:
+        command = [sys.executable, "-m", "reconciler", "status", str(self.env), "--format", "json"]
+        done = subprocess.run(command, cwd=ROOT, env=dict(self.environ), capture_output=True, text=True, check=False)
+        with contextlib.suppress(ValueError):
+            document: dict[str, Any] = json.loads(done.stdout)
+            return document
+        return {}
+
+    def await_said(self, what: str, said: Callable[[dict[str, Any]], bool], patience_s: float = WAIT_S) -> None:
+        """Raises SoakError when status does not say it in time."""
+        until = time.monotonic() + patience_s
+        while not said(document := self.status()):
+            if time.monotonic() > until:
+                raise SoakError(f"status did not say in {patience_s:.0f} s that {what}: {json.dumps(document)[:1500]}")
+            time.sleep(2)
+
 
 @contextlib.contextmanager
 def world(home: Path, port: int, environ: Mapping[str, str], folder: Path, chance: random.Random) -> Iterator[World]:
-    """Two clusters of one broker each, behind proxies, and a mirror that copies. Needs no network; root for a disk of
-    its own at the target."""
+    """Two clusters of one broker each, behind proxies, one of three brokers, and a mirror that copies. Needs no
+    network; root for disks of their own."""
     profile = PROFILES["plain"]
     brokers = layout(profile, port)
     with contextlib.ExitStack() as stack:
-        disk = _disk(home / "west" / "broker-1" / "data", stack)
+        folders = {side: home / name / "broker-1" / "data" for side, name in SIDES.items()}
+        disks = {side: disk for side in folders if (disk := _disk(folders[side], DISK, stack))}
+        if spark := _disk(folder / "runs", SPARK_DISK, stack):
+            disks["spark"] = spark
         stack.callback(take_down, home)
         sandbox = bring_up(Launch(profile, home, port, "512m"), print)
         for name in SIDES.values():
             _tune(sandbox[name])
+        voting = _voting(home.with_name(f"{home.name}-voting"), port + BLOCK, stack)
         proxies = {
             side: stack.enter_context(before({broker.port: broker.port + 5 for broker in brokers[name]}))
             for side, name in SIDES.items()
         }
+        state, clock = folder / "state", _clock(folder)
+        (folder / "runs" / "1").mkdir(parents=True)
+        state.symlink_to(folder / "runs" / "1")
+        passed_on = " ".join((environ[JOB_VARIABLES], *CLOCK_VARIABLES))
+        environ = {**environ, "RECONCILER_STATE": str(state), JOB_VARIABLES: passed_on}
         env = folder / "soak"
         env.mkdir()
-        (env / "topology.yaml").write_text(json.dumps(_topology(sandbox, proxies)))
-        made = World(sandbox, proxies, env, dict(environ), folder / "commands.log", chance, disk)
-        admin, topics = made.admin("source"), [NewTopic(TOPIC, PARTITIONS, 1), NewTopic(KEPT, 1, 1)]
-        for created in admin.create_topics(topics, operation_timeout=30).values():
-            created.result(60)
+        (env / "topology.yaml").write_text(json.dumps(_topology(sandbox, voting, proxies)))
+        log = folder / "commands.log"
+        made = World(sandbox, proxies, env, environ, log, chance, disks, clock, state, voting)
+        _topics(made)
         made.apply()
         yield made
         made.cli("mirror", "stop", str(env), check=False)
 
 
-def _topology(sandbox: Sandbox, proxies: Mapping[str, FaultProxy]) -> dict[str, object]:
+def _topics(made: World) -> None:
+    admin = made.admin("source")
+    made_here = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic(KEPT, 1, 1)], operation_timeout=30)
+    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    there = made.admin(VOTING)
+    made_there = there.create_topics(
+        [NewTopic(ELECTED, 1, replica_assignment=[[2, 3]], config=unclean)], operation_timeout=30
+    )
+    for created in (*made_here.values(), *made_there.values()):
+        created.result(60)
+
+
+def _topology(sandbox: Sandbox, voting: ClusterHandle, proxies: Mapping[str, FaultProxy]) -> dict[str, object]:
     clusters = {
         name: {"bootstrap_servers": list(proxies[side].servers), "cluster_id": sandbox[name].cluster_id}
         for side, name in SIDES.items()
     }
-    flow = {"source": "east", "target": "west", "topics": [TOPIC, KEPT], "replication_factor": 1, "lanes": 2}
-    return {"clusters": clusters, "flows": {"soak": flow}, "mirrors": {"west": {"flows": ["soak"]}}}
+    clusters[VOTING] = {"bootstrap_servers": voting.bootstrap_servers.split(","), "cluster_id": voting.cluster_id}
+    common = {"target": "west", "replication_factor": 1}
+    flows = {
+        "soak": {"source": "east", "topics": [TOPIC, KEPT], "lanes": 2, **common},
+        "elected": {"source": VOTING, "topics": [ELECTED], "lanes": 1, **common},
+    }
+    return {"clusters": clusters, "flows": flows, "mirrors": {"west": {"flows": list(flows)}}}
+
+
+def _voting(home: Path, port: int, stack: contextlib.ExitStack) -> ClusterHandle:
+    """Three brokers with copies of each record."""
+    take_down(home, clear=True)
+    stack.callback(take_down, home, clear=True)
+    return bring_up(Launch(replace(PROFILES["ha"], clusters=("east",)), home, port), print)["east"]
 
 
 def _tune(cluster: ClusterHandle) -> None:
@@ -193,13 +278,24 @@ def _tune(cluster: ClusterHandle) -> None:
     cluster.restart()
 
 
-def _disk(folder: Path, stack: contextlib.ExitStack) -> Path | None:
+def _disk(folder: Path, size: str, stack: contextlib.ExitStack) -> Path | None:
     """A file system of its own for ``folder``, small enough to be filled; None where nobody may mount one."""
     folder.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "soak", str(folder)], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "soak", str(folder)], check=False, capture_output=True
     )
     if mounted.returncode:
         return None
     stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
     return folder
+
+
+def _clock(folder: Path) -> Path | None:
+    """The file that moves the clock; beside it the library that reads it. None without a C compiler."""
+    compiler, clock = shutil.which("cc"), folder / "clock"
+    if compiler is None:
+        return None
+    clock.write_bytes(struct.pack("=q", 0))
+    words = [compiler, "-shared", "-fPIC", "-O2", "-o", str(clock.with_suffix(".so")), str(CLOCK_SOURCE), "-ldl"]
+    subprocess.run(words, check=True)
+    return clock
