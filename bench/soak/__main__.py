@@ -35,7 +35,7 @@ console = Console(soft_wrap=True)
 
 
 def turns(faults: Sequence[Fault], chance: random.Random, minutes: float, rounds: int = 0) -> Iterator[Fault]:
-    """Each in its turn, in an order by chance, so many ``rounds`` (0: again and again); none begins after ``minutes``."""
+    """Each in its turn, in an order by chance, ``rounds`` times (0: again and again); none begins after ``minutes``."""
     until = time.monotonic() + 60 * minutes
     for _ in range(rounds) if rounds else itertools.count():
         for fault in chance.sample(faults, len(faults)):
