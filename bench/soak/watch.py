@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -16,6 +17,8 @@ from bench.soak.truth import Truth
 from reconciler.sandbox.paths import ROOT
 
 EVERY_S = 5.0
+FLOW = "soak"
+"""The flow under load; of the others only what is not well is told."""
 STANDS_S, STANDS_RECORDS = 30.0, 100
 """A partition with so many records that wait and none copied for so long stands: status must not call that well."""
 
@@ -41,9 +44,14 @@ def judged(document: Mapping[str, Any]) -> tuple[str, bool]:
         flows = mirror.get("flows", {})
         words += [mirror["state"]]
         well = well and mirror["state"] == "running" and bool(flows)
-        for flow in flows.values():
+        if "clock" in mirror.get("detail", ""):
+            words += ["a clock that differs"]
+        for name, flow in flows.items():
             lag, codes = flow["records_lag"], [condition["code"] for condition in flow["conditions"]]
-            words += [f"lag {'unknown' if lag is None else lag}", *codes]
+            of = "" if name == FLOW else f" of {name}"
+            if lag != 0 or not of:
+                words += [f"lag{of} {'unknown' if lag is None else lag}"]
+            words += [f"{code}{of}" for code in codes]
             well = well and lag == 0 and not codes
     silent = [name for name, cluster in document.get("clusters", {}).items() if cluster.get("state") == "unknown"]
     words += [f"cluster {name} unknown" for name in silent]
@@ -102,8 +110,5 @@ def told(samples: list[Sample], begin: float) -> Iterator[str]:
 
 
 def _without_figures(said: str) -> str:
-    parts = (
-        "behind" if part.startswith("lag ") and part[4:].strip("0") not in ("", "unknown") else part
-        for part in said.split(", ")
-    )
+    parts = (re.sub(r"^lag((?: of \w+)?) [1-9]\d*$", r"behind\1", part) for part in said.split(", "))
     return ", ".join(dict.fromkeys(parts))

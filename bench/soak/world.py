@@ -17,7 +17,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from confluent_kafka import Producer, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -167,11 +167,13 @@ class World:
         return int(admin.list_offsets({part: OffsetSpec.earliest()})[part].result(30).offset)
 
     def leader(self, side: str, topic: str) -> int:
-        """Of partition 0; -1 without one."""
+        """Of partition 0; -1 without one, or while nobody answers."""
         admin = self.admin(side)
-        described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
-        node = described.partitions[0].leader
-        return node.id if node is not None else -1
+        with contextlib.suppress(KafkaException, TimeoutError):
+            described = admin.describe_topics(TopicCollection([topic]), request_timeout=10)[topic].result(20)
+            node = described.partitions[0].leader
+            return node.id if node is not None else -1
+        return -1
 
     def await_copied(self, flow: str) -> None:
         def copied(document: dict[str, Any]) -> bool:
