@@ -43,6 +43,7 @@ from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.operations.session.early_reads import Begun
+from reconciler.operations.session.unseen_jobs import UnseenJobs
 from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.quotas import quota_clusters
@@ -87,7 +88,8 @@ class Session:
         self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
         self.seen: LiveState | None = None
-        self.runner = SparkRunner(self.state, topology.mirrors, self.status, self._unseen)
+        unseen = UnseenJobs(topology, self.records, principal, self.status, self._last_apply)
+        self.runner = SparkRunner(self.state, topology.mirrors, self.status, unseen.here, unseen.require_heard)
 
     def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:
         return (
@@ -110,16 +112,6 @@ class Session:
         if declared is None:
             return self.strays.get(mirror)
         return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.has_lost)
-
-    def _unseen(self, mirror: str) -> Unknown | None:
-        """Why a job that runs has no status record, if it is not that it only starts."""
-        declared = self.topology.mirrors.get(mirror)
-        records = self.records[self.topology.status_cluster(declared)] if declared is not None else None
-        if records is None or not records.topic_missing:
-            return None
-        missing = f"its status topic {records.topic} does not exist at {records.cluster.name}"
-        error = f"its process runs, but {missing}, so what the job does cannot be seen"
-        return Unknown(f"mirror {mirror}", error, "Run reconciler apply, which creates the topic.")
 
     def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it. What git, flows or
@@ -267,6 +259,9 @@ class Session:
         home = home_of(self.topology, look(self.topology, self.principal, names)).home
         self.topology = replace(self.topology, lock_home=home)
         return self.topology.clusters[home]
+
+    def _last_apply(self) -> Applied | Unknown | None:
+        return self._read_applied(NOTHING_AGREED)
 
     def _read_applied(self, consent: Consent) -> Applied | Unknown | None:
         try:

@@ -48,7 +48,8 @@ Progress = Callable[[str], None]
 
 class SparkRunner:
     """The runner of one environment. ``status`` reads the newest status record of a mirror, or None; ``unseen`` then
-    knows why there is none though a job runs, if it does not only start."""
+    knows why there is none though a job runs here, if it does not only start. ``require_heard`` raises RunnerError
+    where there is none though a job may run on another machine."""
 
     def __init__(
         self,
@@ -56,8 +57,10 @@ class SparkRunner:
         mirrors: Mapping[str, Mirror],
         status: StatusReader,
         unseen: Callable[[str], Unknown | None] = lambda _: None,
+        require_heard: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._unseen = unseen
+        self._require_heard = require_heard
         self.state = state
         self.mirrors = mirrors
         self.status = status
@@ -71,10 +74,14 @@ class SparkRunner:
         return RunFolder(succession.other(self.state / mirror))
 
     def observe(self, mirror: str) -> LiveMirror:
+        """Raises RunnerError when nothing is heard of a job that may run on another machine, and as ``status`` does."""
         folder = self.folder(mirror)
         reported = self.status(mirror)
         supervised = folder.supervisor_pid() is not None
         state = folder.word("supervisor.json", "state")
+        if reported is None and not supervised and state != "failed":
+            self._require_heard(mirror)
+            reported = self.status(mirror)  # it may have told of itself meanwhile
         # What is being started, whatever an earlier application reported last.
         text = folder.word("handover.json", "fingerprint") if supervised else ""
         if reported is None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from reconciler.backends.clusters.groups import Side
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.engine.observe.read_all import observe
+from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.state.last_apply import Applied
+from reconciler.operations.session import unseen_jobs
 from reconciler.operations.session.session import Session
 from reconciler.render.reports.status.status import status_text
 from tests.support.builders import flow, topology
@@ -36,4 +41,54 @@ def test_a_status_topic_that_is_gone_is_named(missing: bool, tmp_path: Path, mon
         ) in text
     else:
         assert "mirror west: starting" in text
+    session.close()
+
+
+def elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, positions: object, *, missing: bool) -> Session:
+    """Nothing runs here, and no record tells of the mirror. ``positions``: what the target answers, or raises."""
+
+    def answer(*_: object) -> object:
+        if isinstance(positions, Exception):
+            raise positions
+        return positions
+
+    monkeypatch.setattr(Side, "positions", answer)
+    monkeypatch.setattr(unseen_jobs, "LISTEN_SECONDS", 0.0)
+    monkeypatch.setattr(StatusRecords, "read", lambda *_: None)
+    declared = topology(flow("east", "west", "orders"))
+    mirrors = {name: replace(mirror, status_interval_ms=100) for name, mirror in declared.mirrors.items()}
+    session = Session(folder, replace(declared, mirrors=mirrors), Principal.PLAN)
+    session.records["west"].topic_missing = missing
+    return session
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("positions", [{}, {("east.orders", 0): 7}])
+def test_a_mirror_that_was_started_before_and_cannot_tell_of_itself_is_not_absent(
+    positions: dict[tuple[str, int], int], missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = elsewhere(tmp_path, monkeypatch, positions, missing=missing)
+    mirror = observe({}, session.runner, session.topology.mirrors).mirrors["west"]
+    if positions and missing:
+        assert isinstance(mirror, Unknown)
+        assert "its status topic __mirror_status does not exist at west, and group mirror." in mirror.error
+        assert "holds positions of it" in mirror.error
+        assert "may run on another machine" in mirror.error
+        assert "apply --partial" in mirror.todo
+    else:
+        assert mirror == LiveMirror("west", JobState.ABSENT), "with its topic there it would have told of itself"
+    session.close()
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_where_positions_may_not_be_read_the_last_apply_tells(
+    applied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ClusterError("west", "authorization", "group mirror.f may not be described")
+    session = elsewhere(tmp_path, monkeypatch, refused, missing=True)
+    flows = tuple(session.topology.flows) if applied else ()
+    record = Applied(session.topology.environment, 1, "ann", "", {}, (), flows)
+    monkeypatch.setattr(Session, "_read_applied", lambda *_: record)
+    mirror = observe({}, session.runner, session.topology.mirrors).mirrors["west"]
+    assert isinstance(mirror, Unknown) is applied
     session.close()

@@ -1,0 +1,91 @@
+"""Why nobody can tell what a mirror's job does: its status topic is gone, and it runs here or may run elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from reconciler.backends.clusters.groups import Side
+from reconciler.backends.mirror_jobs.status.records import LISTEN_AT_MOST_SECONDS, LISTEN_SECONDS, StatusRecords
+from reconciler.errors import ClusterError, RunnerError, Unknown
+from reconciler.model.environment.topology import Mirror, Principal, Topology
+from reconciler.model.live import LiveMirror
+from reconciler.model.state.last_apply import Applied
+from reconciler.replication.names import position_group
+
+Status = Callable[[str], LiveMirror | None]
+LastApply = Callable[[], Applied | Unknown | None]
+
+
+class UnseenJobs:
+    """Of one session. ``status``: the newest record of a mirror. ``last_apply``: its record."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        records: Mapping[str, StatusRecords],
+        principal: Principal,
+        status: Status,
+        last_apply: LastApply,
+    ) -> None:
+        self._topology = topology
+        self._records = records
+        self._principal = principal
+        self._status = status
+        self._last_apply = last_apply
+        self._started_before: dict[str, str] = {}
+
+    def here(self, mirror: str) -> Unknown | None:
+        """Of a job whose process runs on this machine and that has no status record, if it is not that it only
+        starts."""
+        declared = self._topology.mirrors.get(mirror)
+        if declared is None or not (missing := self._missing(declared)):
+            return None
+        error = f"its process runs, but {missing}, so what the job does cannot be seen"
+        return Unknown(f"mirror {mirror}", error, "Run reconciler apply, which creates the topic.")
+
+    def require_heard(self, mirror: str) -> None:
+        """Of a job without a process on this machine and without a status record. Raises RunnerError when it was
+        started before and could not tell of itself. Where it could, that is waited for, once."""
+        declared = self._topology.mirrors.get(mirror)
+        if declared is None:
+            return
+        asked_before = mirror in self._started_before
+        if not asked_before:
+            self._started_before[mirror] = self._evidence(declared)
+        if not (evidence := self._started_before[mirror]):
+            return
+        if missing := self._missing(declared):
+            raise RunnerError(
+                f"{missing}, and {evidence}",
+                "Its job may run on another machine, and a second one must not be started beside it",
+                "Run reconciler apply --partial, which creates the topic and starts no job. A job that runs tells of "
+                "itself within seconds then; plan again, and one that told nothing is started.",
+            )
+        if not asked_before:
+            self._listen(declared)
+
+    def _missing(self, mirror: Mirror) -> str:
+        records = self._records[self._topology.status_cluster(mirror)]
+        missing = f"its status topic {records.topic} does not exist at {records.cluster.name}"
+        return missing if records.topic_missing else ""
+
+    def _listen(self, mirror: Mirror) -> None:
+        patience = min(LISTEN_AT_MOST_SECONDS, LISTEN_SECONDS + 2 * mirror.status_interval_ms / 1000)
+        until = time.monotonic() + patience
+        while self._status(mirror.name) is None and time.monotonic() < until:
+            time.sleep(LISTEN_SECONDS / 5)
+
+    def _evidence(self, mirror: Mirror) -> str:
+        """What shows that the mirror was started before, or empty: its positions, or the last apply where those may not
+        be read."""
+        refused = set()
+        for flow in self._topology.flows_of(mirror):
+            try:
+                if Side(self._topology.clusters[flow.target], self._principal).positions(flow.name):
+                    return f"group {position_group(flow.name)} at {flow.target} holds positions of it"
+            except ClusterError:
+                refused.add(flow.name)
+        last = self._last_apply() if refused else None
+        carried = sorted(refused & set(last.flows)) if isinstance(last, Applied) else []
+        return f"flow {carried[0]} was applied before, and its positions cannot be read" if carried else ""
