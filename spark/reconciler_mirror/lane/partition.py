@@ -151,7 +151,8 @@ class Partition:
     the source offset ``sought_to``, where a refused record is looked for. ``held_at``: the position at which copying
     itself failed, None where the condition is one that the look before copying judges (``hold``). ``end_at``: when the
     source told ``end``; a session that fetches it has ``answers``; ``silent_since_ms``: since when it tells no more.
-    ``leader_epoch``: the largest of what was acknowledged, ``covered_epoch``: of what was fetched.
+    ``leader_epoch``: the largest of what was acknowledged, ``covered_epoch``: of what was fetched. ``doubted``: where a
+    batch was expected, and the base offset that the last answer told instead.
     """
 
     spec: PartitionSpec
@@ -205,6 +206,7 @@ class Partition:
     passed: Passed = field(default_factory=Passed)
     lost: LossCounter = field(default_factory=LossCounter)
     checking: bool = False
+    doubted: tuple[int, int] = (-1, -1)
     served: int = 0
 
     @property

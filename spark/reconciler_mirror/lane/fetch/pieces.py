@@ -49,9 +49,15 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
     partition.lost.forget_beyond(covered)
     for batch in sound(partition, view, batches, answer.high_watermark) if partition.checking else batches:
         _require_in_place(batch, after, answer.high_watermark)
+        if batch.start == batches[-1].start and _in_doubt(partition, batch, covered):
+            break
         after = batch.next_offset
-        if keep.delivers(batch) and batch.next_offset > covered:
-            wanted.append(batch)
+        delivered = keep.delivers(batch)
+        if batch.next_offset > covered:
+            if delivered:
+                wanted.append(batch)
+            elif not (partition.checking or _is_sound(view, batch, wanted)):
+                break
         covered = max(covered, batch.next_offset)
         partition.covered_epoch = max(partition.covered_epoch, batch.leader_epoch)
     if not wanted:
@@ -74,6 +80,29 @@ def _require_in_place(batch: Batch, after: int, end: int) -> None:
     if not after <= batch.base < batch.next_offset <= end + MOST_GROWN:
         where = f"offsets {batch.base} to {batch.next_offset}"
         raise MalformedResponseError(f"a batch says it holds {where}, but lies between {after} and the log's end {end}")
+
+
+def _in_doubt(partition: Partition, batch: Batch, expected: int) -> bool:
+    """Of the last batch of an answer, which no other one follows that would contradict it: whether it says that it
+    begins elsewhere than where the one before it ended. Compaction leaves such gaps, and so does a flipped bit of its
+    base offset, behind which records would never be asked for. It is believed when a second answer says the same."""
+    if batch.base == expected or batch.next_offset <= expected or partition.doubted == (expected, batch.base):
+        return False
+    partition.doubted = (expected, batch.base)
+    return True
+
+
+def _is_sound(view: memoryview, batch: Batch, wanted: list[Batch]) -> bool:
+    """Of a batch that is left out for what its header says: nobody else would find that header damaged. Raises
+    CorruptBatchError when nothing is ``wanted`` that lies before it."""
+    try:
+        if batch.magic == 2:
+            verify(view[batch.start : batch.end], batch)
+        return True
+    except CorruptBatchError:
+        if not wanted:
+            raise
+        return False
 
 
 def _copyable(partition: Partition, view: memoryview, wanted: list[Batch]) -> int:

@@ -2,33 +2,98 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.pieces import MOST_GROWN, pieces_of
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.model import PartitionSpec
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
-from reconciler.kafka.records.batches import scan
+from reconciler.kafka.records.batches import CONTROL, CorruptBatchError, scan
 from tests.support.lanes.batches import batch_of
 
 END = 40
 
 
 def fetched(*bases: int) -> FetchedPartition:
+    return answered(END, *bases)
+
+
+def answered(end: int, *bases: int) -> FetchedPartition:
     raw = b"".join(batch_of([(1, None, b"value", [])] * 10, base) for base in bases)
-    return FetchedPartition("orders", 0, 0, END, END, 0, (), -1, memoryview(raw))
+    return FetchedPartition("orders", 0, 0, end, end, 0, (), -1, memoryview(raw))
 
 
-def copied(answer: FetchedPartition) -> int:
-    partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"), committed=0, reached=0, covered=0)
-    return pieces_of(partition, answer, None)[1]
+def empty() -> Partition:
+    return Partition(PartitionSpec("orders", 0, "east.orders", "id"), committed=0, reached=0, covered=0)
+
+
+def copied(*answers: FetchedPartition) -> int:
+    """The offset after all that was taken."""
+    partition = empty()
+    for answer in answers:
+        partition.covered = pieces_of(partition, answer, None)[1]
+    return partition.covered
 
 
 def test_batches_in_their_order_are_taken_also_with_holes_and_beyond_the_end_as_it_was() -> None:
     assert copied(fetched(0, 10)) == 20
-    assert copied(fetched(0, 25)) == 35, "compaction took what lay between"
-    assert copied(fetched(0, END)) == END + 10, "the log has grown since its end was read"
+    assert copied(fetched(0, 15, 25)) == 35, "compaction took what lay between"
+    assert copied(fetched(0, 10, 20, 30, END)) == END + 10, "the log has grown since its end was read"
+
+
+def test_a_gap_before_the_last_batch_is_believed_when_two_answers_tell_it() -> None:
+    """One flipped bit of a base offset makes 10 of 10: 26, and no other batch of the answer contradicts it."""
+    partition = empty()
+    pieces, partition.covered = pieces_of(partition, fetched(0, 26), None)
+    assert (len(pieces), partition.covered) == (1, 10), "what lies before it goes on"
+    pieces, partition.covered = pieces_of(partition, fetched(10), None)
+    assert (len(pieces), partition.covered) == (1, 20), "it was a flipped bit"
+    for covered in (20, 35):
+        pieces, partition.covered = pieces_of(partition, fetched(25), None)
+        assert (len(pieces), partition.covered) == (covered > 20, covered), "this one is a gap"
+    assert copied(fetched(26), fetched(18), fetched(10, 20)) == 30, "every other answer is damaged"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8), st.data())
+def test_whatever_bit_is_set_in_a_base_offset_no_batch_is_passed_over_or_taken_twice(
+    log: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    """``log``: the offsets that compaction took before each batch of ten, and whether an answer ends with it."""
+    bases, after = [], 0
+    for gap, _ in log:
+        bases.append(after + gap)
+        after = bases[-1] + 10
+    partition, taken, damaged = empty(), 0, data.draw(st.integers(0, 4))
+    while partition.covered < after:
+        first = next(index for index, base in enumerate(bases) if base + 10 > partition.covered)
+        last = next((index for index in range(first, len(log)) if log[index][1]), len(log) - 1)
+        told = bases[first : last + 1]
+        if damaged:
+            damaged -= 1
+            told[data.draw(st.integers(0, len(told) - 1))] |= 1 << data.draw(st.integers(0, 40))
+        with suppress(MalformedResponseError):
+            pieces, partition.covered = pieces_of(partition, answered(after, *told), None)
+            taken += sum(piece.records for piece in pieces)
+    assert taken == 10 * len(log)
+
+
+def test_a_damaged_batch_is_not_left_out_for_what_its_header_says() -> None:
+    """A bit of its attributes makes it a control batch, which nobody copies."""
+    raw = bytearray(fetched(0, 10).records)
+    raw[len(raw) // 2 + 22] |= CONTROL
+    partition = empty()
+    pieces, partition.covered = pieces_of(
+        partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, memoryview(raw)), None
+    )
+    assert (len(pieces), partition.covered) == (1, 10)
+    rest = memoryview(raw)[len(raw) // 2 :]
+    with pytest.raises(CorruptBatchError):
+        pieces_of(partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, rest), None)
 
 
 @pytest.mark.parametrize("bases", [(1 << 31,), (0, 1 << 31), (0, 5), (20, 10), (0, END + MOST_GROWN)])
