@@ -10,6 +10,7 @@ from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.reports.doctor import Address, ClusterFacts, Finding
+from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted
 
 DAY_S = 86_400
@@ -188,7 +189,7 @@ def _replicas(check: Check, declared: Cluster, facts: ClusterFacts) -> Finding:
     text = f"new topics have replication factor {factor}, min.insync.replicas {least[-1]}, on {brokers}"
     if least[-1] > factor:
         todo = "Raise default.replication.factor, or lower min.insync.replicas"
-        return check.problem(text, "producers with acks=all could never write", todo)
+        return check.problem(text, min_insync_above(factor), todo)
     if least[-1] == factor > 1:
         todo = "Set min.insync.replicas to one less than the factor"
         return check.warning(text, "when one broker is down, nothing can be written", todo)

@@ -115,7 +115,11 @@ def _writable(check: Check, live: LiveState, routes: Sequence[Route]) -> Finding
     stuck = [words for route in routes if (words := _stuck(live, route.remote))]
     if stuck:
         todo = "Lower min.insync.replicas of these topics, or raise their replication factor"
-        return check.problem("; ".join(stuck[:SHOWN]), "the mirror writes with acks=all, and never could", todo)
+        why = (
+            "the mirror writes with acks=all, which brokers before Kafka 3.7 refuse there; later ones count as many as "
+            "there are replicas, so it protects less than it says"
+        )
+        return check.problem("; ".join(stuck[:SHOWN]), why, todo)
     return check.ok("min.insync.replicas of its remote topics can be met")
 
 

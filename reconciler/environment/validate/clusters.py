@@ -12,6 +12,7 @@ from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.resources.topics.defaults import configs, layers_of, replication_factor
+from reconciler.resources.topics.limits import min_insync_above
 
 
 def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
@@ -42,10 +43,10 @@ def _same_cluster(where: Where, cluster: Cluster, other: Cluster, shared: str) -
 
 
 def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterator[Problem]:
-    """min.insync.replicas above the replication factor: producers with acks=all could never write."""
+    """min.insync.replicas above the replication factor, which no broker can keep."""
     layers = layers_of(topology, cluster.name)
     wanted, factor = configs(layers).get("min.insync.replicas"), replication_factor(layers)
-    if wanted is not None and _above(wanted.value, factor):
+    if wanted is not None and factor is not None and _above(wanted.value, factor):
         at_cluster = wanted.layer.values is cluster.defaults
         where = places.of(cluster, "defaults", "configs", "min.insync.replicas") if at_cluster else wanted.layer.where
         yield _too_few_replicas(f"cluster {cluster.name}: defaults", wanted.value, factor, where)
@@ -57,17 +58,17 @@ def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterato
             continue
         layers = layers_of(topology, cluster.name, topic)
         least, factor = configs(layers).get("min.insync.replicas"), replication_factor(layers)
-        if least is not None and _above(least.value, factor):
+        if least is not None and factor is not None and _above(least.value, factor):
             key = "configs" if "min.insync.replicas" in topic.configs else "replication_factor"
             where = places.of(topic, key)
             yield _too_few_replicas(f"topic {topic.name} on {cluster.name}", least.value, factor, where)
 
 
-def _above(least: str, factor: int | None) -> bool:
-    return factor is not None and bool(re.fullmatch("[0-9]+", least)) and int(least) > factor
+def _above(least: str, factor: int) -> bool:
+    return bool(re.fullmatch("[0-9]+", least)) and int(least) > factor
 
 
-def _too_few_replicas(subject: str, least: str, factor: int | None, where: Where) -> Problem:
+def _too_few_replicas(subject: str, least: str, factor: int, where: Where) -> Problem:
     problem = f"{subject}: min.insync.replicas is {least}, replication_factor is {factor}"
-    why = "Producers with acks=all could never write"
+    why = min_insync_above(factor)
     return Problem("too-few-replicas", where, problem, why, "Raise replication_factor or lower min.insync.replicas")

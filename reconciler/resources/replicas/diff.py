@@ -27,6 +27,7 @@ from reconciler.resources.replicas.placement.broker_load import bytes_to_copy, s
 from reconciler.resources.replicas.placement.place import PartitionReplicas, PlacementBasis, after, basis, place
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.diff import mixed
+from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 
 NAMED = 3
@@ -206,7 +207,7 @@ def _health(site: Site, desired: DesiredTopic, topic: LiveTopic, factor: int) ->
         yield Why.UNDER_REPLICATED, why, "Wait until they are in sync, then plan again"
     least = _min_insync(desired, topic)
     if any(len(part.replicas) > factor for part in topic.partitions) and least is not None and factor < least:
-        why = f"min.insync.replicas is {least}, so no producer with acks=all could write any more"
+        why = f"min.insync.replicas is {least}. {min_insync_above(factor)}"
         yield Why.FACTOR_BELOW_MIN_INSYNC, why, f"Set min.insync.replicas to at most {factor} under configs as well"
 
 

@@ -31,7 +31,7 @@ from reconciler.resources.topics.diff_configs import (
     unknown_key_ignored,
     unknown_key_refused,
 )
-from reconciler.resources.topics.limits import BUILT_IN
+from reconciler.resources.topics.limits import BUILT_IN, min_insync_above
 from reconciler.text import counted, grouped
 
 NAME_LIMIT = 249
@@ -270,8 +270,8 @@ def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:
     if wanted is None or least is None or factor is None or least <= factor:
         return
     description = (
-        f"{desired.ref} wants min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor};"
-        " no producer with acks=all could ever write"
+        f"{desired.ref} wants min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor}."
+        f" {min_insync_above(factor)}"
     )
     todo = f"Set min.insync.replicas to at most {factor}, or raise the replication factor"
     yield Refused.of(of_topic(desired.ref, "min.insync.replicas"), Why.MIN_INSYNC_ABOVE_FACTOR, description, todo)

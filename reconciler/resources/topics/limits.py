@@ -45,3 +45,12 @@ def loses_earlier(key: str, before: str | None, after: str | None) -> bool:
 
 def _policies(value: str) -> frozenset[str]:
     return frozenset(part.strip() for part in value.split(",") if part.strip())
+
+
+def min_insync_above(factor: int) -> str:
+    """What min.insync.replicas above a replication factor means. Kafka 4.3 takes records with acks=all on one replica
+    where three must be in sync; brokers before 3.7 (KAFKA-15583) do not."""
+    return (
+        f"Brokers before Kafka 3.7 refuse every write with acks=all there; later ones count it as {factor}, so it"
+        " protects less than it says"
+    )

@@ -18,6 +18,7 @@ from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.expected import BrokerConfigs
+from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 
 Left: TypeAlias = Mapping[str, LeftCluster]
@@ -160,9 +161,8 @@ def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> It
             names[str(entry.value), entry.source, factor].append(name)
     for (value, source, factor), some in sorted(names.items()):
         why = (
-            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some, SHOWN)}. Brokers"
-            f" before Kafka 3.7 refuse every write with acks=all there; later ones count it as {factor}, so it protects"
-            " less than it says. Lower it, or raise the factor"
+            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some, SHOWN)}. "
+            f" {min_insync_above(factor)}. Lower it, or raise the factor"
         )
         subject = Subject(About.CLUSTER, cluster.name)
         yield OutsideChange(Outside.MIN_INSYNC, subject, MIN_INSYNC, "", f"{value} ({source.value})", why=why)
