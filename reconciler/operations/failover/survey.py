@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,7 @@ from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.pauses import Pause
 from reconciler.replication.policy import TopicSelector, is_heartbeats
 from reconciler.resources.flows.routes import selector_of
+from reconciler.text import counted
 
 MAP_WITHIN = 6.0
 """Seconds a lane may take to write what it has committed into the offset map."""
@@ -101,7 +103,7 @@ class Survey:
             pause.reason if pause else "",
             _lag(flow, self._selectors[name]) if flow else None,
             _read_ms(flow) if flow else None,
-            tuple(str(each["text"]) for each in flow.conditions if each.get("stops")) if flow and running else (),
+            _conditions(flow) if flow and running else (),
         )
 
     def partitions(self) -> tuple[PartitionState, ...] | Unknown:
@@ -241,6 +243,17 @@ def _read_ms(flow: FlowStatus) -> int | None:
     """When its groups were read last; None before the first time, and where they are not synced."""
     read = (flow.groups or {}).get("read_ms")
     return read if isinstance(read, int) and read > 0 else None
+
+
+def _conditions(flow: FlowStatus) -> tuple[str, ...]:
+    """Those that stop copying. Of very many the record tells only the first in full, and counts the others."""
+    texts = [str(each["text"]) for each in flow.conditions if each.get("stops")]
+    stopping = Counter({code: count for (code, stops), count in flow.counted_conditions.items() if stops})
+    stopping.subtract(str(each["code"]) for each in flow.conditions if each.get("stops"))
+    if rest := +stopping:
+        codes = ", ".join(f"{code} x{count:,}" for code, count in rest.most_common())
+        texts.append(f"{counted(rest.total(), 'more condition')} that stop copying: {codes}")
+    return tuple(texts)
 
 
 def _lag(flow: FlowStatus, selector: TopicSelector) -> int | None:

@@ -30,6 +30,10 @@ ANEW = (
     "its earlier records are gone, and positions of its readers and of mirrors belong to the earlier topic; the next"
     " apply takes note of the new one"
 )
+COPIED_AGAIN = (
+    "the mirror's positions went with it: once it is made again, its flow begins where it starts, and all that {source}"
+    " still has from there on is copied again"
+)
 SHOWN = 5
 MIN_INSYNC = "min.insync.replicas"
 
@@ -47,7 +51,8 @@ def changed_outside(
         for topic in named.keys() & before.topics.keys() - cluster.hidden.keys():
             left_topic, now = before.topics[topic], cluster.topics.get(topic)
             if now is None or not same.topic(left_topic, now):
-                yield from _changed(TopicRef(name, topic), now, left_topic, before.since)
+                source = desired[TopicRef(name, topic)].source
+                yield from _changed(TopicRef(name, topic), now, left_topic, before.since, source)
         yield from _defaults(name, brokers[name], before)
 
 
@@ -102,10 +107,15 @@ def once(changes: Iterable[OutsideChange]) -> tuple[OutsideChange, ...]:
     )
 
 
-def _changed(ref: TopicRef, topic: LiveTopic | None, before: LeftTopic, since: str) -> Iterator[OutsideChange]:
+def _changed(
+    ref: TopicRef, topic: LiveTopic | None, before: LeftTopic, since: str, source: TopicRef | None
+) -> Iterator[OutsideChange]:
+    """``source``: what ``ref`` is a copy of, if it is one."""
     subject, was = of_topic(ref), f"topic id {before.topic_id}"
     if topic is None:
-        yield OutsideChange(Outside.DELETED, subject, "", f"{was}, {_partitions(before.partitions)}", NO_TOPIC, since)
+        sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
+        why = COPIED_AGAIN.format(source=source) if source is not None else ""
+        yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why)
         return
     if topic.topic_id != before.topic_id:
         yield OutsideChange(Outside.MADE_ANEW, subject, "", was, f"topic id {topic.topic_id}", since, ANEW)

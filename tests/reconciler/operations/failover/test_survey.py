@@ -13,7 +13,7 @@ from reconciler.errors import Unknown
 from reconciler.model.live import FlowStatus
 from reconciler.model.reports.failover import FailoverFacts, GroupMove, GroupState, Key, Level, Way
 from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
-from reconciler.operations.failover.survey import Survey, _lag
+from reconciler.operations.failover.survey import Survey, _conditions, _lag
 from reconciler.resources.flows.routes import selector_of
 from tests.support.builders import flow
 
@@ -33,6 +33,25 @@ def test_the_last_known_lag_is_told_without_heartbeats(
 ) -> None:
     told = FlowStatus("east-to-west", "", records_lag=lag, worst_partitions=worst)
     assert _lag(told, selector_of(flow("east", "west", "orders"))) == left
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_conditions_that_the_status_record_only_counts_are_named_by_their_codes(counted: bool) -> None:
+    def condition(code: str, *, stops: bool = True) -> dict[str, object]:
+        return {"code": code, "text": f"{code}: the text", "stops": stops}
+
+    counts = (("source_truncated", True, 1201), ("target_missing", True, 3), ("slow", False, 9), ("corrupt", True, 1))
+    flow_status = FlowStatus(
+        "f",
+        "",
+        conditions=(condition("source_truncated"), condition("corrupt"), condition("slow", stops=False)),
+        condition_counts=tuple({"code": c, "stops": stops, "conditions": n} for c, stops, n in counts)
+        if counted
+        else (),
+    )
+    rest = ("1,203 more conditions that stop copying: source_truncated x1,200, target_missing x3",)
+    full = ("source_truncated: the text", "corrupt: the text")
+    assert _conditions(flow_status) == (*full, *(rest if counted else ()))
 
 
 ENVIRONMENT = """

@@ -89,6 +89,16 @@ def test_deleted_made_anew_and_edited_are_told_with_both_ids(seen: World) -> Non
     assert planfile.loads(document) == planned
 
 
+def test_of_a_copy_that_was_deleted_it_is_said_that_all_is_copied_again(seen: World) -> None:
+    before = left(seen)
+    del seen.clusters["west"].topics["east.orders"]
+    planned = seen.plan(WISHED, left=before)
+    [change] = planned.outside
+    assert (change.kind.value, change.name) == ("deleted", "west/east.orders")
+    assert "all that east/orders still has from there on is copied again" in change.why
+    assert change.why in plan_text(planned)
+
+
 def test_drift_says_made_anew_with_both_ids_and_counts_it(seen: World) -> None:
     before, east = left(seen), seen.clusters["east"]
     again = east.topics["again"].topic_id
