@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from bench.soak.load import PARTITIONS, TOPIC
 from reconciler.sandbox.handles import ClusterHandle
@@ -150,16 +150,25 @@ class Truth:
                 "group.id": "soak-truth",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 200,
                 "reconnect.backoff.max.ms": 1000,
                 "check.crcs": True,
                 "log_level": 0,
             }
         )
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        positions = dict.fromkeys(range(PARTITIONS), 0)
+        assigned = False
         while not self._stop.is_set():
-            messages = [message for message in consumer.consume(1000, 0.5) if message.error() is None]
+            if not assigned:
+                consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
+                assigned = True
+            answers = consumer.consume(1000, 0.5)
+            messages = [message for message in answers if message.error() is None]
+            positions |= {int(message.partition() or 0): int(message.offset() or 0) + 1 for message in messages}
+            # A broker that was killed knows its end again a moment after it answers.
+            errors = [error.code() for message in answers if (error := message.error()) is not None]
+            assigned = KafkaError._AUTO_OFFSET_RESET not in errors
             digests = [(message.partition(), _digest(message)) for message in messages]
             with self._guard:
                 for partition, digest in digests:
