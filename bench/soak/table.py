@@ -54,8 +54,8 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     for name in dict.fromkeys(row.fault for row in rows):
         some = [row for row in rows if row.fault == name]
         sums = (sum(getattr(row.counts, key) for row in some) for key in ("missing", "doubled", "reordered"))
-        wrong, said = sum(row.wrong for row in some), [row.said for row in some if row.said]
-        yield f"| {name} | {len(some)} | {' / '.join(map(str, sums))} | {_recovery(some)} | {(said or [LATE])[-1]} | {wrong} |"
+        wrong, said = sum(row.wrong for row in some), [LATE, *(row.said for row in some if row.said)][-1]
+        yield f"| {name} | {len(some)} | {' / '.join(map(str, sums))} | {_recovery(some)} | {said} | {wrong} |"
 
 
 def _recovery(rows: Iterable[Row]) -> str:
