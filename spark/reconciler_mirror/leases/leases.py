@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from reconciler.replication.handover import MirrorSettings
@@ -13,14 +12,25 @@ from reconciler_mirror import log_lines as logs
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.assign import LaneKey
-from reconciler_mirror.leases.channel import ROWS, SPECS
+from reconciler_mirror.leases.channel import ROWS
+from reconciler_mirror.leases.lane_orders import LaneOrders
 from reconciler_mirror.leases.placement import LanePlacement
-from reconciler_mirror.leases.signs_of_life import SignsOfLife, slot_of
-from reconciler_mirror.leases.spark_slots import describe, find_place, first_line, has_task, is_shared, is_stopped
+from reconciler_mirror.leases.running import RunningLeases
+from reconciler_mirror.leases.signs_of_life import slot_of
+from reconciler_mirror.leases.spark_slots import (
+    describe,
+    find_place,
+    first_line,
+    has_task,
+    is_shared,
+    is_stopped,
+    run_job,
+    why_not_ready,
+)
 from reconciler_mirror.leases.task import LeaseSpec, run_lease
 from reconciler_mirror.leases.unassigned import STOPS_S, Untasked
 from reconciler_mirror.leases.worker_stderr import heard_while_at_work
-from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport, lane_spec
+from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport
 
 LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
@@ -53,18 +63,10 @@ class Leases:
         self._stopping = False
         self._lost = 0
         self._failed: dict[int, str] = {}  # by slot, why its last lease ended that Spark did run
-        self._rates: Mapping[LaneKey, float] = board.rate_shares()
-        self._lanes = {
-            (flow.name, lane): lane_spec(flow, lane) for flow in settings.flows for lane in range(flow.lanes)
-        }
+        self._lanes = LaneOrders(settings.flows, board)
         self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
-        self._claims: dict[str, Claim] = {}
-        self._prepared: set[LaneKey] = set()
-        self._left: dict[str, set[LaneKey]] = {}
-        self._signs = SignsOfLife()
-        self._running: dict[str, tuple[LaneKey, ...]] = {}
-        self._over: set[str] = set()  # running leases that must end early; some may not have connected yet
+        self._running = RunningLeases()
         self._server = channel.ChannelServer(host, self._orders, self._told, self._broken)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
@@ -79,44 +81,30 @@ class Leases:
     def claimed(self, flow: str, claim: Claim) -> None:
         """The flow is taken over: its lanes may begin."""
         with self._guard:
-            self._claims[flow] = claim
-            for key, lane in self._lanes.items():
-                if key[0] == flow:
-                    self._lanes[key] = replace(lane, claim=claim)
+            message = self._lanes.claimed(flow, claim)
             running = list(self._running)
         for name in running:
-            self._server.send(name, {"claims": [[flow, ROWS.encoded(claim)]]})
+            self._server.send(name, message)
 
     def prepared(self, flow: str) -> bool:
         """Whether every lane of the flow that has partitions could copy at once."""
         with self._guard:
-            lanes = {key for key in self._lanes if key[0] == flow}
-            return all(key in self._prepared or not self._board.specs(key) for key in lanes)
+            return not self._lanes.unprepared(flow)
 
     def unplaced(self) -> int:
         """Leases that Spark has not found a place for yet. A worker that is slow to start, or fails, has one."""
         with self._guard:
-            waiting = self._placed.slots - self._signs.slots - self._failed.keys()
+            waiting = self._placed.slots - self._running.signs.slots - self._failed.keys()
         return sum(not has_task(self._context, f"lease-{slot}") for slot in waiting)
 
     def unready(self, flow: str) -> Mapping[str, tuple[int, ...]]:
         """Lanes of the flow that could not copy at once, by what each waits for."""
         with self._guard:
-            lanes = [key for key in self._lanes if key[0] == flow and key not in self._prepared]
-            connected, failed = self._signs.slots, dict(self._failed)
-            slots = {key: self._placed[key] for key in lanes if key in self._placed}
+            connected, failed = self._running.signs.slots, dict(self._failed)
+            slots = {key: self._placed[key] for key in self._lanes.unprepared(flow) if key in self._placed}
         unready: dict[str, tuple[int, ...]] = {}
         for key, slot in slots.items():
-            if not self._board.specs(key):
-                continue
-            if slot in connected:
-                why = "its task opens connections to both clusters"
-            elif slot in failed:
-                why = f"Spark lost its task: {failed[slot]}"
-            elif has_task(self._context, f"lease-{slot}"):
-                why = "its task waits for a Python worker, which starts"
-            else:
-                why = "Spark has no free core for its task"
+            why = why_not_ready(self._context, slot, connected, failed)
             unready[why] = (*unready.get(why, ()), key[1])
         return unready
 
@@ -140,8 +128,8 @@ class Leases:
         if self.context_stopped():
             return _CONTEXT_STOPPED
         with self._guard:
-            silent = self._signs.silent()
-            self._untasked.silent({key: s for name, s in silent.items() for key in self._running.get(name, ())})
+            silent = self._running.signs.silent()
+            self._untasked.silent(self._running.silent_lanes(silent))
         for name in [name for name, seconds in silent.items() if seconds > LEASE_S]:
             _log.warning("a task was silent for longer than a lease and is ended", lease=name, seconds=LEASE_S)
             self._gone(name, f"it said nothing for {LEASE_S:.0f} s and was ended")
@@ -158,7 +146,7 @@ class Leases:
         """Spark has no place for these: their lanes go to slots that have a task, which end and are given again. What
         still waits for a place is taken back first, else it would get the core of one that ends."""
         with self._guard:
-            at_work = self._signs.slots
+            at_work = self._running.signs.slots
             slots = slots - at_work
             if self._stopping or not at_work or not slots:
                 return
@@ -174,7 +162,7 @@ class Leases:
         if not find_place(self._context, slot):
             return
         with self._guard:
-            if self._stopping or not all(name in self._signs for name in self._running):
+            if self._stopping or not self._running.all_connected():
                 return
             origins = self._placed.come_back(slot)
         _log.info("lanes come back to a lease that has a place again", lease=slot)
@@ -185,22 +173,20 @@ class Leases:
 
     def share_rates(self) -> None:
         """Limited flows deal their limit out among their lanes anew, by what each has told last."""
-        fresh = self._board.rate_shares()
-        if fresh == self._rates:
+        if not self._lanes.share_rates():
             return
         with self._guard:
-            self._rates = fresh
-            running = dict(self._running)
+            running = self._running.lanes()
         for name, lanes in running.items():
-            if mine := [[*key, fresh[key]] for key in lanes if key in fresh]:
-                self._server.send(name, {"rates": mine})
+            if (message := self._lanes.rates(lanes))["rates"]:
+                self._server.send(name, message)
 
     def partitions_changed(self) -> None:
         """Running leases get their lanes' partitions, and which of them are paused, as the board has them now."""
         with self._guard:
-            running = dict(self._running)
+            running = self._running.lanes()
         for name, lanes in running.items():
-            self._server.send(name, self._known(lanes))
+            self._server.send(name, self._lanes.partitions(lanes))
 
     def stop(self, patience_s: float, left: Callable[[], None] = lambda: None) -> bool:
         """Asks every lease to commit and leave. False when some had to be cancelled. ``left`` is called as soon as no
@@ -208,12 +194,12 @@ class Leases:
         give_up = time.monotonic() + patience_s
         with self._guard:
             self._stopping = True
-            running = dict(self._running)
+            running = self._running.lanes()
             self._guard.notify_all()
         for name in running:
             self._server.send(name, {"stop": True})
         with self._guard:
-            self._guard.wait_for(lambda: self._all_left(running), timeout=patience_s)
+            self._guard.wait_for(lambda: self._running.all_left(running), timeout=patience_s)
             threads = [thread for slot, thread in enumerate(self._threads) if slot not in self._placed.vacated]
         left()
         for thread in threads:
@@ -225,11 +211,6 @@ class Leases:
             self._context.cancelAllJobs()
         self._server.close()
         return graceful
-
-    def _all_left(self, leases: Mapping[str, tuple[LaneKey, ...]]) -> bool:
-        return all(
-            name not in self._running or self._left.get(name, set()).issuperset(lanes) for name, lanes in leases.items()
-        )
 
     # one slot
 
@@ -260,15 +241,7 @@ class Leases:
     def _lease(self, slot: int, number: int, mine: tuple[LaneKey, ...]) -> bool:
         """One Spark job. False when Spark lost it: its worker died or could not be started."""
         name = f"{slot}.{number}"
-        lanes = tuple(
-            replace(
-                self._lanes[key],
-                partitions=self._board.specs(key),
-                paused=self._board.paused(key),
-                rate=self._rates.get(key, 0.0),
-            )
-            for key in mine
-        )
+        lanes = self._lanes.specs(mine)
         spec = LeaseSpec(
             name,
             lanes,
@@ -283,11 +256,9 @@ class Leases:
         with self._guard:
             if self._stopping:
                 return True
-            self._running[name] = mine
+            self._running.begins(name, mine)
         try:
-            self._context.setJobGroup(f"lease-{slot}", describe(slot, lanes))
-            self._context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
-            for report in self._context.parallelize([spec], 1).mapPartitions(_in_task).collect():
+            for report in run_job(self._context, slot, describe(slot, lanes), spec, _in_task):
                 self._board.report(report)
                 if report.end is LaneEnd.SUPERSEDED:
                     self._superseded(report.error)
@@ -302,18 +273,14 @@ class Leases:
             self._server.end(name)
             self._ends(name, mine)
             with self._guard:
-                del self._running[name]
-                self._over.discard(name)
-                self._signs.ends(name)
-                self._left.pop(name, None)
+                self._running.ends(name)
                 self._guard.notify_all()
         return True
 
     def _ends(self, lease: str, lanes: tuple[LaneKey, ...], why: str = "") -> None:
         """Of those that no other lease holds by now."""
         with self._guard:
-            others = (lanes for name, lanes in self._running.items() if name != lease and name in self._signs)
-            held = {key for lanes in others for key in lanes}
+            held = self._running.held_by_others(lease)
         self._untasked.ends(set(lanes) - held, why)
 
     def _renew(self) -> None:
@@ -334,7 +301,7 @@ class Leases:
         with self._guard:
             if self._stopping:
                 return
-            move = self._placed.even_out(self._board.measure_loads(), self._signs.slots)
+            move = self._placed.even_out(self._board.measure_loads(), self._running.signs.slots)
             if move is None:
                 return
             self._guard.notify_all()
@@ -344,8 +311,7 @@ class Leases:
     def _end_early(self, slots: Collection[int]) -> None:
         """These leases commit and return, to be given again as the lanes are placed now."""
         with self._guard:
-            names = {name for name in self._running if slot_of(name) in slots}
-            self._over |= names
+            names = self._running.end_early(slots)
         for name in names:
             self._server.send(name, {"over": True})
 
@@ -353,22 +319,15 @@ class Leases:
 
     def _orders(self, lease: str) -> channel.Message | None:
         with self._guard:
-            lanes, stop, over = self._running.get(lease), self._stopping, lease in self._over
-            claims = [[flow, ROWS.encoded(claim)] for flow, claim in self._claims.items()]
-            begins: tuple[LaneKey, ...] = ()
-            if lanes is not None:
-                begins = lanes if self._signs.begins(lease) else ()
-                self._untasked.begins(lanes)
+            lanes = self._running.lanes_of(lease)
+            if lanes is None:
+                return None
+            begins = lanes if self._running.signs.begins(lease) else ()
+            self._untasked.begins(lanes)
+            orders = {**self._lanes.claims(), "stop": self._stopping, "over": self._running.is_over(lease)}
         for key in begins:
             self._board.lease_begins(key)  # also where Spark tries a task again under the same name: it counts from 0
-        return None if lanes is None else {**self._known(lanes), "claims": claims, "stop": stop, "over": over}
-
-    def _known(self, lanes: tuple[LaneKey, ...]) -> channel.Message:
-        return {
-            "lanes": [[*key, ROWS.encoded(self._board.specs(key), SPECS)] for key in lanes],
-            "paused": [[*key, sorted(self._board.paused(key))] for key in lanes],
-            "rates": [[*key, self._rates[key]] for key in lanes if key in self._rates],
-        }
+        return {**self._lanes.partitions(lanes), **orders}
 
     def _broken(self, lease: str) -> None:
         """The line is the proof of life: Spark may learn much later that the executor is gone, and then tries the task
@@ -377,24 +336,21 @@ class Leases:
 
     def _gone(self, lease: str, why: str) -> None:
         with self._guard:
-            lanes = set(self._running.get(lease, ())) - self._left.get(lease, set())
-            self._signs.ends(lease)
-            if lanes:
-                self._left.pop(lease, None)
+            lanes = self._running.line_ends(lease)
         self._untasked.ends(lanes, why)
         self._board.lost(lanes)
 
     def _told(self, lease: str, message: channel.Message) -> None:
         with self._guard:
-            self._signs.hear(lease)
+            self._running.signs.hear(lease)
         if "alive" in message:
             self._board.at_work(_key(entries) for entries in message["alive"])
         if "prepared" in message or "left" in message:
             with self._guard:
                 if "prepared" in message:
-                    self._prepared.add(_key(message["prepared"]))
+                    self._lanes.prepared(_key(message["prepared"]))
                 else:
-                    self._left.setdefault(lease, set()).add(_key(message["left"]))
+                    self._running.lane_left(lease, _key(message["left"]))
                 self._guard.notify_all()
         if "progress" in message:
             self._board.progress(ROWS.decoded(LaneProgress, message["progress"]))

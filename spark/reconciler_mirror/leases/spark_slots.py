@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from reconciler_mirror.model import LaneSpec
@@ -24,6 +25,17 @@ def has_task(context: Any, group: str) -> bool:
     return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
+def why_not_ready(context: Any, slot: int, connected: Collection[int], failed: Mapping[int, str]) -> str:
+    """What the lanes of a slot wait for. ``connected``: slots whose task is; ``failed``: why the last one was lost."""
+    if slot in connected:
+        return "its task opens connections to both clusters"
+    if slot in failed:
+        return f"Spark lost its task: {failed[slot]}"
+    if has_task(context, f"lease-{slot}"):
+        return "its task waits for a Python worker, which starts"
+    return "Spark has no free core for its task"
+
+
 def is_shared(context: Any) -> bool:
     """Whether another application's end makes room; a local master has what it was started with."""
     return not str(context.master).startswith("local")
@@ -39,12 +51,18 @@ def is_stopped(context: Any) -> bool:
         return True
 
 
+def run_job(context: Any, slot: int, text: str, content: object, work: Callable[[Any], Any]) -> list[Any]:
+    """A Spark job with one task, in the slot's own group and pool; waits for its end. Raises whatever Spark throws."""
+    context.setJobGroup(f"lease-{slot}", text)
+    context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
+    answers: list[Any] = context.parallelize([content], 1).mapPartitions(work).collect()
+    return answers
+
+
 def find_place(context: Any, slot: int) -> bool:
     """Waits until Spark has run a task of this slot that does nothing. False when it cannot."""
     try:
-        context.setJobGroup(f"lease-{slot}", f"lease {slot}: waits for a free core")
-        context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
-        context.parallelize([slot], 1).mapPartitions(list).collect()
+        run_job(context, slot, f"lease {slot}: waits for a free core", slot, list)
     except Exception:  # noqa: BLE001  # whatever Spark throws, it is looked for again
         return False
     return True
