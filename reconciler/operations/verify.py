@@ -11,6 +11,7 @@ from reconciler.engine.observe.read_all import with_answers
 from reconciler.engine.observe.unlisted import unlisted
 from reconciler.model.live import LiveState
 from reconciler.model.reports.verify import Verification, VerificationRequest
+from reconciler.operations.session.execution import interrupted_by_sigterm
 from reconciler.operations.session.session import Session
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.verify_request import answered, request_fields
@@ -22,7 +23,8 @@ def prove(
     """``mirrors``: those that carry the desired flows. ``progress``: for people who wait. Raises ReconcilerError."""
     began = time.monotonic()
     texts = handovers(session.topology)
-    answers = [_answer(session, request, name, texts[name], progress) for name in mirrors]
+    with interrupted_by_sigterm():
+        answers = [_answer(session, request, name, texts[name], progress) for name in mirrors]
     return Verification(
         session.topology.environment,
         request,

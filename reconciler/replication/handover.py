@@ -15,6 +15,7 @@ from typing import Any
 
 from reconciler.replication import record_filter
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.deployment import Deployment
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.json_codec import SPARSE, Codec, MalformedError, named
 from reconciler.replication.policy import TopicSelector, make_selector
@@ -181,7 +182,8 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only."""
+    """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only. ``deployment``: with
+    what it was submitted."""
 
     environment: str
     mirror: str
@@ -193,6 +195,7 @@ class MirrorSettings:
     flows: tuple[FlowSettings, ...]
     metrics_port: int = field(default=0, metadata=SPARSE)
     metrics_address: str = field(default="", metadata={**SPARSE, **named("metrics_host")})
+    deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
 
     @property
     def metrics_host(self) -> str:

@@ -40,7 +40,11 @@ class MalformedError(ValueError):
 @cache
 def sparse_fields(kind: type) -> Mapping[str, Any]:
     """Name -> default of the fields of a dataclass that are left out while they hold that default."""
-    return {field.name: field.default for field in fields(kind) if field.metadata.get("sparse")}
+    return {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(kind)
+        if field.metadata.get("sparse")
+    }
 
 
 def named(name: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Names on clusters that both programs use: status topic, position groups, transactional ids."""
+"""Names that both programs use: status topic, position groups, transactional ids, conditions."""
 
 from __future__ import annotations
 
@@ -27,3 +27,6 @@ def transactional_id(flow: str, lane: int) -> str:
 OFFSETS_TOPIC = "__mirror_offsets"
 """On each flow's target: the exact offset map, see ``offset_map``."""
 OFFSETS_PARTITIONS = 8
+CONTINUABLE = ("corrupt_source_batch", "record_refused", "source_retention_passed", "source_truncated")
+"""Conditions after which a flow may be told to go on: what is lost is known exactly, and what comes after it can be
+copied. All others always stop."""

@@ -1,9 +1,10 @@
-"""The CLI commands ``mirror`` pause, resume, seek, import-positions, start and stop: arguments, options, exit codes."""
+"""The commands ``mirror`` pause, resume, seek, import-positions, start, stop and pack: arguments and exit codes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -188,6 +189,21 @@ def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
             for name in mirrors:
                 execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
                 show(f"mirror {name} is stopped")
+
+
+@app.command(
+    "pack", epilog=ending("0 written; 1 error", "mirror pack", "mirror pack --out /srv/spark/mirror-python.tar.gz")
+)
+def pack(out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="where to write it")] = None) -> None:
+    """Make the archive of Python packages that executors of a cluster need, for a mirror's python.archive."""
+    from reconciler.backends.mirror_jobs.runner import python_archive
+
+    archive = python_archive.pack(out)
+    packages = ", ".join(f"{name} {version}" for name, version in archive.packages)
+    show(
+        f"{archive.path}: {archive.size / 1e6:.1f} MB, for Python {archive.python} on Linux {archive.machine}, with "
+        f"{packages}\npython: {{archive: {archive.path}}}"
+    )
 
 
 def mirrors_of(session: Session, flow: str | None) -> Sequence[str]:

@@ -13,8 +13,8 @@ from reconciler.environment.yaml.locations import Places
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import Problem
-from reconciler.replication.conditions import CONTINUABLE
 from reconciler.replication.handover import Start
+from reconciler.replication.names import CONTINUABLE
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.text import sentence, size_bytes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reconciler.environment.parse.values import spark_setting
 from reconciler.environment.yaml.entry import Reading
 from reconciler.model.environment.topology import Mirror
+from reconciler.replication.deployment import CLIENT, Deployment, ExecutorPython
 
 
 def build_mirror(reading: Reading) -> Mirror:
@@ -19,5 +20,16 @@ def build_mirror(reading: Reading) -> Mirror:
         status_interval_ms=reading.interval("status_interval", default=2_000),
         metrics_port=reading.value("metrics_port", default=0),
         metrics_host=reading.value("metrics_host", default="127.0.0.1"),
+        deployment=Deployment(
+            deploy_mode=reading.value("deploy_mode", default=CLIENT),
+            executors=reading.value("executors", default=0),
+            cores=reading.value("cores", default=0),
+            memory=reading.value("memory", default=""),
+            python=ExecutorPython(
+                archive=reading.value("python", "archive", default=""),
+                executable=reading.value("python", "executable", default=""),
+            ),
+        ),
+        verify_conf=reading.mapping("verify_conf", each=spark_setting),
         where=reading.place.where,
     )

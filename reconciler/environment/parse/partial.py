@@ -60,7 +60,7 @@ VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Callable[[str, Node], str | Wr
         "topics": ((("configs",), topic_config), (("lower_retention_by",), retention_step)),
         "defaults": ((("configs",), topic_config), (("lower_retention_by",), retention_step)),
         "classes": ((("configs",), topic_config), (("lower_retention_by",), retention_step)),
-        "mirrors": ((("spark_conf",), spark_setting),),
+        "mirrors": ((("spark_conf",), spark_setting), (("verify_conf",), spark_setting)),
     }
 )
 

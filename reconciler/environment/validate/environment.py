@@ -15,6 +15,7 @@ from reconciler.environment.validate.collisions import (
     check_flows_apart,
     check_metric_names,
 )
+from reconciler.environment.validate.deployment import check_deployments
 from reconciler.environment.validate.expressions import check_expressions, expression_faults
 from reconciler.environment.validate.provenance import check_provenance
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
@@ -41,6 +42,7 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
         *_mirrors(topology, places),
         *check_connections(topology, places),
         *check_one_path(topology, places),
+        *check_deployments(topology, places),
         *check_expressions(topology.flows.values(), places),
         *_half_read(topology, places),
     ]

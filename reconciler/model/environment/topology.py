@@ -16,6 +16,7 @@ from reconciler.model.quotas import Quota
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.users import ScramUser
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.deployment import Deployment
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.json_codec import SPARSE
 from reconciler.replication.record_filter import Where as Selection
@@ -173,7 +174,7 @@ class Flow:
 class Mirror:
     """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name.
 
-    ``metrics_port`` 0: the job serves no metrics.
+    ``metrics_port`` 0: the job serves no metrics. ``verify_conf``: Spark settings of ``verify`` alone, over the others.
     """
 
     name: str
@@ -185,6 +186,8 @@ class Mirror:
     status_interval_ms: int = 2_000
     metrics_port: int = 0
     metrics_host: str = "127.0.0.1"
+    deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
+    verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
 
 

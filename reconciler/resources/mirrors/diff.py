@@ -74,7 +74,13 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
     flows = tuple(
         f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in fields["flows"]
     )
-    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, (*flows, *_record_work(fields, {}))),))
+    because = (*flows, *_deployment(mirror), *_record_work(fields, {}))
+    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because),))
+
+
+def _deployment(mirror: Mirror) -> Iterable[str]:
+    if settings := mirror.deployment.settings():
+        yield f"on {mirror.master} with {', '.join(f'{key} {value}' for key, value in settings.items())}"
 
 
 def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
         if (old := live.flows[name].fingerprint) != new[name]:
             lines.append(f"flow {name}: changed, fingerprint {old} -> {new[name]}")
     if not lines and live.flows:
-        lines.append("no flow changed; parallelism, intervals, metrics, master or spark_conf did")
+        lines.append("no flow changed; parallelism, intervals, metrics, deployment, master or spark_conf did")
     return tuple(lines)
 
 

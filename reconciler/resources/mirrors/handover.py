@@ -57,6 +57,7 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         flows=tuple(_flow(topology, flow) for flow in sorted(topology.flows_of(mirror), key=lambda flow: flow.name)),
         metrics_port=mirror.metrics_port,
         metrics_address=mirror.metrics_host if mirror.metrics_port else "",
+        deployment=mirror.deployment,
     )
     # master and spark_conf are read by spark-submit, not by the job, but a running job cannot change them either.
     started_with = {"master": mirror.master, "spark_conf": dict(mirror.spark_conf)}

@@ -24,6 +24,7 @@ from reconciler.replication.run_folders import place_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.driver.driver import Driver, DriverOutcome, Exit
 from reconciler_mirror.driver.until_caught_up import goal_of
+from reconciler_mirror.jobs.spark_settings import with_defaults
 from reconciler_mirror.report.status import Application, now_ms
 
 
@@ -79,18 +80,14 @@ def _run(context: Any, settings: MirrorSettings, run_dir: Path, started: int, as
 
 def _context(settings: MirrorSettings) -> Any:
     """No SparkSession: leases are plain jobs, and Spark SQL would only make the start longer."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
 
-    wanted = {
-        "spark.python.unix.domain.socket.enabled": "true",  # halves the cost of a Python task
+    own = {
+        "spark.app.name": f"mirror {settings.environment}/{settings.mirror}",
         "spark.scheduler.mode": "FAIR",
         "spark.speculation": "false",  # a copy of a task would fence the task
-        "spark.port.maxRetries": "100",
-        "spark.log.level": "ERROR",
-        "spark.ui.showConsoleProgress": "false",
     }
-    conf = SparkConf().setAppName(f"mirror {settings.environment}/{settings.mirror}").setAll(list(wanted.items()))
-    return SparkContext.getOrCreate(conf)
+    return SparkContext.getOrCreate(with_defaults(own, {}))
 
 
 def _write_driver_file(run_dir: Path, who: Application, phase: str = "") -> None:

@@ -11,7 +11,8 @@ import itertools
 import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler_mirror import log_lines as logs
+from reconciler_mirror.jobs.spark_settings import with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.comparable import TopicTraits
@@ -27,6 +29,7 @@ from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.tasks import ChunkCounts
 
 _TELL_S = 2.0
+_NO_CORE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,30 +122,44 @@ def _request(given: dict[str, Any]) -> VerifyRequest:
 def _session(settings: MirrorSettings) -> Any:
     from pyspark.sql import SparkSession
 
-    wanted = {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.shuffle.partitions": str(max(4, 2 * settings.parallelism)),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.port.maxRetries": "100",
-        "spark.log.level": "ERROR",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.appName(f"verify {settings.environment}/{settings.mirror}")
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    own = {"spark.app.name": f"verify {settings.environment}/{settings.mirror}", "spark.sql.session.timeZone": "UTC"}
+    conf = with_defaults(own, {"spark.sql.shuffle.partitions": str(max(4, 2 * settings.parallelism))})
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+class CoreWait:
+    """Whether Spark gives tasks no core; to be asked every few seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._since, self._told = clock, 0.0, False
+
+    def look(self, tasks: int, stages: int) -> str:
+        """``tasks``: of the active ``stages``, that run or are done. What to tell, once; else empty."""
+        if tasks or not stages:
+            self._since, self._told = 0.0, False
+            return ""
+        self._since = self._since or self._clock()
+        if self._told or self._clock() - self._since < _NO_CORE_S:
+            return ""
+        self._told = True
+        return (
+            f"Spark has had no free core for it for {_NO_CORE_S:.0f} s: other applications hold them. It waits on. "
+            "Lower spark.cores.max of another application, add a worker, or end this and verify with --master local[2]"
+        )
 
 
 @contextmanager
 def _progress(session: Any) -> Iterator[None]:
-    """Says every few seconds how many partitions of the running stage are done."""
-    tracker, over = session.sparkContext.statusTracker(), threading.Event()
+    """Says every few seconds how many partitions of the running stage are done, and when Spark gives it no core."""
+    tracker, over, cores = session.sparkContext.statusTracker(), threading.Event(), CoreWait()
 
     def watch() -> None:
         said = ""
         while not over.wait(_TELL_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             known = [stage for stage in stages if stage is not None]
+            if waiting := cores.look(sum(item.numActiveTasks + item.numCompletedTasks for item in known), len(known)):
+                _tell(waiting)
             line = ", ".join(f"{item.numCompletedTasks} of {item.numTasks} tasks done" for item in known)
             if line and line != said:
                 said = line

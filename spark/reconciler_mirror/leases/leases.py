@@ -18,9 +18,9 @@ from reconciler_mirror.leases.placement import LanePlacement
 from reconciler_mirror.leases.running import RunningLeases
 from reconciler_mirror.leases.signs_of_life import slot_of
 from reconciler_mirror.leases.spark_slots import (
+    cause,
     describe,
     find_place,
-    first_line,
     has_task,
     is_shared,
     is_stopped,
@@ -265,9 +265,9 @@ class Leases:
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
             if not self._stopping and slot not in self._placed.vacated:
                 self._lost += 1
-                self._failed[slot] = first_line(error)
-                self._ends(name, mine, first_line(error))
-                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=first_line(error))
+                self._failed[slot] = cause(error)
+                self._ends(name, mine, cause(error))
+                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=cause(error))
             return slot in self._placed.vacated
         finally:
             self._server.end(name)

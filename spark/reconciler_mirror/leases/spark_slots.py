@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from reconciler_mirror.model import LaneSpec
+
+_LONGEST = 300
 
 
 def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
@@ -68,8 +71,20 @@ def find_place(context: Any, slot: int) -> bool:
     return True
 
 
-def first_line(error: Exception) -> str:
-    """Of what Spark says; Py4J puts a line before it that only names the call."""
-    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+_TRACEBACK = "Traceback (most recent call last):"
+_ERROR_OF_PYTHON = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*")
+
+
+def cause(error: Exception) -> str:
+    """Of what Spark says, in one line. Py4J puts one before it that only names the call; an error of a Python worker is
+    named by the last line of its traceback: type and message."""
+    lines = [line.rstrip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     names = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
-    return names[0][:300].rstrip(".") if names else type(error).__name__
+    if not names:
+        return type(error).__name__
+    for number, line in enumerate(names):
+        if _TRACEBACK in line:
+            last = next((text for text in names[number + 1 :] if _ERROR_OF_PYTHON.match(text)), "")
+            if last:
+                return f"a Python worker failed: {last}"[:_LONGEST].rstrip(".")
+    return names[0].strip()[:_LONGEST].rstrip(".")

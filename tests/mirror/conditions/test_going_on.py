@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneProgress
 
-from reconciler.replication.conditions import CONTINUABLE
+from reconciler.replication.names import CONTINUABLE
 from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill
 

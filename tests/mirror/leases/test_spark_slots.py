@@ -15,7 +15,7 @@ import pytest
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.leases.leases import Leases
-from reconciler_mirror.leases.spark_slots import has_task, is_shared
+from reconciler_mirror.leases.spark_slots import cause, has_task, is_shared
 from reconciler_mirror.model import PartitionSpec
 
 from reconciler.replication.handover_reader import parse
@@ -134,6 +134,35 @@ def test_a_lane_that_is_not_ready_says_what_it_waits_for(spark: Spark, why: str)
         assert sorted(lane for lanes in leases.unready("orders").values() for lane in lanes) == [0, 1, 2, 3]
         leases._told("", {"prepared": ["orders", 2]})
         assert sorted(lane for lanes in leases.unready("orders").values() for lane in lanes) == [0, 1, 3]
+
+
+OF_A_WORKER = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent \
+failure: Lost task 0.3 in stage 1.0 (TID 7) (10.0.0.2 executor 1): org.apache.spark.api.python.PythonException: \
+Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1230, in main
+    func, profiler, deserializer, serializer = read_command(pickleSer, infile)
+ModuleNotFoundError: No module named 'kafka'
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (OF_A_WORKER, "a Python worker failed: ModuleNotFoundError: No module named 'kafka'"),
+        (
+            "Traceback (most recent call last):\n  File x\na.b.OwnError: no\n\tat y",
+            "a Python worker failed: a.b.OwnError: no",
+        ),
+        ("Traceback (most recent call last):\n  File x\nKeyError", "a Python worker failed: KeyError"),
+        ("An error occurred while calling x.\n: Job aborted: no room.\n\tat y", "Job aborted: no room"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_cause_of_an_error_is_its_last_line_in_python(text: str, said: str) -> None:
+    assert cause(RuntimeError(text)) == said
 
 
 def until(wanted: Callable[[], bool]) -> None:

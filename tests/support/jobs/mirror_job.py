@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START, bundle, job_script
+from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START, bundle, job_script, submit_command
+from reconciler.model.environment.topology import Mirror
 from reconciler.sandbox.handles import ClusterHandle
 from tests.support.reading import to_the_end
 
@@ -58,29 +59,23 @@ def handover(target: ClusterHandle, mirror: str, flows: list[dict[str, Any]]) ->
 
 @dataclass
 class Job:
-    """One run of the application. ``kill_group`` at the end leaves no process behind, whatever the test did."""
+    """One run of the application. ``kill_group`` at the end leaves no process behind, whatever the test did.
+    ``mirror``: it is submitted as this one would be, else to a local master."""
 
     folder: Path
     content: Mapping[str, Any]
     process: subprocess.Popen[bytes] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    mirror: Mirror | None = None
 
     def start(self) -> Job:
         self.folder.mkdir(parents=True)
         (self.folder / "handover.json").write_text(json.dumps(self.content))
-        code = self.folder / "bundle.zip"
-        bundle(code)
-        command = [SUBMIT, "--master", "local[2]", "--driver-memory", "480m", "--conf", "spark.ui.enabled=false"]
-        command += ["--conf", f"spark.driver.extraJavaOptions={QUICK_START}"]
-        command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", code]
-        command += [
-            job_script("mirror_job.py"),
-            "--handover",
-            self.folder / "handover.json",
-        ]
+        bundle(self.folder / "bundle.zip")
+        command = self._local() if self.mirror is None else submit_command(self.mirror, self.folder)
         with (self.folder / "job.log").open("wb") as log:
             self.process = subprocess.Popen(
-                [*map(str, command), "--run-dir", str(self.folder)],
+                command,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -88,6 +83,17 @@ class Job:
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable, **self.environment},
             )
         return self
+
+    def _local(self) -> list[str]:
+        command = [SUBMIT, "--master", "local[2]", "--driver-memory", "480m", "--conf", "spark.ui.enabled=false"]
+        command += ["--conf", f"spark.driver.extraJavaOptions={QUICK_START}"]
+        command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", self.folder / "bundle.zip"]
+        command += [
+            job_script("mirror_job.py"),
+            "--handover",
+            self.folder / "handover.json",
+        ]
+        return [*map(str, command), "--run-dir", str(self.folder)]
 
     @property
     def log(self) -> str:

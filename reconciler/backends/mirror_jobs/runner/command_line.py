@@ -15,6 +15,7 @@ from pathlib import Path
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.allowed import VARIABLE
+from reconciler.replication.deployment import MasterKind, master_kind
 from reconciler.replication.secret_references import REFERENCE
 
 JOB_MARK = "mirror_job.py"
@@ -92,12 +93,24 @@ def bundle(target: Path) -> None:
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
+def application_conf(mirror: Mirror) -> Mapping[str, str]:
+    """What follows from the mirror's own keys. A standalone cluster would give one application all cores it has, and
+    nothing would be left for verify or for a restart beside the running one."""
+    conf = dict(mirror.deployment.spark_conf(mirror.master))
+    if master_kind(mirror.master) is MasterKind.STANDALONE:
+        conf.setdefault("spark.cores.max", str(mirror.parallelism))
+    if {**conf, **mirror.spark_conf}.get("spark.pyspark.python"):  # of the executors; the driver runs here
+        conf["spark.pyspark.driver.python"] = sys.executable
+    return conf
+
+
 def submit_command(mirror: Mirror, folder: Path) -> list[str]:
     conf = {
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": QUICK_START,
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(folder / "spark"),
+        **application_conf(mirror),
         **mirror.spark_conf,
     }
     return [*spark_words(mirror.master, f"mirror-{mirror.name}", conf, folder, JOB_MARK), "--run-dir", str(folder)]

@@ -17,10 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reconciler.backends.mirror_jobs.runner.command_line import bundle, job_environment, require_java, spark_words
+from reconciler.backends.mirror_jobs.runner.command_line import (
+    application_conf,
+    bundle,
+    job_environment,
+    require_java,
+    spark_words,
+)
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, private_files, required
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
+from reconciler.replication.deployment import master_kind
 
 _SAID = "verify: "
 _FAILED = "The comparison cannot run: "
@@ -40,7 +47,8 @@ class VerifyRun:
 
 
 def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
-    """The job's answer. Raises RunnerError with the end of its log. Ended by Ctrl-C, it takes the job with it."""
+    """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
+    job with it, and Spark its application."""
     require_java()
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
@@ -105,13 +113,32 @@ def _master(run: VerifyRun) -> str:
     return run.master or run.mirror.master
 
 
+_OF_A_CLUSTER = (
+    "spark.archives",
+    "spark.cores.max",
+    "spark.executor.",
+    "spark.kubernetes.",
+    "spark.pyspark.",
+    "spark.yarn.",
+)
+"""How settings begin that another kind of master than the mirror's cannot use, such as the executors' Python."""
+
+
+def _application_conf(run: VerifyRun) -> Mapping[str, str]:
+    mirror = run.mirror
+    if master_kind(_master(run)) is master_kind(mirror.master):
+        return {**application_conf(mirror), **mirror.spark_conf, **mirror.verify_conf}
+    given = {**mirror.spark_conf, **mirror.verify_conf}
+    return {key: value for key, value in given.items() if not key.startswith(_OF_A_CLUSTER)}
+
+
 def _command(run: VerifyRun, folder: Path) -> list[str]:
     conf = {
         "spark.driver.memory": "512m",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(folder / "spark"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        **run.mirror.spark_conf,
+        **_application_conf(run),
     }
     words = spark_words(_master(run), f"verify-{run.mirror.name}", conf, folder, "verify_job.py")
     return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder)]

@@ -27,6 +27,7 @@ from reconciler.model.environment.topology import (
     by_name,
 )
 from reconciler.model.schemas import schema as schema_of
+from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.replication.handover import Naming, Start
 from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
 from tests.support.builders import cluster, flow, topology
@@ -82,6 +83,8 @@ READ_BY_THE_MIRROR_ONLY: dict[str, Mirror] = {
     "refresh interval": replace(MIRROR, refresh_interval_ms=1),
     "status interval": replace(MIRROR, status_interval_ms=1),
     "metrics port": replace(MIRROR, metrics_port=9404),
+    "executors' memory": replace(MIRROR, deployment=Deployment(memory="2g")),
+    "executors' Python": replace(MIRROR, deployment=Deployment(python=ExecutorPython("/a.tar.gz"))),
 }
 
 
@@ -123,6 +126,15 @@ def test_no_metrics_is_as_if_metrics_had_never_been_known() -> None:
     assert of_mirror(built(mirror=open_to_all)) != of_mirror(built(mirror=replace(MIRROR, metrics_port=9404)))
 
 
+def test_a_deployment_that_says_nothing_is_as_if_none_had_ever_been_known() -> None:
+    """The digests are those of the release before: an upgrade restarts no mirror."""
+    assert "deployment" not in handovers(built())["west"]
+    spelled = replace(MIRROR, deployment=Deployment("client"), verify_conf={"spark.cores.max": "1"})
+    assert of_mirror(built(mirror=spelled)) == of_mirror(built())
+    cluster_mirror = replace(MIRROR, master="spark://h:7077", spark_conf={"spark.executor.memory": "1g"})
+    assert (of_mirror(built()), of_mirror(built(mirror=cluster_mirror))) == ("fa51cf11354b77fb", "fc46de045bdf51f2")
+
+
 def test_two_flows_in_any_order() -> None:
     first, second = flow("east", "west", name="a"), flow("north", "west", name="b")
     forth = topology(first, second, Mirror("west", ("a", "b")))
@@ -132,7 +144,8 @@ def test_two_flows_in_any_order() -> None:
 
 def test_hand_over_follows_its_schema_and_keeps_references() -> None:
     mirror_schema = schema_of("mirror")
-    text = handovers(built(mirror=replace(MIRROR, metrics_port=9404)))["west"]
+    deployment = Deployment(executors=2, cores=2, memory="1g", python=ExecutorPython("/a.tgz", "bin/python"))
+    text = handovers(built(mirror=replace(MIRROR, metrics_port=9404, deployment=deployment)))["west"]
     jsonschema.Draft202012Validator(mirror_schema).validate(json.loads(text))
     assert "${env:MIRROR_PASSWORD}" in text
 

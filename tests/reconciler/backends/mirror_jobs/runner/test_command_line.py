@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.backends.mirror_jobs.runner.command_line import bundle, job_environment, job_script, submit_command
 from reconciler.model.environment.topology import Mirror
+from reconciler.replication.deployment import Deployment, ExecutorPython
 
 
 def modules_in(archive: Path) -> list[str]:
@@ -63,6 +65,22 @@ def test_a_mirror_of_this_machine_alone_listens_on_loopback(master: str, tmp_pat
     for setting in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "ui.killEnabled=false"):
         assert f"spark.{setting}" in words
     assert job_environment(master, "{}", {})["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_standalone_cluster_is_asked_for_what_the_leases_need(tmp_path: Path) -> None:
+    """Else it gives one application all its cores, and verify waits for ever."""
+    mirror = Mirror("m", ("f",), master="spark://h:7077", parallelism=3)
+    assert "spark.cores.max=3" in submit_command(mirror, tmp_path)
+    own = replace(mirror, spark_conf={"spark.cores.max": "9"})
+    assert "spark.cores.max=9" in submit_command(own, tmp_path)
+    assert not any("cores.max" in word for word in submit_command(replace(mirror, master="yarn"), tmp_path))
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_the_driver_keeps_this_python_where_executors_have_another(by_key: bool, tmp_path: Path) -> None:
+    mirror = Mirror("m", ("f",), master="yarn", spark_conf={} if by_key else {"spark.pyspark.python": "./e/python"})
+    given = replace(mirror, deployment=Deployment(python=ExecutorPython("/p.tar.gz"))) if by_key else mirror
+    assert f"spark.pyspark.driver.python={sys.executable}" in submit_command(given, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The mirror on a real standalone cluster, with Python from the archive, while its workers and executors are killed."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from reconciler.backends.mirror_jobs.runner.python_archive import pack
+from reconciler.model.environment.topology import Mirror
+from reconciler.replication.deployment import Deployment, ExecutorPython
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.flow_of_records import Arrivals, assert_all_once_in_order, flowing
+from tests.support.jobs.mirror_job import Job, flow, handover, status, until
+from tests.support.jobs.standalone import Standalone
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+PARTITIONS = 4
+PATIENCE_S = 180.0
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Standalone]:
+    spark = Standalone(tmp_path / "spark")
+    try:
+        yield spark.start()
+    finally:
+        spark.stop()
+
+
+def topics(cluster: ClusterHandle, *names: str, partitions: int = PARTITIONS) -> None:
+    admin = AdminClient(cluster.client())
+    for name in names:
+        made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=20)
+        try:
+            made[name].result(30)
+        except KafkaException as error:
+            assert "already exists" in str(error)  # noqa: PT017  # shared by the run
+
+
+def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    name = f"s{uuid.uuid4().hex[:6]}"
+    topics(west, "__mirror_status", partitions=1)
+    topics(east, name)
+    topics(west, f"east.{name}")
+    workers = {worker: cluster.worker(worker) for worker in ("a", "b")}
+    mirror = Mirror(
+        name,
+        (name,),
+        master=cluster.master,
+        deployment=Deployment(
+            executors=2, cores=1, memory="480m", python=ExecutorPython(str(pack(tmp_path / "python.tar.gz").path))
+        ),
+        spark_conf={
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.executor.extraJavaOptions": QUICK,
+        },
+    )
+    job = Job(tmp_path / "run", handover(west, name, [flow(name, east, west, [name], lanes=2)]), mirror=mirror)
+
+    def told() -> dict[str, Any]:
+        """Of the flow; empty before its first record."""
+        found: dict[str, Any] = (status(west, name) or {"flows": {}})["flows"].get(name, {})
+        return found
+
+    def copies(arrivals: Arrivals) -> bool:
+        """Something arrives in every partition that was not there when this was first asked."""
+        before = {place: len(numbers) for place, numbers in arrivals.numbers.items()}
+        give_up = time.monotonic() + 5
+        while time.monotonic() < give_up:
+            if all(len(numbers) > before[place] for place, numbers in arrivals.numbers.items()):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def codes() -> set[str]:
+        return {condition["code"] for condition in told().get("conditions", ())}
+
+    try:
+        job.start()
+        with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
+            until("every partition is copied", lambda: copies(arrivals), job, PATIENCE_S)
+            assert all(worker.executors() for worker in workers.values()), "one executor on each"
+
+            workers["a"].kill()
+            until("the lag is unknown", lambda: told()["records_lag"] is None, job, PATIENCE_S)
+            until("a condition names it", lambda: "lane_without_task" in codes(), job, PATIENCE_S)
+            until("the other worker has all lanes", lambda: copies(arrivals), job, PATIENCE_S)
+            until("no condition is left", lambda: not codes(), job, PATIENCE_S)
+
+            workers["b"].kill_executors()
+            until("a new executor copies all", lambda: copies(arrivals), job, PATIENCE_S)
+
+            cluster.worker("a")
+            until("lanes are spread again", lambda: "lanes come back" in job.log, job, PATIENCE_S)
+            until("every partition is copied", lambda: copies(arrivals), job, PATIENCE_S)
+            assert_all_once_in_order(load, arrivals, {name: PARTITIONS}, PATIENCE_S)
+        assert job.stop() == 0
+    finally:
+        job.kill_group()

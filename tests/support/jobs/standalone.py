@@ -1,0 +1,104 @@
+"""A standalone Spark cluster of this machine: a master and workers of pyspark's own jars, each in a folder of its own.
+
+Workers do not see the packages that are installed here: executors have what the mirror brings along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_DEPLOY = "org.apache.spark.deploy"
+
+
+@dataclass
+class Daemon:
+    """A master or a worker: a process group with what it has started, but for Python."""
+
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """As the loss of its machine: at once, with its executors."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(20)
+
+    def executors(self) -> list[int]:
+        """Java processes that this worker has started; each of its threads may be the one that did."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        found = set()
+        with contextlib.suppress(OSError):
+            for task in tasks.iterdir():
+                with contextlib.suppress(OSError):
+                    found |= {int(child) for child in (task / "children").read_text().split()}
+        return sorted(found)
+
+    def kill_executors(self) -> None:
+        for pid in self.executors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@dataclass
+class Standalone:
+    """``stop`` it, whatever happens."""
+
+    folder: Path
+    port: int = 0
+    daemons: list[Daemon] = field(default_factory=list)
+
+    @property
+    def master(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def start(self) -> Standalone:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            self.port = int(listening.getsockname()[1])
+        self._daemon("master", f"{_DEPLOY}.master.Master", "--port", str(self.port))
+        return self
+
+    def worker(self, name: str, cores: int = 1) -> Daemon:
+        words = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(self.folder / name / "work"))
+        return self._daemon(name, f"{_DEPLOY}.worker.Worker", *words, self.master)
+
+    def stop(self) -> None:
+        for daemon in self.daemons:
+            daemon.kill()
+
+    def log(self, name: str) -> str:
+        return (self.folder / name / "log").read_text(errors="replace")
+
+    def _daemon(self, name: str, of: str, *words: str) -> Daemon:
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        java = shutil.which("java") or "java"
+        environment = {
+            "PATH": f"{Path(java).parent}:/usr/bin:/bin",
+            "HOME": str(folder),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            "SPARK_DAEMON_MEMORY": "160m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            **({"JAVA_HOME": home} if (home := os.environ.get("JAVA_HOME")) else {}),
+        }
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [str(SPARK_CLASS), of, "--host", "127.0.0.1", "--webui-port", "0", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=folder,
+                env=environment,
+            )
+        self.daemons.append(Daemon(process))
+        return self.daemons[-1]
