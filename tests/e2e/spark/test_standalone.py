@@ -20,10 +20,10 @@ from tests.support.jobs.flow_of_records import Arrivals, assert_all_once_in_orde
 from tests.support.jobs.mirror_job import Job, flow, handover, status, until
 from tests.support.jobs.standalone import Standalone
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTITIONS = 4
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
