@@ -107,13 +107,13 @@ class Driver:
             self._metrics.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> DriverOutcome:
-        number, shared, looked, state, began = 0.0, 0.0, 0.0, "starting", time.monotonic()
+        number, shared, looked, state, began, settled = 0.0, 0.0, 0.0, "starting", time.monotonic(), False
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 return self._replaced()
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
-            settled = self._board.all_run() or time.monotonic() - began > _SETTLED_S
+            settled = settled or self._settled(began)
             now = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
@@ -128,6 +128,12 @@ class Driver:
                 self._leases.share_rates()
             self._end.wait(0.1 if settled else 0.02)
         return self._leave()
+
+    def _settled(self, began: float) -> bool:
+        """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
+        task. Who started it waits for that, so a mirror without a core is never taken for one that runs."""
+        taken = self._board.all_run() or time.monotonic() - began > _SETTLED_S
+        return taken and not self._leases.lanes_without_task()
 
     # beside another application
 

@@ -108,6 +108,10 @@ class Leases:
             unready[why] = (*unready.get(why, ()), key[1])
         return unready
 
+    def lanes_without_task(self) -> frozenset[LaneKey]:
+        """Of those that have partitions, for however short."""
+        return frozenset(key for key in self._untasked.without() if self._board.specs(key))
+
     def failures(self) -> tuple[str, ...]:
         """Why leases fail that Spark has a place for, each reason once."""
         with self._guard:

@@ -96,7 +96,8 @@ def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: S
             workers["a"].kill()
             until("the lag is unknown", lambda: told()["records_lag"] is None, job, PATIENCE_S)
             until("a condition names it", lambda: "lane_without_task" in codes(), job, PATIENCE_S)
-            until("the other worker has all lanes", lambda: copies(arrivals), job, PATIENCE_S)
+            until("lanes move", lambda: "lanes go to leases that have a task" in job.log, job, PATIENCE_S)
+            until("the other worker copies all", lambda: copies(arrivals), job, PATIENCE_S)
             until("no condition is left", lambda: not codes(), job, PATIENCE_S)
 
             workers["b"].kill_executors()

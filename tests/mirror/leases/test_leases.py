@@ -6,11 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.driver.driver import Driver
 from reconciler_mirror.driver.views import FlowView
 from reconciler_mirror.leases import leases as module
 from reconciler_mirror.leases import signs_of_life, unassigned
@@ -180,6 +182,22 @@ def test_a_lost_executor_makes_the_lag_unknown_at_once_and_is_told_soon(
     assert "its connection to the Spark driver ended before it did" in text
     assert "0 records behind when last heard of, now unknown" in text
     assert unassigned.LOST_S <= 20 < 30, "the condition is there 30 s after the loss, with a look every few seconds"
+
+
+def test_a_mirror_has_settled_only_when_every_lane_with_partitions_has_a_task(spark: Spark, leases: Leases) -> None:
+    """``apply`` waits for it: one that Spark gives half of its cores does not copy what git says."""
+    driver: Any = Driver.__new__(Driver)
+    driver._leases, driver._board = leases, SimpleNamespace(all_run=lambda: False)
+    assert not driver._settled(float("-inf"))
+    spark.waiting(0).run()
+    until(lambda: len(leases.lanes_without_task()) == 2)
+    assert not driver._settled(float("-inf"))
+    spark.waiting(1).run()
+    until(lambda: not leases.lanes_without_task())
+    assert driver._settled(float("-inf"))
+    assert not driver._settled(float("inf")), "a flow waits for its cluster"
+    driver._board = SimpleNamespace(all_run=lambda: True)
+    assert driver._settled(float("inf"))
 
 
 def test_a_task_that_spark_tries_again_in_the_same_job_is_one_with_a_task(
