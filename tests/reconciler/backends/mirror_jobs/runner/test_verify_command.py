@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, _command
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
+from tests.support.waiting import until
 
 MIRROR = Mirror(
     "m",
@@ -37,3 +42,31 @@ def test_a_local_master_gets_nothing_that_only_a_cluster_has() -> None:
     assert not any(
         key.startswith(("spark.executor.", "spark.pyspark.", "spark.archives", "spark.cores")) for key in given
     )
+
+
+CANCELLED = """
+import pathlib, sys
+from types import SimpleNamespace
+from reconciler.backends.mirror_jobs.runner import verify_job
+from reconciler.model.environment.topology import Mirror
+from reconciler.operations import verify
+
+run = verify_job.VerifyRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
+verify_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
+verify.handovers = lambda _: {"m": "{}"}
+verify._answer = lambda *_: verify_job.run_verify_job(run, lambda text: print(text, flush=True))
+verify.prove(SimpleNamespace(topology=None), None, ["m"], print)
+"""
+
+
+def test_a_verify_that_is_terminated_takes_its_application_along(tmp_path: Path) -> None:
+    """A CI job that runs out of time ends so."""
+    command = [sys.executable, "-c", CANCELLED, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    pids = [int(word) for line in itertools.islice(process.stdout, 2) for word in line.split() if word.isdigit()]
+    assert len(pids) == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) != 0
+    until(lambda: not any(is_running(pid, "sleep") or is_running(pid, "sh") for pid in pids))
+    assert not list(tmp_path.glob("m/verify-*")), "its folder goes, too"
