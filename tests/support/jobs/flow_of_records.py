@@ -22,7 +22,8 @@ class Load(threading.Thread):
         self.over = threading.Event()
         self._topics = topics
         self._rate = rate
-        self._producer = Producer({**cluster.client(), "linger.ms": 0})
+        # A broker of a busy machine may answer late: what is sent again then must not be there twice.
+        self._producer = Producer({**cluster.client(), "linger.ms": 0, "enable.idempotence": True})
 
     def run(self) -> None:
         began, rounds = time.monotonic(), 0
