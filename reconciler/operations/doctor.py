@@ -18,7 +18,14 @@ from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.mirror_jobs.runner.machine import machine
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.state.lock.home import look
-from reconciler.engine.doctor import asks, cluster_findings, flow_findings, machine_findings, permission_findings
+from reconciler.engine.doctor import (
+    asks,
+    cluster_findings,
+    flow_findings,
+    machine_findings,
+    permission_findings,
+    spark_cluster_findings,
+)
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal, Topology
@@ -76,6 +83,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
     findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
     if topology.mirrors:
         findings += machine_findings(machine(state_folder(folder)))
+        findings += spark_cluster_findings(topology)
     return Checkup(topology.environment, tuple(findings))
 
 

@@ -181,6 +181,17 @@ class FlowSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """Of the control channel between driver and tasks. Empty addresses: ``spark.driver.bindAddress`` and
+    ``spark.driver.host``; port 0: any."""
+
+    bind_address: str = field(default="", metadata=SPARSE)
+    advertised_address: str = field(default="", metadata=SPARSE)
+    first_port: int = field(default=0, metadata=SPARSE)
+    last_port: int = field(default=0, metadata=SPARSE)
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorSettings:
     """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only. ``deployment``: with
     what it was submitted."""
@@ -196,6 +207,7 @@ class MirrorSettings:
     metrics_port: int = field(default=0, metadata=SPARSE)
     metrics_address: str = field(default="", metadata={**SPARSE, **named("metrics_host")})
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
+    channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
 
     @property
     def metrics_host(self) -> str:

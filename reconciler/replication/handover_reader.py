@@ -52,6 +52,8 @@ def _problems(settings: MirrorSettings) -> Iterator[str]:
     yield from _low("metrics_port", settings.metrics_port, 0)
     if settings.metrics_port > MOST_PORT:
         yield f"metrics_port is {settings.metrics_port}; {MOST_PORT} is the highest port"
+    if (channel := settings.channel) is not None and not 0 <= channel.first_port <= channel.last_port <= MOST_PORT:
+        yield f"channel has the ports {channel.first_port} to {channel.last_port}; they go up, to {MOST_PORT} at most"
     if not settings.flows:
         yield "it has no flows"
     names = Counter(flow.name for flow in settings.flows)

@@ -5,7 +5,14 @@ Belongs here: findings as values. Not here: gathering the facts (`operations.doc
 
 from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.flows import flow_findings
-from reconciler.engine.doctor.machine import machine_findings
+from reconciler.engine.doctor.machine import machine_findings, spark_cluster_findings
 from reconciler.engine.doctor.permissions import asks, permission_findings
 
-__all__ = ["asks", "cluster_findings", "flow_findings", "machine_findings", "permission_findings"]
+__all__ = [
+    "asks",
+    "cluster_findings",
+    "flow_findings",
+    "machine_findings",
+    "permission_findings",
+    "spark_cluster_findings",
+]

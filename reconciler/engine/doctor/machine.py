@@ -1,4 +1,4 @@
-"""Doctor checks of the machine that runs the mirror job: Java, Spark, disk space."""
+"""Doctor checks of the machine that runs the mirror job (Java, Spark, disk space), and of its Spark cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
+from reconciler.model.environment.topology import UNAUTHENTICATED, Topology
 from reconciler.model.reports.doctor import Finding, Machine
 
 LEAST_JAVA = 17
@@ -21,6 +22,14 @@ def machine_findings(machine: Machine) -> Iterator[Finding]:
     else:
         yield check.ok(machine.spark)
     yield _disk(Check(SUBJECT, "disk"), machine)
+
+
+def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
+    for mirror in topology.mirrors.values():
+        check = Check(f"mirror {mirror.name}", "spark authentication")
+        if mirror.unauthenticated:
+            todo = "Set spark.authenticate and its secret on the Spark cluster and here (docs/SECURITY.md)"
+            yield check.warning(f"{mirror.master} is used without spark.authenticate", UNAUTHENTICATED, todo)
 
 
 def _java(check: Check, value: int | Unknown) -> Finding:

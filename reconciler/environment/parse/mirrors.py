@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from reconciler.environment.parse.values import spark_setting
+from reconciler.environment.parse.values import Wrong, spark_setting
 from reconciler.environment.yaml.entry import Reading
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import CLIENT, Deployment, ExecutorPython
+from reconciler.replication.handover import ChannelSettings
+from reconciler.replication.handover_reader import MOST_PORT
 
 
 def build_mirror(reading: Reading) -> Mirror:
@@ -31,5 +33,23 @@ def build_mirror(reading: Reading) -> Mirror:
             ),
         ),
         verify_conf=reading.mapping("verify_conf", each=spark_setting),
+        channel=_channel(reading),
         where=reading.place.where,
     )
+
+
+def _channel(reading: Reading) -> ChannelSettings | None:
+    if reading.node("channel") is None:
+        return None
+    bind = reading.value("channel", "bind_address", default="")
+    advertised = reading.value("channel", "advertised_address", default="")
+    ports = reading.value("channel", "ports", default=None)
+    if ports is None:
+        return ChannelSettings(bind, advertised)
+    first, _, last = str(ports).partition("-")
+    if not 0 < int(first) < int(last) <= MOST_PORT:
+        why = f"Ports go from 1 to {MOST_PORT}, and a new application needs one while the old one still listens"
+        todo = "Write the lower port, -, and a higher one, such as 40000-40010"
+        reading.wrong(("channel", "ports"), Wrong("out-of-range", f'channel.ports is "{ports}"', why, todo))
+        return None
+    return ChannelSettings(bind, advertised, int(first), int(last))

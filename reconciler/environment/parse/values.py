@@ -12,6 +12,7 @@ from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.environment.yaml.nodes import Sequence as YamlSequence
 from reconciler.kafka.client.auth.supported_settings import FILES
 from reconciler.model.config_values import THROTTLES
+from reconciler.model.environment.topology import SPARK_SECRET
 from reconciler.text import LARGEST, distance, duration_ms, looks_like_duration, looks_like_size, nearest, size_bytes
 
 # Topic configs of Kafka 4.3 (LogConfig), and those that brokers before 4.0 still know
@@ -180,8 +181,18 @@ def label(_: str, node: Node) -> str:
 def spark_setting(key: str, node: Node) -> str | Wrong:
     if not isinstance(node, Scalar):
         return ""  # the schema has said so
+    if key == SPARK_SECRET:
+        if is_reference(node.text):
+            return node.text
+        why = "Anyone who can read the repository could run code on the Spark cluster"
+        todo = "Write ${env:NAME} or ${file:PATH} as the whole value, and change the secret if it was ever committed"
+        return Wrong("secret-in-git", f"{key} holds no reference", why, todo)
     if has_reference(node.text):
-        why = "References are resolved in client settings only"
+        why = f"References are resolved in client settings and {SPARK_SECRET} only"
         todo = "Write the value itself, or let Spark read the secret from its own place"
         return Wrong("reference-not-here", f"{key} holds a reference", why, todo)
+    if is_secret(key) or key.endswith("Password"):
+        why = "Anyone who can read the repository could use it"
+        todo = "Put it into spark-defaults.conf where the job is started, and change it if it was ever committed"
+        return Wrong("secret-in-git", f"{key} holds a literal value", why, todo)
     return scalar_text(node)

@@ -18,6 +18,7 @@ from reconciler.environment.validate.collisions import (
 from reconciler.environment.validate.deployment import check_deployments
 from reconciler.environment.validate.expressions import check_expressions, expression_faults
 from reconciler.environment.validate.provenance import check_provenance
+from reconciler.environment.validate.spark import check_spark
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Flow, Mirror, Topology
@@ -43,6 +44,7 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
         *check_connections(topology, places),
         *check_one_path(topology, places),
         *check_deployments(topology, places),
+        *check_spark(topology, places),
         *check_expressions(topology.flows.values(), places),
         *_half_read(topology, places),
     ]

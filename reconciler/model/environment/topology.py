@@ -17,7 +17,7 @@ from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.users import ScramUser
 from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.deployment import Deployment
-from reconciler.replication.handover import Naming, Start
+from reconciler.replication.handover import ChannelSettings, Naming, Start
 from reconciler.replication.json_codec import SPARSE
 from reconciler.replication.record_filter import Where as Selection
 
@@ -170,6 +170,10 @@ class Flow:
         return tuple(word for word, desired in asked.items() if desired is not None)
 
 
+SPARK_SECRET = "spark.authenticate.secret"
+"""What a standalone cluster, its workers and its applications know each other by; a reference in ``spark_conf``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mirror:
     """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name.
@@ -188,7 +192,20 @@ class Mirror:
     metrics_host: str = "127.0.0.1"
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
     verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
+    channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
+
+    @property
+    def unauthenticated(self) -> bool:
+        """Its Spark cluster lets in whoever reaches it, as far as this environment says. YARN, Kubernetes and local
+        masters make a secret for each application."""
+        declared = self.spark_conf.get("spark.authenticate", "true" if SPARK_SECRET in self.spark_conf else "false")
+        return self.master.startswith("spark://") and declared != "true"
+
+
+UNAUTHENTICATED = (
+    "whoever reaches the ports of its Spark master, workers or driver can run code there, and read what the job reads"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, RestartMirror, StartMirror, StopMirror, Subject, Why
 from reconciler.model.changes.findings import Findings, Settled
-from reconciler.model.environment.topology import Mirror, TopicRef, Topology
+from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.replication.policy import make_selector
 from reconciler.resources.flows.routes import Routing
@@ -32,6 +32,9 @@ def compare_mirrors(
     ``previous``: mirror -> the hand-over its running job was started with.
     """
     for mirror in topology.mirrors.values():
+        if mirror.unauthenticated:
+            note = f"mirror {mirror.name} uses {mirror.master} without spark.authenticate: {UNAUTHENTICATED}"
+            yield Findings(notes=(note,))
         live_mirror = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "its job was not looked for"))
         if isinstance(live_mirror, Unknown):
             # Whose status cluster does not answer, that stands with its cluster, and what depends on it.
@@ -98,7 +101,7 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
         if (old := live.flows[name].fingerprint) != new[name]:
             lines.append(f"flow {name}: changed, fingerprint {old} -> {new[name]}")
     if not lines and live.flows:
-        lines.append("no flow changed; parallelism, intervals, metrics, deployment, master or spark_conf did")
+        lines.append("no flow changed; parallelism, intervals, metrics, channel, deployment, master or spark_conf did")
     return tuple(lines)
 
 

@@ -58,6 +58,7 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         metrics_port=mirror.metrics_port,
         metrics_address=mirror.metrics_host if mirror.metrics_port else "",
         deployment=mirror.deployment,
+        channel=mirror.channel,
     )
     # master and spark_conf are read by spark-submit, not by the job, but a running job cannot change them either.
     started_with = {"master": mirror.master, "spark_conf": dict(mirror.spark_conf)}

@@ -4,25 +4,30 @@ Down come the lanes' partitions, stop and "lease over"; up go reports, progress 
 sign of life. It carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies
 what it began with until its deadline. It is the driver's proof that a task lives: Spark tells the loss of an executor
 late, and tries a task again without a word.
+
+The first line of a task is the token and its lease; nothing else is read before the token is known. The token travels
+in Spark's own closure. Beyond loopback it begins with the fingerprint of the driver's certificate, and the task demands
+TLS with just that one before it says anything.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hmac
-import json
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from reconciler.replication.handover import ChannelSettings
 from reconciler.replication.json_codec import Codec
 from reconciler_mirror import log_lines as logs
+from reconciler_mirror.leases.channel_line import Line, PlainStream, TlsStream, pinned, shut
+from reconciler_mirror.leases.channel_line import Message as Message
+from reconciler_mirror.leases.channel_listener import Listener, open_listener
 from reconciler_mirror.model import PartitionSpec
 
-Message = Mapping[str, Any]
 _CONNECT_S = 5.0
+"""How long a stranger may take for everything up to its token: TLS and the first line."""
 GREETING_BYTES, GREETINGS = 4096, 256
 """How long a first line may be, and how many connections may be without a token at a time: more are closed at once."""
 _LEAVE: Message = {"over": True}
@@ -30,39 +35,12 @@ _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]
 ROWS = Codec(rows=True)
 """Of what lanes and driver tell each other: driver and tasks are of one release, so fields need no names."""
+_prepared: list[Listener] = []
 
 
-class _Line:
-    """One connection: whole JSON lines, written by any thread, read by one."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._file = connection.makefile("rb")
-        self._writing = threading.Lock()
-
-    def send(self, message: Message) -> bool:
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        try:
-            with self._writing:
-                self._connection.sendall(line)
-        except OSError:
-            return False
-        return True
-
-    def receive(self, most: int = -1) -> Message | None:
-        """None when the other side is gone or talks nonsense, or more than ``most`` bytes of a line."""
-        try:
-            line = self._file.readline(most)
-            got = json.loads(line) if line.endswith(b"\n") else None
-        except (OSError, ValueError, RecursionError):
-            return None
-        return got if isinstance(got, dict) else None
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(OSError):
-            self._connection.close()
+def prepare(listener: Listener) -> None:
+    """What the next server of this process listens on; without it, any port of the address that it is given, plain."""
+    _prepared[:] = [listener]
 
 
 class ChannelServer:
@@ -76,12 +54,15 @@ class ChannelServer:
         report: Callable[[str, Message], None],
         broken: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.token = secrets.token_hex(16)
+        listener = _prepared.pop() if _prepared else open_listener(ChannelSettings(), host, host, None)
+        self._secret = secrets.token_hex(16)
+        self._tls = listener.tls
+        self.token = f"{listener.pin}:{self._secret}" if listener.tls else self._secret
         self._orders, self._told, self._broken = orders, report, broken
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         self._guard = threading.Lock()
         self._strangers = threading.BoundedSemaphore(GREETINGS)
-        self._socket = socket.create_server((host, 0))
+        self._socket = listener.socket
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, name="channel", daemon=True).start()
 
@@ -99,7 +80,7 @@ class ChannelServer:
             line.send(_LEAVE)
 
     def close(self) -> None:
-        self._socket.close()
+        shut(self._socket)
         with self._guard:
             lines = list(self._lines.values())
         for line in lines:
@@ -116,29 +97,36 @@ class ChannelServer:
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="channel lease", daemon=True).start()
 
-    def _greeted(self, line: _Line) -> str | None:
-        """Its lease; None for whoever does not know the token."""
+    def _greeted(self, connection: socket.socket) -> tuple[str, Line] | None:
+        """Its lease; None for whoever does not know the token in time."""
+        too_late = threading.Timer(_CONNECT_S, shut, (connection,))
+        too_late.daemon = True
+        too_late.start()
         try:
-            hello = line.receive(GREETING_BYTES) or {}
-            knows = hmac.compare_digest(str(hello.get("token", "")).encode(errors="replace"), self.token.encode())
-            return str(hello.get("lease", "")) if knows else None
+            stream = TlsStream(connection, self._tls, server_side=True) if self._tls else PlainStream(connection)
+            line = Line(connection, stream)
+            token, _, lease = (line.receive_raw(GREETING_BYTES) or b"").partition(b" ")
+            knows = hmac.compare_digest(token, self._secret.encode())
+            return (lease.decode(), line) if knows else None
+        except (OSError, ValueError):
+            return None
         finally:
+            too_late.cancel()
             self._strangers.release()
 
     def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(_CONNECT_S)
-        line = _Line(connection)
-        lease = self._greeted(line)
-        if lease is None:
-            line.close()
+        greeted = self._greeted(connection)
+        if greeted is None:
+            shut(connection)
             return
+        lease, line = greeted
         orders = self._orders(lease)
         if orders is None:
             line.send(_LEAVE)
+            connection.settimeout(_CONNECT_S)
             line.receive()  # until it has closed: what it sends meanwhile must not make TCP drop the answer
             line.close()
             return
-        connection.settimeout(None)
         with self._guard:
             before, self._lines[lease] = self._lines.get(lease), line
         if before is not None:  # Spark tries a task again under the same name
@@ -160,15 +148,21 @@ class ChannelClient:
     """The task's end. ``heard`` gets each message, on a thread of its own. Never raises."""
 
     def __init__(self, address: tuple[str, int], token: str, lease: str, heard: Callable[[Message], None]) -> None:
-        self._line: _Line | None = None
+        self._line: Line | None = None
+        pin, _, secret = token.rpartition(":")
+        connection: socket.socket | None = None
         try:
             connection = socket.create_connection(address, timeout=_CONNECT_S)
+            stream = pinned(connection, pin) if pin else PlainStream(connection)
         except OSError as error:
-            _log.warning("no control channel; the lease runs to its deadline", error=str(error))
+            if connection is not None:
+                shut(connection)
+            place = f"{address[0]}:{address[1]}"
+            _log.warning("no control channel; the lease runs to its deadline", driver=place, error=str(error))
             return
         connection.settimeout(None)
-        self._line = _Line(connection)
-        self._line.send({"token": token, "lease": lease})
+        self._line = Line(connection, stream)
+        self._line.send_raw(f"{secret} {lease}".encode())
         self._heard = heard
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
 

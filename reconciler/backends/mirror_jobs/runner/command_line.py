@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from reconciler.errors import RunnerError
-from reconciler.model.environment.topology import Mirror
+from reconciler.model.environment.topology import SPARK_SECRET, Mirror
 from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.deployment import MasterKind, master_kind
-from reconciler.replication.secret_references import REFERENCE
+from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 JOB_MARK = "mirror_job.py"
 
@@ -116,15 +116,45 @@ def submit_command(mirror: Mirror, folder: Path) -> list[str]:
     return [*spark_words(mirror.master, f"mirror-{mirror.name}", conf, folder, JOB_MARK), "--run-dir", str(folder)]
 
 
-def _ports(master: str) -> Mapping[str, str]:
-    """Spark's settings of what listens: with a local master nothing beyond loopback. Spark makes the secret of
-    ``spark.authenticate`` itself, but for its own standalone cluster, which would have to know it too."""
+def _security(master: str) -> Mapping[str, str]:
+    """Spark's settings of what listens and who is let in. With a local master nothing listens beyond loopback; on a
+    cluster the page is off where nothing stands before it, as YARN's proxy does. Spark makes the secret of
+    ``spark.authenticate`` itself, but for its own standalone cluster, which has to know it too."""
     conf = {"spark.ui.killEnabled": "false"}
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if master.startswith(("spark://", "k8s://")):
+        conf["spark.ui.enabled"] = "false"
     if master.startswith(("yarn", "k8s")) or re.fullmatch(r"local(\[.*\])?", master):
         conf["spark.authenticate"] = "true"
+    if master.startswith(("yarn", "k8s")):
+        conf |= _ENCRYPTED
     return conf
+
+
+_ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
+"""What is sent between driver and executors, among it the token of the control channel, and what is spilled to disk.
+Both work only with ``spark.authenticate``."""
+_SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105  # a name: Spark's SecurityManager.ENV_AUTH_SECRET
+
+
+def spark_secret(mirror: Mirror, master: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The secret that a standalone cluster shares with its applications, as the variable that Spark itself hands its
+    executors: on no command line, in no setting that its page or event log shows, in no file.
+
+    Raises RunnerError where it cannot be had."""
+    reference = mirror.spark_conf.get(SPARK_SECRET)
+    if reference is None or not master.startswith("spark://"):
+        return {}
+    try:
+        return {_SECRET_VARIABLE: resolve({"": reference}, environ, lambda path: Path(path).read_text("utf-8"))[""]}
+    except (MissingReference, UnicodeDecodeError) as error:
+        why = str(error) if isinstance(error, MissingReference) else f"{reference}: it is no text file"
+        raise RunnerError(
+            f"mirror {mirror.name} cannot be started: its {SPARK_SECRET} cannot be had: {why}",
+            "The Spark cluster would not let the job in; nothing was started.",
+            "Set the variable or the file for this process, or correct the reference.",
+        ) from None
 
 
 _PASSED_ON = re.compile(
@@ -153,7 +183,10 @@ def job_environment(master: str, handover: str, environ: Mapping[str, str]) -> d
 def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, script: str) -> list[str]:
     """``folder``: with the job's hand-over and the zip of our code. ``conf`` wins over how ports are closed."""
     words = [spark_submit(), "--master", master, "--name", name]
-    for key, value in sorted({**_ports(master), **conf}.items()):
+    given = {**_security(master), **conf}
+    if given.pop(SPARK_SECRET, None) is not None and master.startswith("spark://"):
+        given = {"spark.authenticate": "true", **_ENCRYPTED, **given}
+    for key, value in sorted(given.items()):
         words += ["--conf", f"{key}={value}"]
     words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]
     return [*words, "--handover", str(folder / "handover.json")]

@@ -26,6 +26,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
     job_environment,
     require_java,
     require_master,
+    spark_secret,
     spark_submit,
     submit_command,
 )
@@ -168,6 +169,8 @@ class SparkRunner:
             ) from None
 
     def _launch(self, mirror: str, folder: RunFolder, texts: Mapping[str, str], needs: tuple[str, ...]) -> int:
+        mirror_settings = self.mirrors[mirror]
+        secret = spark_secret(mirror_settings, mirror_settings.master, os.environ)
         folder.path.mkdir(parents=True, exist_ok=True)
         for leftover in _LEFTOVERS:
             (folder.path / leftover).unlink(missing_ok=True)
@@ -176,7 +179,7 @@ class SparkRunner:
                 (folder.path / name).write_text(text, encoding="utf-8")
         succession.settle(folder.path, self.state / mirror, needs)
         bundle(folder.path / "bundle.zip")
-        write_json(folder.path / "command.json", submit_command(self.mirrors[mirror], folder.path))
+        write_json(folder.path / "command.json", submit_command(mirror_settings, folder.path))
         asked_at_ms = int(time.time() * 1000)
         with (folder.path / "supervisor.log").open("ab") as out:
             subprocess.Popen(
@@ -185,7 +188,7 @@ class SparkRunner:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=job_environment(self.mirrors[mirror].master, texts["handover.json"], os.environ),
+                env=job_environment(mirror_settings.master, texts["handover.json"], os.environ) | secret,
             )
         return asked_at_ms
 

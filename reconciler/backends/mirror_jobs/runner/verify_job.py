@@ -22,6 +22,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
     bundle,
     job_environment,
     require_java,
+    spark_secret,
     spark_words,
 )
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, private_files, required
@@ -50,6 +51,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
     job with it, and Spark its application."""
     require_java()
+    secret = spark_secret(run.mirror, _master(run), os.environ)
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
     with private_files(), (folder.path / "job.log").open("a", encoding="utf-8") as log:
@@ -60,7 +62,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
             stderr=log,
             text=True,
             start_new_session=True,
-            env=job_environment(_master(run), run.handover, os.environ),
+            env=job_environment(_master(run), run.handover, os.environ) | secret,
         )
         try:
             _follow(process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))

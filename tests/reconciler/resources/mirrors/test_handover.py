@@ -28,7 +28,7 @@ from reconciler.model.environment.topology import (
 )
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.deployment import Deployment, ExecutorPython
-from reconciler.replication.handover import Naming, Start
+from reconciler.replication.handover import ChannelSettings, Naming, Start
 from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
 from tests.support.builders import cluster, flow, topology
 
@@ -85,6 +85,7 @@ READ_BY_THE_MIRROR_ONLY: dict[str, Mirror] = {
     "metrics port": replace(MIRROR, metrics_port=9404),
     "executors' memory": replace(MIRROR, deployment=Deployment(memory="2g")),
     "executors' Python": replace(MIRROR, deployment=Deployment(python=ExecutorPython("/a.tar.gz"))),
+    "channel": replace(MIRROR, channel=ChannelSettings(advertised_address="driver.example.net")),
 }
 
 

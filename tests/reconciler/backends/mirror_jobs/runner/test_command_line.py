@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.mirror_jobs.runner.command_line import bundle, job_environment, job_script, submit_command
-from reconciler.model.environment.topology import Mirror
+from reconciler.backends.mirror_jobs.runner.command_line import (
+    bundle,
+    job_environment,
+    job_script,
+    spark_secret,
+    submit_command,
+)
+from reconciler.errors import RunnerError
+from reconciler.model.environment.topology import SPARK_SECRET, Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 
 
@@ -99,3 +106,36 @@ def test_spark_authenticates_where_it_makes_the_secret_itself(master: str, authe
     assert "spark.ui.killEnabled=false" in words
     own = submit_command(Mirror("m", ("f",), master=master, spark_conf={"spark.ui.killEnabled": "true"}), tmp_path)
     assert "spark.ui.killEnabled=true" in own, "what is declared holds"
+
+
+SECRET = "${env:SPARK_CLUSTER_SECRET}"
+
+
+def test_a_standalone_cluster_is_told_the_secret_by_a_variable_and_by_nothing_else(tmp_path: Path) -> None:
+    """A command line is seen by every user of the machine, settings by whoever sees Spark's page or event log."""
+    mirror = Mirror("m", ("f",), master="spark://h:7077", spark_conf={SPARK_SECRET: SECRET})
+    words = submit_command(mirror, tmp_path)
+    assert not any("spark.authenticate.secret" in word or "SPARK_CLUSTER_SECRET" in word for word in words)
+    for setting in ("authenticate", "network.crypto.enabled", "io.encryption.enabled"):
+        assert f"spark.{setting}=true" in words
+    given = spark_secret(mirror, mirror.master, {"SPARK_CLUSTER_SECRET": "c4nary"})
+    assert given == {"_SPARK_AUTH_SECRET": "c4nary"}
+    assert spark_secret(mirror, "local[2]", {}) == {}, "verify --master: a secret that is not asked for is not read"
+    with pytest.raises(RunnerError, match=r"spark\.authenticate\.secret cannot be had: .*SPARK_CLUSTER_SECRET"):
+        spark_secret(mirror, mirror.master, {})
+
+
+@pytest.mark.parametrize(
+    ("master", "off"), [("spark://h:7077", True), ("k8s://h", True), ("yarn", False), ("local[2]", False)]
+)
+def test_the_page_is_off_where_neither_loopback_nor_a_proxy_guards_it(master: str, off: bool, tmp_path: Path) -> None:
+    words = submit_command(Mirror("m", ("f",), master=master), tmp_path)
+    assert ("spark.ui.enabled=false" in words) is off
+    own = submit_command(Mirror("m", ("f",), master=master, spark_conf={"spark.ui.enabled": "true"}), tmp_path)
+    assert "spark.ui.enabled=true" in own
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://h"])
+def test_where_spark_makes_the_secret_what_it_sends_and_spills_is_encrypted(master: str, tmp_path: Path) -> None:
+    words = submit_command(Mirror("m", ("f",), master=master), tmp_path)
+    assert {"spark.network.crypto.enabled=true", "spark.io.encryption.enabled=true"} <= set(words)
