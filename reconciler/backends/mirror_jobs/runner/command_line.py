@@ -135,6 +135,8 @@ def _security(master: str) -> Mapping[str, str]:
 _ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
 """What is sent between driver and executors, among it the token of the control channel, and what is spilled to disk.
 Both work only with ``spark.authenticate``."""
+_IN_THE_VARIABLE = "is-in-the-environment"
+"""Spark demands that the setting is there, and reads the variable first. Were it not to, no cluster would let this in."""
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105  # a name: Spark's SecurityManager.ENV_AUTH_SECRET
 
 
@@ -185,7 +187,7 @@ def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, s
     words = [spark_submit(), "--master", master, "--name", name]
     given = {**_security(master), **conf}
     if given.pop(SPARK_SECRET, None) is not None and master.startswith("spark://"):
-        given = {"spark.authenticate": "true", **_ENCRYPTED, **given}
+        given = {"spark.authenticate": "true", **_ENCRYPTED, **given, SPARK_SECRET: _IN_THE_VARIABLE}
     for key, value in sorted(given.items()):
         words += ["--conf", f"{key}={value}"]
     words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]

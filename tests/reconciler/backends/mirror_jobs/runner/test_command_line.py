@@ -115,7 +115,8 @@ def test_a_standalone_cluster_is_told_the_secret_by_a_variable_and_by_nothing_el
     """A command line is seen by every user of the machine, settings by whoever sees Spark's page or event log."""
     mirror = Mirror("m", ("f",), master="spark://h:7077", spark_conf={SPARK_SECRET: SECRET})
     words = submit_command(mirror, tmp_path)
-    assert not any("spark.authenticate.secret" in word or "SPARK_CLUSTER_SECRET" in word for word in words)
+    assert "spark.authenticate.secret=is-in-the-environment" in words, "Spark demands one"
+    assert not any("SPARK_CLUSTER_SECRET" in word or "c4nary" in word for word in words)
     for setting in ("authenticate", "network.crypto.enabled", "io.encryption.enabled"):
         assert f"spark.{setting}=true" in words
     given = spark_secret(mirror, mirror.master, {"SPARK_CLUSTER_SECRET": "c4nary"})
