@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast check bench soak down lock
+.PHONY: install demo test test-fast test-least-privilege check bench soak down lock
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,6 +32,10 @@ bench: install
 SOAK_MINUTES ?= 60
 soak: install
 	@$(PYTHON_IN_VENV) -m bench.soak --minutes $(SOAK_MINUTES) --write
+
+# Each rule of the documented roles taken away in turn; make test takes a few.
+test-least-privilege: install
+	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py
 
 # The mirror job stops first, so that it can commit and leave.
 down:

@@ -170,7 +170,7 @@ class Flow:
         return tuple(word for word, desired in asked.items() if desired is not None)
 
 
-SPARK_SECRET = "spark.authenticate.secret"
+SPARK_SECRET = "spark.authenticate.secret"  # noqa: S105  # a name
 """What a standalone cluster, its workers and its applications know each other by; a reference in ``spark_conf``."""
 
 

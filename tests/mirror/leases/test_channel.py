@@ -175,10 +175,10 @@ def test_the_token_in_clear_is_no_way_in(identity: ServerIdentity) -> None:
     server = encrypted(identity, [])
     secret = server.token.rpartition(":")[2]
     assert answer(server, greeting(secret)).find(b"lease") == -1
-    with pytest.raises((ssl.SSLError, OSError)), opened(server) as stranger:  # nor an older TLS
-        older = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        older.check_hostname, older.verify_mode = False, ssl.CERT_NONE
-        older.maximum_version = ssl.TLSVersion.TLSv1_2
+    older = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    older.check_hostname, older.verify_mode = False, ssl.CERT_NONE
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with opened(server) as stranger, pytest.raises(OSError, match=r"(?i)ssl|reset|closed|eof"):
         older.wrap_socket(stranger)
     server.close()
 

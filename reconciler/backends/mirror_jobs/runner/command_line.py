@@ -136,7 +136,7 @@ _ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabl
 """What is sent between driver and executors, among it the token of the control channel, and what is spilled to disk.
 Both work only with ``spark.authenticate``."""
 _IN_THE_VARIABLE = "is-in-the-environment"
-"""Spark demands that the setting is there, and reads the variable first. Were it not to, no cluster would let this in."""
+"""Spark demands the setting, and reads the variable first. Were it not to, no cluster would let this in."""
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105  # a name: Spark's SecurityManager.ENV_AUTH_SECRET
 
 

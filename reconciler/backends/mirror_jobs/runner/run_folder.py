@@ -87,7 +87,7 @@ def state_folder(environment_folder: Path) -> Path:
     folder = environment_folder.resolve()
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), private_files():
         root.mkdir(exist_ok=True, parents=bool(asked))
         ignore = root / ".gitignore"
         if not ignore.exists():
@@ -98,7 +98,8 @@ def state_folder(environment_folder: Path) -> Path:
 def required(state: Path) -> Path:
     """``state``, or a folder below it, made. Raises ReconcilerError."""
     try:
-        state.mkdir(parents=True, exist_ok=True)
+        with private_files():
+            state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ReconcilerError(
             f"the folder {state} cannot be made: {error.strerror or error}",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from reconciler.backends.mirror_jobs.runner.run_folder import required
+from reconciler.backends.mirror_jobs.runner.run_folder import private_files, required
 from reconciler.errors import LockHeld, ReconcilerError
 
 
@@ -35,7 +35,8 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
 
 def _file(path: Path) -> TextIO:
     try:
-        return path.open("a+", encoding="utf-8")
+        with private_files():
+            return path.open("a+", encoding="utf-8")
     except OSError as error:
         raise ReconcilerError(
             f"the lock {path} cannot be opened: {error.strerror or error}",

@@ -30,10 +30,10 @@ def problems(**mirror: Any) -> list[tuple[str, str]]:
 
 
 def test_the_channel_reaches_the_job_as_it_is_declared() -> None:
-    channel = {"bind_address": "0.0.0.0", "advertised_address": "driver.example.net", "ports": "40000-40010"}  # noqa: S104
+    channel = {"bind_address": "0.0.0.0", "advertised_address": "driver.example.net", "ports": "40000-40010"}
     topology = load(environment(**STANDALONE, channel=channel), "env")
     text = handover_text(mirror_handover(topology, topology.mirrors["west"]))
-    assert parse(text).channel == ChannelSettings("0.0.0.0", "driver.example.net", 40000, 40010)  # noqa: S104
+    assert parse(text).channel == ChannelSettings("0.0.0.0", "driver.example.net", 40000, 40010)
     without = load(environment(**STANDALONE), "env")
     assert "channel" not in mirror_handover(without, without.mirrors["west"]), "its fingerprint is as it was"
 

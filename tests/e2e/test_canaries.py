@@ -1,0 +1,170 @@
+"""Every secret of an environment is a canary: no command says it, writes it, or sends it, in any spelling.
+
+Once where logins work, and once where each fails in its own way: a wrong password, a key that its password does not
+open, a
+token endpoint that is not there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.access.role_users import RoleUser, rules_of
+from tests.support.commands import Ended, Write
+
+Cli = Callable[..., Ended]
+CANARY = 'c4n"ry\\ %&+\u00e9<s'
+"""Each of its signs looks different in JSON, in a URL, in HTML, or in a repr."""
+SECRETS = ("ROLE_PASSWORD", "KEY_PASSWORD", "OAUTH_SECRET", "USER_PASSWORD", "SPARK_SECRET")
+
+
+def spellings(secret: str) -> set[str]:
+    """As formats, encodings and escapes write it."""
+    texts = {
+        secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
+        ascii(secret)[1:-1], quote(secret), quote(secret, safe=""), quote_plus(secret), secret.encode().hex(),
+        secret.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;"),
+    }  # fmt: skip
+    encoded = {base64.b64encode(text.encode()).decode().rstrip("=") for text in (secret, f":{secret}", f"\0{secret}")}
+    return texts | encoded
+
+
+def kept(folder: Path) -> dict[str, str]:
+    return {
+        str(path): path.read_bytes().decode(errors="replace")
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+Command = tuple[str, ...]
+WORKING: tuple[Command, ...] = (
+    ("validate", "ENV", "--format", "json"),
+    *(("plan", "ENV", "--format", form) for form in ("text", "markdown", "html", "json")),
+    ("plan", "ENV", "--out", "SAVED"),
+    ("apply", "ENV", "--yes", "--only", "user:*"),
+    ("apply", "ENV", "--plan", "SAVED", "--yes"),
+    ("drift", "ENV", "--format", "json"),
+    ("explain", "ENV", "east/TOPIC"),
+    ("status", "ENV", "--format", "json"),
+    ("failover", "ENV", "FLOW"),
+    ("mirror", "seek", "ENV", "FLOW"),
+    ("reassignments", "show", "ENV"),
+)
+FAILING: tuple[Command, ...] = (("plan", "ENV"), ("apply", "ENV", "--yes"), ("doctor", "ENV", "--within", "5s"))
+
+
+@pytest.fixture
+def users(secure: Sandbox, unique: str) -> dict[str, RoleUser]:
+    """The plan and the apply principal on both clusters, with the canary for a password."""
+    roles = "".join(
+        f"  - {{role: reconciler-{who}, principal: 'User:{unique}{who}', clusters: [east]}}\n"
+        for who in ("plan", "apply")
+    )
+    text = f"clusters: {{east: {{bootstrap_servers: [e:1]}}}}\naccess:\n{roles}"
+    for who in ("plan", "apply"):
+        for handle in secure.clusters.values():
+            RoleUser(handle, f"{unique}{who}", rules_of(text, f"{unique}{who}", "east"), CANARY).made()
+    return {who: RoleUser(secure["east"], f"{unique}{who}", (), CANARY) for who in ("plan", "apply")}
+
+
+@pytest.fixture
+def ran(
+    cli: Cli, write: Write, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[dict[str, Any], tuple[Command, ...]], list[Ended]]:
+    """Runs commands on an environment, and looks for the canary in all that they say and keep."""
+    monkeypatch.setenv("RECONCILER_STATE", str(tmp_path / "state"))
+    for name in SECRETS:
+        monkeypatch.setenv(name, CANARY)
+
+    def run(document: dict[str, Any], commands: tuple[Command, ...]) -> list[Ended]:
+        words = {"ENV": str(write(json.dumps(document), unique)), "SAVED": str(tmp_path / "saved.json"), "FLOW": unique}
+        endings: list[Ended] = []
+        for command in commands:
+            endings.append(cli(*(words.get(word, word.replace("TOPIC", unique)) for word in command)))
+            said = endings[-1].words
+            assert [text for text in spellings(CANARY) if text in said] == [], f"{' '.join(command)}: {said}"
+        for path, content in kept(tmp_path).items():
+            assert [text for text in spellings(CANARY) if text in content] == [], path
+        loose = [str(path) for path in (tmp_path / "state").rglob("*") if path.stat().st_mode & 0o077]
+        assert loose == [], "what commands keep is for this user alone"
+        return endings
+
+    return run
+
+
+def scram(handle: ClusterHandle, principals: dict[str, str]) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": handle.bootstrap_servers.split(","),
+        "cluster_id": handle.cluster_id,
+        "client": {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "ssl.ca.location": str(handle.ca),
+        },
+        "principals": {
+            who: {"sasl.username": name, "sasl.password": "${env:ROLE_PASSWORD}"} for who, name in principals.items()
+        },
+    }
+
+
+@pytest.mark.kafka("secure")
+def test_no_command_lets_a_secret_out(
+    ran: Callable[..., list[Ended]], secure: Sandbox, users: dict[str, RoleUser], unique: str
+) -> None:
+    principals = {who: user.name for who, user in users.items()}
+    entry = {"clusters": ["east"], "name": f"{unique}app", "password": "${env:USER_PASSWORD}", "version": 1}
+    spark = {"master": "spark://127.0.0.1:1", "spark_conf": {"spark.authenticate.secret": "${env:SPARK_SECRET}"}}
+    document = {
+        "clusters": {name: scram(handle, principals) for name, handle in secure.clusters.items()},
+        "topics": {unique: {"clusters": ["east"], "partitions": 1}},
+        "users": [entry],
+        "flows": {unique: {"source": "east", "target": "west", "topics": [unique]}},
+        "mirrors": {"west": spark},
+    }
+    endings = ran(document, WORKING)
+    planned = endings[1]
+    assert (planned.code, f"{unique}app" in planned.words) == (2, True), planned.words
+
+
+@pytest.mark.kafka("secure")
+def test_no_login_that_fails_lets_a_secret_out(ran: Callable[..., list[Ended]], secure: Sandbox, unique: str) -> None:
+    east = secure["east"]
+    mutual = east.mtls_client("user")
+    files = {key: mutual[key] for key in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")}
+    document = {
+        "clusters": {
+            "east": scram(east, {"plan": "user", "apply": "user"}),
+            "hub": {"bootstrap_servers": ["127.0.0.1:1"], "client": OAUTH},
+            "west": {
+                "bootstrap_servers": east.mtls_bootstrap_servers.split(","),
+                "client": {"security.protocol": "SSL", "ssl.key.password": "${env:KEY_PASSWORD}", **files},
+            },
+        },
+        "topics": {unique: {"clusters": ["east", "hub", "west"], "partitions": 1}},
+    }
+    for ended in ran(document, FAILING):
+        assert ended.code == 1, ended.words
+
+
+OAUTH = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "reconciler",
+    "sasl.oauthbearer.client.secret": "${env:OAUTH_SECRET}",
+    "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token",
+}
+
+
+def test_the_spellings_are_those_that_formats_use() -> None:
+    assert json.dumps({"a": CANARY})[7:-2] in spellings(CANARY)
+    assert f"{CANARY!r}"[1:-1] in spellings(CANARY)

@@ -1,0 +1,113 @@
+"""A user of its own with exactly the rules of a role, on a running cluster; and the same without one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import admin as kafka
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from reconciler.environment.load import load
+from reconciler.model.acls import AclBinding, ResourceType
+from reconciler.model.environment.topology import Topology
+from reconciler.resources.acls.mirror_rights import mirror_rights
+from reconciler.resources.acls.roles import bindings, expand_stable
+from reconciler.resources.flows.routes import find_routes
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.builders import world
+from tests.support.waiting import until
+
+PASSWORD = "role-user"
+WHOLE = os.environ.get("LEAST_PRIVILEGE") == "all"
+"""Whether every rule is taken away in turn (make test-least-privilege), or those that a test chooses."""
+DENIED = ("authoriz", "denied", "may not", "may be missing", "lacks", "not permitted", "not allowed", "is missing")
+"""One of these is in the words for a right that is missing."""
+
+
+@dataclass(frozen=True)
+class RoleUser:
+    """``handle`` is where it logs in, with the rights ``rules``."""
+
+    handle: ClusterHandle
+    name: str
+    rules: tuple[AclBinding, ...]
+    password: str = PASSWORD
+
+    def client(self) -> dict[str, str]:
+        return self.handle.client("user") | {"sasl.username": self.name, "sasl.password": self.password}
+
+    @contextmanager
+    def without(self, rule: AclBinding) -> Iterator[None]:
+        """Returns, and ends, when the broker knows."""
+        admin = self._admin()
+        [deleted] = admin.delete_acls([_filter(rule)]).values()
+        assert len(deleted.result(60)) == 1
+        try:
+            self._shown(rule, there=False)
+            yield
+        finally:
+            self._granted([rule])
+
+    def made(self) -> RoleUser:
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        upsertion = UserScramCredentialUpsertion(self.name, scram, self.password.encode())
+        admin = self._admin()
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
+            future.result(60)
+        self._granted(self.rules)
+        return self
+
+    def _granted(self, rules: Iterable[AclBinding]) -> None:
+        admin = self._admin()
+        for future in admin.create_acls([_binding(rule) for rule in rules]).values():
+            future.result(60)
+        for rule in rules:
+            self._shown(rule, there=True)
+
+    def _shown(self, rule: AclBinding, there: bool) -> None:
+        admin = self._admin()
+        until(lambda: bool(admin.describe_acls(_filter(rule)).result(60)) is there, 60.0)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self.handle.super_client(), "log_level": "0"})
+
+
+def rules_of(text: str, name: str, cluster: str) -> tuple[AclBinding, ...]:
+    """What the entries of ``access`` of the principal ``name`` come to on ``cluster``, as the pages list it."""
+    topology = load({"roles.yaml": text}, "roles")
+    (rule,) = [rule for rule in topology.access if rule.principal == f"User:{name}"]
+    return expand_stable(rule) or _of_mirror(topology, name, cluster)
+
+
+def _of_mirror(topology: Topology, name: str, cluster: str) -> tuple[AclBinding, ...]:
+    (rule,) = [rule for rule in topology.access if rule.principal == f"User:{name}"]
+    routes = find_routes(topology, world(*topology.clusters).look(topology)).routes
+    return bindings(rule, mirror_rights(topology.flows.values(), topology, routes, cluster))
+
+
+def title(rule: AclBinding) -> str:
+    return f"{rule.operation} on {rule.resource} {rule.name}"
+
+
+def _parts(rule: AclBinding) -> tuple[object, ...]:
+    resource = "BROKER" if rule.resource is ResourceType.CLUSTER else rule.resource.name
+    return (
+        kafka.ResourceType[resource],
+        rule.name,
+        kafka.ResourcePatternType[rule.pattern.name],
+        rule.principal,
+        rule.host,
+        kafka.AclOperation[rule.operation.name],
+        kafka.AclPermissionType.ALLOW,
+    )
+
+
+def _binding(rule: AclBinding) -> kafka.AclBinding:
+    return kafka.AclBinding(*_parts(rule))
+
+
+def _filter(rule: AclBinding) -> kafka.AclBindingFilter:
+    return kafka.AclBindingFilter(*_parts(rule))
