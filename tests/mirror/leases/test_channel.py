@@ -18,7 +18,7 @@ from reconciler_mirror.leases.channel_certificate import ServerIdentity
 from reconciler_mirror.leases.channel_listener import listen_for_tasks, open_listener
 
 from reconciler.replication.handover import ChannelSettings, HandoverError
-from tests.support.lanes.certificates import self_signed
+from tests.support.access.certificates import self_signed
 from tests.support.waiting import until
 
 ANY = ChannelSettings()

@@ -10,9 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.engine.doctor import cluster_findings, flow_findings, machine_findings
+from reconciler.engine.doctor import cluster_findings, flow_findings, machine_findings, spark_cluster_findings
 from reconciler.errors import Unknown
 from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import LiveState
 from reconciler.model.reports.doctor import Address, Certificate, Checkup, ClusterFacts, DoctorVerdict, Finding, Machine
 from reconciler.model.schemas import schema as schema_of
@@ -174,6 +175,14 @@ def test_a_flow_of_a_cluster_that_was_not_read_is_unknown() -> None:
 
 
 # -- this machine, and what is printed
+
+
+def test_a_spark_cluster_that_lets_everybody_in_is_a_warning() -> None:
+    wished = topology(flow("east", "west", "orders"), Mirror("west", ("east-to-west",), master="spark://h:7077"))
+    (finding,) = spark_cluster_findings(wished)
+    assert (finding.subject, finding.verdict) == ("mirror west", DoctorVerdict.WARNING)
+    assert "can run code there" in finding.why
+    assert list(spark_cluster_findings(topology(flow("east", "west", "orders")))) == []
 
 
 def test_the_machine() -> None:

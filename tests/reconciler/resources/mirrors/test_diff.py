@@ -35,6 +35,18 @@ def test_equal_and_running_is_no_change() -> None:
     assert ids(planned) == []
 
 
+def test_a_spark_cluster_that_lets_everybody_in_is_noted_and_not_refused() -> None:
+    wished = topology(flow("east", "west", "orders"), Mirror("west", ("east-to-west",), master="spark://h:7077"))
+    planned = world().plan(wished)
+    assert "start:west" in ids(planned)
+    (note,) = [note for note in planned.notes if "spark.authenticate" in note]
+    assert note.startswith("mirror west uses spark://h:7077 without spark.authenticate: whoever reaches the ports")
+    secret = {"spark.authenticate.secret": "${env:A}"}
+    known = replace(wished.mirrors["west"], spark_conf=secret)
+    noted = world().plan(topology(flow("east", "west", "orders"), known)).notes
+    assert not any("spark.authenticate" in note for note in noted)
+
+
 @pytest.mark.parametrize("state", [JobState.ABSENT, JobState.STOPPED, JobState.FAILED, JobState.STALE])
 def test_a_job_that_does_not_run_is_started(state: JobState) -> None:
     seen, wished = running(flow("east", "west", "orders"))
