@@ -51,7 +51,6 @@ WORKING: tuple[Command, ...] = (
     *(("plan", "ENV", "--format", form) for form in ("text", "markdown", "html", "json")),
     ("plan", "ENV", "--out", "SAVED"),
     ("apply", "ENV", "--yes", "--only", "user:*"),
-    ("apply", "ENV", "--plan", "SAVED", "--yes"),
     ("drift", "ENV", "--format", "json"),
     ("explain", "ENV", "east/TOPIC"),
     ("status", "ENV", "--format", "json"),
