@@ -144,8 +144,9 @@ def test_beyond_loopback_lines_travel_in_tls_with_the_certificate_that_tasks_are
 
 
 def test_a_task_says_nothing_to_a_driver_with_another_certificate(identity: ServerIdentity) -> None:
-    impostor = encrypted(ServerIdentity(*self_signed()), heard := [])
+    heard: list[Any] = []
     orders: list[Any] = []
+    impostor = encrypted(ServerIdentity(*self_signed()), heard)
     client = ChannelClient(("127.0.0.1", impostor.port), f"{identity.pin}:{impostor.token}", "0.1", orders.append)
     client.send({"alive": []})
     client.close()
