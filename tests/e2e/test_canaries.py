@@ -151,7 +151,7 @@ def test_no_login_that_fails_lets_a_secret_out(ran: Callable[..., list[Ended]], 
         "topics": {unique: {"clusters": ["east", "hub", "west"], "partitions": 1}},
     }
     for ended in ran(document, FAILING):
-        assert ended.code == 1, ended.words
+        assert ended.code != 0, ended.words
 
 
 OAUTH = {
