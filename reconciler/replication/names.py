@@ -5,6 +5,8 @@ from __future__ import annotations
 STATUS_TOPIC = "__mirror_status"
 LAG_HEADER = "lag"
 """Header of a status record: schemas/status-lag.schema.json."""
+CONTROL_TOPIC = "__mirror_control"
+"""On a mirror's status cluster, where hosts keep mirrors alive: what is desired of it, and which host has it."""
 LONGEST_TOPIC = 249
 """Characters Kafka allows in a topic's name."""
 
@@ -12,6 +14,26 @@ LONGEST_TOPIC = 249
 def status_key(environment: str, mirror: str) -> str:
     """Key of a mirror's status record in ``STATUS_TOPIC`` on its status cluster."""
     return f"{environment}/{mirror}"
+
+
+def desired_key(environment: str, mirror: str) -> str:
+    """Key in ``CONTROL_TOPIC`` of what ``apply`` asks of a mirror."""
+    return f"desired/{environment}/{mirror}"
+
+
+def host_key(environment: str, mirror: str) -> str:
+    """Key in ``CONTROL_TOPIC`` of the lease of the host that keeps a mirror."""
+    return f"host/{environment}/{mirror}"
+
+
+def presence_key(environment: str, host: str) -> str:
+    """Key in ``CONTROL_TOPIC`` by which a host says that it is there."""
+    return f"present/{environment}/{host}"
+
+
+def host_transactions(environment: str) -> str:
+    """How transactional ids begin with which hosts write their records."""
+    return f"mirror-host.{environment}."
 
 
 def position_group(flow: str) -> str:

@@ -25,7 +25,7 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
     Raises SecretError for a reference that cannot be resolved, ClusterError for a cluster that is not to be contacted
     with these settings: whatever opens a connection asks here.
     """
-    _require_trusted(cluster, principal)
+    require_trusted(cluster, principal)
     ours = {"client.id": "reconciler", "socket.connection.setup.timeout.ms": "8000"}
     raw = {**ours, **cluster.client_for(principal), "bootstrap.servers": ",".join(cluster.bootstrap_servers)}
     resolved: dict[str, str] = {}
@@ -42,7 +42,7 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
     return resolved
 
 
-def _require_trusted(cluster: Cluster, principal: Principal) -> None:
+def require_trusted(cluster: Cluster, principal: Principal) -> None:
     """Raises ClusterError before a secret is read. ``validate`` has said most of it; here it holds."""
     if cluster.not_contacted:
         raise ClusterError(

@@ -204,6 +204,22 @@ def pack(out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help=
         f"{archive.path}: {archive.size / 1e6:.1f} MB, for Python {archive.python} on Linux {archive.machine}, with "
         f"{packages}\npython: {{archive: {archive.path}}}"
     )
+    "host",
+    epilog=ending(
+        "0 ended by a signal, its mirrors handed over; 1 error; 6 another host works in the same state folder",
+        "mirror host environments/prod --accept /etc/reconciler/host.yaml",
+    ),
+)
+def host(
+    env: Annotated[list[Path], typer.Argument(metavar="ENV...", help="folders of environments; no git is needed")],
+    accept: Annotated[
+        Path, typer.Option("--accept", metavar="FILE", help="what it runs: environments, masters, spark_conf, archives")
+    ],
+) -> None:
+    """Keep mirror jobs running as apply asks in __mirror_control: start, watch, restart. Runs until SIGTERM."""
+    from reconciler.operations.session.mirror_host import host as serve
+
+    serve(env, accept)
 
 
 def mirrors_of(session: Session, flow: str | None) -> Sequence[str]:

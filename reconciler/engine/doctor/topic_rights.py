@@ -9,7 +9,7 @@ from typing import assert_never
 from reconciler.model.environment.topology import Flow, Principal, Topology
 from reconciler.model.reports.doctor import Rights
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
-from reconciler.replication.names import STATUS_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.quotas import quota_clusters
@@ -122,6 +122,9 @@ def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterat
     if _carries_status(topology, cluster):
         yield Needed.of("WRITE", STATUS_TOPIC, "nobody could see what the job does")
         yield Needed.of("READ", STATUS_TOPIC, "pause and resume would have no effect")
+    if any(mirror.hosted and topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values()):
+        for operation in ("READ", "WRITE"):
+            yield Needed.of(operation, CONTROL_TOPIC, "a mirror host could not keep the job running")
 
 
 def _written(flow: Flow) -> str:

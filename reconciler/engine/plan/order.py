@@ -35,7 +35,7 @@ from reconciler.model.config_values import number
 from reconciler.model.environment.topology import Mirror, Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Planned
-from reconciler.replication.names import STATUS_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.order import AccessLinks, access_links, used_by_a_job
 from reconciler.resources.flows.routes import Routing, sources_among
 from reconciler.resources.kind import world_of
@@ -163,8 +163,9 @@ def _written(mirror: Mirror, routing: Routing, topology: Topology) -> list[Topic
     remotes = {route.remote for route in routing.routes if route.flow in mirror.flows}
     flows = [topology.flows[name] for name in mirror.flows]
     internal = {topic.ref for flow in flows for topic in written_by(flow)}
-    status = {TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)} if flows else set()
-    return sorted(remotes | internal | status, key=_BY_NAME)
+    kept = (STATUS_TOPIC, CONTROL_TOPIC) if mirror.hosted else (STATUS_TOPIC,)
+    own = {TopicRef(topology.status_cluster(mirror), name) for name in kept} if flows else set()
+    return sorted(remotes | internal | own, key=_BY_NAME)
 
 
 def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:

@@ -34,6 +34,7 @@ def build_mirror(reading: Reading) -> Mirror:
         ),
         verify_conf=reading.mapping("verify_conf", each=spark_setting),
         channel=_channel(reading),
+        hosted=reading.value("hosted", default=False),
         where=reading.place.where,
     )
 

@@ -22,7 +22,7 @@ from reconciler.environment.validate.spark import check_spark
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Flow, Mirror, Topology
-from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.resources.flows.loops import Loop, Unproved, find_loops
 from reconciler.resources.flows.names.carried import policy_fault, travels_of
 from reconciler.text import sentence, suggestion
@@ -132,7 +132,7 @@ def _topics(topology: Topology, places: Places) -> Iterator[Problem]:
             why = f"Kafka allows {allowed}; . and .. are taken"
             problem = f'the topic name "{topic.name[:80]}" {wrong}'
             yield Problem("bad-topic-name", places.of(topic), problem, why, "Rename the topic")
-        elif topic.name in KAFKA_TOPICS or topic.name in (STATUS_TOPIC, OFFSETS_TOPIC):
+        elif topic.name in KAFKA_TOPICS or topic.name in (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC):
             owner = "Kafka" if topic.name in KAFKA_TOPICS else "the mirror job"
             problem = f"the internal topic {topic.name} is declared"
             why = f"{sentence(owner)} looks after it itself"

@@ -179,6 +179,7 @@ class Mirror:
     """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name.
 
     ``metrics_port`` 0: the job serves no metrics. ``verify_conf``: Spark settings of ``verify`` alone, over the others.
+    ``hosted``: mirror hosts keep it running, where one was ever seen.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Mirror:
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
     verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
+    hosted: bool = field(default=False, metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
 
     @property

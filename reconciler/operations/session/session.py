@@ -15,8 +15,8 @@ from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.clusters.topics.read_ahead import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of, revision
+from reconciler.backends.mirror_jobs.host.route import RoutedRunner
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
-from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.secrets import require_secrets
 from reconciler.backends.state.environment_records import read_last_apply
@@ -43,6 +43,7 @@ from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.operations.session.early_reads import Begun
+from reconciler.operations.session.hosted_mirrors import HostedMirrors
 from reconciler.operations.session.unseen_jobs import UnseenJobs
 from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
 from reconciler.resources.acls.desired import access_clusters
@@ -88,8 +89,11 @@ class Session:
         self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
         self.seen: LiveState | None = None
+        self.hosted = HostedMirrors(self)
         unseen = UnseenJobs(topology, self.records, principal, self.status, self._last_apply)
-        self.runner = SparkRunner(self.state, topology.mirrors, self.status, unseen.here, unseen.require_heard)
+        self.runner = RoutedRunner(
+            self.state, topology.mirrors, self.status, unseen.here, unseen.require_heard, hosts=self.hosted
+        )
 
     def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:
         return (
@@ -103,6 +107,7 @@ class Session:
             self._ahead.close()
         for record in self.records.values():
             record.close()
+        self.hosted.close()
         for cluster in self.clusters.values():
             cluster.close()
 
@@ -302,7 +307,11 @@ class Session:
         )
 
     def _previous(self) -> dict[str, Mapping[str, object]]:
-        return {name: self.runner.folder(name).read("handover.json") for name in self.topology.mirrors}
+        """The hand-over that each job was given, as far as it is known here; it explains a restart."""
+        asked = {name: self.hosted.handover(mirror) for name, mirror in self.topology.mirrors.items() if mirror.hosted}
+        return {
+            name: asked.get(name) or self.runner.folder(name).read("handover.json") for name in self.topology.mirrors
+        }
 
     def _checked(self, made: Plan) -> Plan:
         """With the brokers' own check of topics and quotas; where they cannot be asked, the plan says so."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.model.acls import AccessRule, NamePattern, Operation, PatternType, ResourceType
+from reconciler.model.acls import AccessRole, AccessRule, NamePattern, Operation, PatternType, ResourceType
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.replication.names import STATUS_TOPIC, position_group
+from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC, host_transactions, position_group
 from reconciler.resources.acls.roles import GROUP, TOPIC, TRANSACTION, Right
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import written_by
@@ -53,10 +53,25 @@ def _beside(flows: Iterable[Flow], topology: Topology, cluster: str) -> Iterator
     for mirror in topology.mirrors.values():
         if names.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
             yield from _both(TOPIC, NamePattern(STATUS_TOPIC))
+            if mirror.hosted:
+                yield from _both(TOPIC, NamePattern(CONTROL_TOPIC))
+                prefix = NamePattern(host_transactions(topology.environment), PatternType.PREFIXED)
+                yield TRANSACTION, prefix, Operation.WRITE
     for name in sorted(names):
         for topic in written_by(topology.flows[name]):
             if topic.ref.cluster == cluster:
                 yield from _both(TOPIC, NamePattern(topic.ref.name))
+
+
+def control_rights(role: AccessRole | None, topology: Topology, cluster: str) -> Iterator[Right]:
+    """What our own programs need of the control topic, where mirrors of ``cluster`` are kept by hosts."""
+    hosted = (mirror for mirror in topology.mirrors.values() if mirror.hosted and mirror.flows)
+    if not any(topology.status_cluster(mirror) == cluster for mirror in hosted):
+        return
+    if role in (AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY):
+        yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.READ
+    if role is AccessRole.RECONCILER_APPLY:
+        yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.WRITE
 
 
 def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:

@@ -60,11 +60,16 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         deployment=mirror.deployment,
         channel=mirror.channel,
     )
-    # master and spark_conf are read by spark-submit, not by the job, but a running job cannot change them either.
-    started_with = {"master": mirror.master, "spark_conf": dict(mirror.spark_conf)}
     return handover.document(
-        replace(settings, fingerprint=_fingerprint({**handover.document(settings), **started_with}))
+        replace(settings, fingerprint=_fingerprint({**handover.document(settings), **submission_of(mirror)}))
     )
+
+
+def submission_of(mirror: Mirror) -> Handover:
+    """What spark-submit reads, and not the job; a running job cannot change it either, so the fingerprint covers it.
+    A mirror host is told it beside the hand-over, in Spark's own settings, of which it knows what it accepts."""
+    spark_conf = {**mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
+    return {"master": mirror.master, "spark_conf": spark_conf}
 
 
 def _flow(topology: Topology, flow: Flow) -> FlowSettings:

@@ -12,7 +12,7 @@ from reconciler.replication.mirrormaker_records import (
     internal_separator,
     offset_syncs_topic,
 )
-from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.text import grouped
 
 # One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
@@ -21,6 +21,13 @@ STATUS_CONFIGS: Mapping[str, str] = {
     "segment.bytes": str(16 << 20),
     "segment.ms": str(3_600_000),
     "retention.ms": str(7 * 86_400_000),
+}
+# A few keys; each host renews its leases every few seconds.
+CONTROL_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "segment.ms": str(600_000),
+    "min.cleanable.dirty.ratio": "0.1",
 }
 # Kept for ever: without it old positions cannot be translated exactly. A chunk is written again while it grows.
 OFFSETS_CONFIGS: Mapping[str, str] = {
@@ -85,6 +92,9 @@ def _of_mirrors(topology: Topology) -> Iterable[tuple[str, InternalTopic]]:
         if mirror.flows:
             ref = TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)
             yield mirror.name, InternalTopic(ref, 1, STATUS_CONFIGS, "writes its status there")
+            if mirror.hosted:
+                control = TopicRef(topology.status_cluster(mirror), CONTROL_TOPIC)
+                yield mirror.name, InternalTopic(control, 1, CONTROL_CONFIGS, "is kept by hosts, which read there")
         for flow in topology.flows_of(mirror):
             for topic in written_by(flow):
                 yield mirror.name, topic

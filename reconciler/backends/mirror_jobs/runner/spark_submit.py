@@ -32,7 +32,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
 )
 from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files
-from reconciler.backends.mirror_jobs.runner.supervisor import write_json
+from reconciler.backends.mirror_jobs.runner.supervisor import ONCE, write_json
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
@@ -41,7 +41,7 @@ from reconciler.replication import run_folders as succession
 STOP_TIMEOUT_S = 75.0
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
-_LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
+_LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json", ONCE)
 
 StatusReader = Callable[[str], LiveMirror | None]
 Progress = Callable[[str], None]
@@ -59,7 +59,11 @@ class SparkRunner:
         status: StatusReader,
         unseen: Callable[[str], Unknown | None] = lambda _: None,
         require_heard: Callable[[str], None] = lambda _: None,
+        *,
+        supervisor_restarts: bool = True,
     ) -> None:
+        """``supervisor_restarts``: whether a crashed application is started again by its supervisor."""
+        self._supervisor_restarts = supervisor_restarts
         self._unseen = unseen
         self._require_heard = require_heard
         self.state = state
@@ -177,6 +181,8 @@ class SparkRunner:
         for name, text in texts.items():
             if text:
                 (folder.path / name).write_text(text, encoding="utf-8")
+        if not self._supervisor_restarts:
+            (folder.path / ONCE).touch()
         succession.settle(folder.path, self.state / mirror, needs)
         bundle(folder.path / "bundle.zip")
         write_json(folder.path / "command.json", submit_command(mirror_settings, folder.path))

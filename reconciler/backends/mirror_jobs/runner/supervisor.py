@@ -27,6 +27,8 @@ from reconciler.replication import run_folders as succession
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
+ONCE = "once"
+"""A file in the run folder: somebody else starts the job again after a crash, or knows why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Supervisor:
             if code == SUPERSEDED:
                 self.say("superseded", exit_code=code)
                 return SUPERSEDED
-            if (self.run_dir / "goal.json").exists():
+            if (self.run_dir / "goal.json").exists() or (self.run_dir / ONCE).exists():
                 self.say("failed", exit_code=code)  # a job with a goal says itself why it ended; nobody repeats it
                 return 1
             if not place.is_current():

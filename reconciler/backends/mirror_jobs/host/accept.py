@@ -1,0 +1,164 @@
+"""What a host accepts: whoever may write a desired record could otherwise have any code run where the host runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from reconciler.backends.connections.credentials import require_trusted
+from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.schemas import schema
+from reconciler.model.state.mirror_control import DESIRED, DesiredMirror, DesiredState, Document
+from reconciler.replication.allowed import VARIABLE, policy_permitted
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+KEYS = ("environments", "masters", "spark_conf", "archives")
+_CODE = ("spark.jars", "spark.archives", "spark.files", "spark.submit.pyFiles", "spark.yarn.dist.*", "spark.pyspark.*")
+_SAFE = {"spark.driver.memory", "spark.executor.memory", "spark.executor.cores", "spark.executor.instances", "spark.cores.max"}
+"""Accepted without being named: amounts, which run no code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    what: str
+    why: str
+    todo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Patterns (as file names have them) by kind; nothing else is run. ``archives``: values of spark_conf keys that
+    bring files along."""
+
+    environments: tuple[str, ...] = ()
+    masters: tuple[str, ...] = ("local*",)
+    spark_conf: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    path: str = field(default="", compare=False)
+
+    @property
+    def words(self) -> str:
+        return f"environments {', '.join(self.environments)}; masters {', '.join(self.masters)}"
+
+    def refusal(self, desired: DesiredMirror, done: int) -> Refusal | None:
+        """Why this host does not do what is desired. ``done``: the generation that a host did last."""
+        problem = next(self._problems(desired, done), None)
+        if problem is None:
+            return None
+        what, todo = problem
+        why = (
+            f"A host runs only what its own configuration accepts ({self.path or 'the defaults'}), and what is intact."
+        )
+        return Refusal(f"generation {desired.generation} is refused: {what}", why, todo)
+
+    def _problems(self, desired: DesiredMirror, done: int) -> Iterator[tuple[str, str]]:
+        where = f"the host's configuration {self.path}"
+        again = "Run reconciler apply, which writes a new record."
+        if not _fits(desired.environment, self.environments):
+            yield f"environment {desired.environment!r} is not accepted", f"Name it under environments in {where}."
+        if desired.generation < done:
+            yield f"it is older than generation {done}, which was carried out; an old record was written again", again
+        if desired.state is DesiredState.STOPPED:
+            return
+        for text in _malformed(desired):
+            yield text, again
+        if (actual := desired.actual_fingerprint()) != desired.fingerprint:
+            yield f"its fingerprint is {desired.fingerprint!r}, and that of what it holds {actual}", again
+        if desired.handover.get("fingerprint") != desired.fingerprint:
+            yield "its hand-over has another fingerprint than the record", again
+        if any(desired.handover[name] != getattr(desired, name) for name in ("environment", "mirror")):
+            yield "its hand-over is of another environment or mirror than the record", again
+        yield from _untrusted(desired.handover)
+        yield from self._submission(desired.submission, where)
+
+    def _submission(self, submission: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
+        if unknown := sorted(submission.keys() - {"master", "spark_conf"}):
+            yield (
+                f"it asks for {', '.join(map(repr, unknown))}, which this release of the host cannot do",
+                "Upgrade it.",
+            )
+        master = str(submission.get("master", ""))
+        if not _fits(master, self.masters):
+            yield f"master {master!r} is not accepted", f"Name it under masters in {where}."
+        for key, value in sorted(submission.get("spark_conf", {}).items()):
+            if any(fnmatchcase(key, pattern) for pattern in _CODE):
+                if not all(_fits(part, self.archives) for part in value.split(",")):
+                    yield (
+                        f"{key} = {value!r} brings files that are not accepted",
+                        f"Name them under archives in {where}.",
+                    )
+            elif key not in _SAFE and not _fits(key, self.spark_conf):
+                yield f"spark_conf {key!r} is not accepted", f"Name it under spark_conf in {where}."
+
+
+def _fits(value: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(schema(name))
+
+
+def _untrusted(handover: Document) -> Iterator[tuple[str, str]]:
+    """Client settings that run code, addresses and naming policies that RECONCILER_ALLOW of this host does not list.
+    Secrets are looked up where they are used, by the same variable."""
+    endpoints = [flow[side] for flow in handover["flows"] for side in ("source", "target")]
+    for endpoint in (*endpoints, handover["status"]["cluster"]):
+        try:
+            require_trusted(
+                Cluster(endpoint["name"], tuple(endpoint["bootstrap_servers"]), client=endpoint["client"]),
+                Principal.MIRROR,
+            )
+        except ClusterError as error:
+            yield error.what, f"{error.todo}."
+    for flow in handover["flows"]:
+        policy = flow["naming"]["policy"]
+        if ":" in policy and not policy_permitted(policy):
+            yield f"naming policy {policy!r} is not accepted", f"List it in {VARIABLE} of the host."
+
+
+def _malformed(desired: DesiredMirror) -> Iterator[str]:
+    """What a later release adds to the record is left aside; a hand-over is checked to the letter."""
+    import json
+
+    for problem in _validator("mirror-desired").iter_errors(json.loads(DESIRED.dumps(desired))):
+        if problem.validator != "additionalProperties":
+            yield f"{problem.json_path} of the record: {problem.message!r}"
+    for problem in _validator("mirror").iter_errors(desired.handover):
+        yield f"{problem.json_path} of its hand-over: {problem.message!r}"
+
+
+def read_accepted(path: Path) -> Accepted:
+    """The host's configuration, a YAML file. Raises ReconcilerError."""
+    todo = f"It holds lists of patterns under {', '.join(KEYS)}; docs/mirror/host.md has an example."
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ReconcilerError(f"the host's configuration {path} cannot be read: {error}", _WHY, todo) from None
+    if not isinstance(given, dict):
+        raise ReconcilerError(f"the host's configuration {path} is no mapping", _WHY, todo)
+    if unknown := sorted(map(str, given.keys() - set(KEYS))):
+        raise ReconcilerError(f"the host's configuration {path} has unknown keys: {', '.join(unknown)}", _WHY, todo)
+    lists: dict[str, tuple[str, ...]] = {}
+    for key, value in given.items():
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise ReconcilerError(f"{key} in the host's configuration {path} is no list of texts", _WHY, todo)
+        lists[key] = tuple(value)
+    if not lists.get("environments"):
+        raise ReconcilerError(f"the host's configuration {path} names no environments", _WHY, todo)
+    return Accepted(**lists, path=str(path))
+
+
+_WHY = "It decides whose code runs on this machine, so nothing is guessed."

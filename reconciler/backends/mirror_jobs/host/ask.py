@@ -1,0 +1,296 @@
+"""``MirrorRunner`` of a mirror that hosts keep: writes what is desired, and waits until a host and the job confirm it.
+
+Nothing here looks at processes: any machine may ask. What a mirror's job does is read from its own status record.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from reconciler.backends.mirror_jobs.host.control_topic import Control
+from reconciler.backends.mirror_jobs.host.lease import Sighting
+from reconciler.backends.wait_lines import WaitLines
+from reconciler.errors import ClusterError, RunnerError
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.state.mirror_control import (
+    DESIRED,
+    PRESENCE,
+    DesiredMirror,
+    DesiredState,
+    Document,
+    HostLease,
+    Phase,
+    UnreadableRecordError,
+    read_desired,
+    read_lease,
+)
+from reconciler.replication.names import desired_key, host_key, presence_key
+
+TAKEN_S = 20.0
+"""Until a host has taken up what was written."""
+APPEARS_S = 5.0
+"""Hosts look for their topic every second."""
+AT_MOST_S = 900.0
+LOOK_S = 0.5
+ATTEMPTS = 3
+
+Progress = Callable[[str], None]
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, for the record."""
+
+    who: str
+    commit: str
+
+
+class HostedMirror:
+    """One mirror. ``status``: its newest status record. ``clock``, ``sleep`` and ``wall_ms`` are the system's."""
+
+    def __init__(
+        self,
+        environment: str,
+        mirror: str,
+        control: Control,
+        status: Callable[[], LiveMirror | None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self._environment, self._mirror, self._control, self._status = environment, mirror, control, status
+        self._clock, self._sleep, self._wall_ms = clock, sleep, wall_ms
+
+    def desired(self) -> DesiredMirror | None:
+        """None where there is no record, or none that can be understood. Raises ClusterError."""
+        try:
+            return read_desired(self._value(self._control.read()), self._environment, self._mirror)
+        except UnreadableRecordError:
+            return None
+
+    def is_kept(self) -> bool:
+        """Whether a host was asked to keep it running. A record that cannot be understood counts as that."""
+        value = self._value(self._control.read())
+        try:
+            desired = read_desired(value, self._environment, self._mirror)
+        except UnreadableRecordError:
+            return True
+        return desired is not None and desired.state is DesiredState.RUNNING
+
+    def host_ever_seen(self) -> bool:
+        """Whether any host of this environment has ever written here."""
+        prefixes = (presence_key(self._environment, ""), host_key(self._environment, ""))
+        return any(key.startswith(prefixes) for key in self._control.read())
+
+    def host_appears(self) -> bool:
+        """As ``host_ever_seen``, with some patience for hosts that wait for the topic, which was perhaps just made."""
+        began = self._clock()
+        while not (seen := self.host_ever_seen()) and self._clock() - began < APPEARS_S:
+            self._sleep(LOOK_S)
+        return seen
+
+    def observe(self) -> LiveMirror:
+        """As its job reports it: what is desired is no news of what runs. ``detail`` says what the host does."""
+        reported, entries = self._status(), self._control.read()
+        lease = self._lease(entries)
+        words = [reported.detail] if reported is not None and reported.detail else []
+        if lease is not None:
+            report = lease.report
+            said = f"{report.phase} generation {report.generation}{': ' if report.what else ''}{report.what}"
+            words.append(f"kept by the host on {lease.machine} ({said})")
+        elif self._value(entries) is not None:
+            words.append("no host has it")
+        detail = "; ".join(words)
+        if reported is None:
+            return LiveMirror(self._mirror, JobState.ABSENT, detail=detail)
+        return replace(reported, detail=detail)
+
+    def run(self, handover: str, submission: Document, asker: Asker, progress: Progress) -> LiveMirror:
+        """Returns when the job that the host started for this generation reports itself running. Raises RunnerError."""
+        document = json.loads(handover)
+        generation = self._write(DesiredState.RUNNING, document, submission, asker)
+        fingerprint = document["fingerprint"]
+        progress(f"mirror {self._mirror}: generation {generation} is written, fingerprint {fingerprint}")
+
+        def done(lease: HostLease) -> LiveMirror | None:
+            reported = self._status()
+            report = lease.report
+            if (
+                report.phase is Phase.RUNNING
+                and reported is not None
+                and reported.state is JobState.RUNNING
+                and reported.application_id == report.application_id
+                and reported.fingerprint == fingerprint
+            ):
+                return reported
+            return None
+
+        live_mirror = self._await(generation, done, progress)
+        progress(f"mirror {self._mirror} runs as {live_mirror.application_id} on {live_mirror.host}")
+        return live_mirror
+
+    def stop(self, asker: Asker, progress: Progress) -> None:
+        """Returns when the host says that nothing of it runs there. Raises RunnerError."""
+        before = self.desired()
+        handover, submission = (before.handover, before.submission) if before is not None else ({}, {})
+        generation = self._write(DesiredState.STOPPED, handover, submission, asker)
+        progress(f"mirror {self._mirror}: stopping (generation {generation}), open transactions are committed first")
+
+        def done(lease: HostLease) -> bool | None:
+            return True if lease.report.phase is Phase.STOPPED and not self._still_runs() else None
+
+        self._await(generation, done, progress)
+        progress(f"mirror {self._mirror}: stopped")
+
+    def _still_runs(self) -> bool:
+        reported = self._status()
+        return reported is not None and reported.state is JobState.RUNNING
+
+    def _write(self, state: DesiredState, handover: Document, submission: Document, asker: Asker) -> int:
+        """The generation that was written. Raises ClusterError, RunnerError."""
+        key = desired_key(self._environment, self._mirror)
+        for _ in range(ATTEMPTS):
+            entries = self._control.read()
+            if self._control.missing:
+                raise RunnerError(
+                    f"mirror {self._mirror} cannot be handed to a host: the topic __mirror_control does not exist",
+                    "Hosts read there what is desired.",
+                    "Run reconciler apply, which makes it for mirrors with hosted: true.",
+                )
+            value = entries.get(key)
+            generation = self._next(value, self._lease(entries))
+            record = DesiredMirror(
+                self._environment,
+                self._mirror,
+                generation,
+                state,
+                str(handover.get("fingerprint", "")),
+                handover,
+                submission,
+                asker.who,
+                asker.commit,
+                self._wall_ms(),
+            )
+            if self._control.swap(key, value, DESIRED.dumps(record)):
+                return generation
+            self._sleep(LOOK_S)  # readers see what somebody else committed a moment later
+        raise RunnerError(
+            f"mirror {self._mirror}: what is desired of it was changed by somebody else meanwhile",
+            "The lock of the environment should have kept that from happening.",
+            "Run reconciler plan to see what is left.",
+        )
+
+    def _next(self, value: bytes | None, lease: HostLease | None) -> int:
+        try:
+            desired = read_desired(value, self._environment, self._mirror)
+        except UnreadableRecordError as error:
+            if "format version" in str(error):
+                raise RunnerError(
+                    f"mirror {self._mirror}: {error}",
+                    "A later release of this program wrote it, and would not be understood.",
+                    "Use that release.",
+                ) from None
+            desired = None  # garbage, or of another environment: what is written now takes its place
+        written = desired.generation if desired is not None else 0
+        return max(written, lease.report.generation if lease is not None else 0) + 1
+
+    def _await(self, generation: int, done: Callable[[HostLease], Answer | None], progress: Progress) -> Answer:
+        began, lines = self._clock(), WaitLines(progress, 0.0)
+        sighting = Sighting(None, began)
+        moved, words = began, ""
+        unread_until = began
+        """Nobody could be heard until then."""
+        while True:
+            entries = self._entries(lines, self._clock() - began < AT_MOST_S)
+            if entries is None:
+                unread_until = self._clock()
+                self._sleep(LOOK_S)
+                continue
+            now = self._clock()
+            value = entries.get(host_key(self._environment, self._mirror))
+            sighting, lease = sighting.again(value, now), self._lease(entries)
+            if lease is not None and lease.report.generation == generation:
+                if (answer := done(lease)) is not None:
+                    return answer
+                self._refuse(lease)
+            lives = lease is not None and not sighting.is_free(lease, now)
+            taken = lives and lease is not None and lease.report.generation == generation
+            before, words = words, self._words(lease, lives, taken)
+            moved = now if words != before and taken else moved
+            if not lives and now - max(unread_until, sighting.since) > TAKEN_S:
+                raise self._unanswered(entries, generation)
+            if now - moved > AT_MOST_S:
+                raise RunnerError(
+                    f"mirror {self._mirror}: generation {generation} was not carried out in {now - began:.0f} s",
+                    f"Last: {words}.",
+                    "The host goes on trying; reconciler status tells how it is. To stop it: reconciler mirror stop.",
+                )
+            lines.tell(f"mirror {self._mirror}: {words}")
+            self._sleep(LOOK_S)
+
+    def _entries(self, lines: WaitLines, patient: bool) -> Mapping[str, bytes] | None:
+        """None: they cannot be read now. Raises ClusterError when not ``patient``."""
+        try:
+            return self._control.read()
+        except ClusterError as error:
+            if not patient:
+                raise
+            lines.tell(f"mirror {self._mirror}: {error.what}")
+            return None
+
+    def _words(self, lease: HostLease | None, lives: bool, taken: bool) -> str:
+        if lease is None or not lives:
+            return "waiting for a host"
+        if not taken:
+            return f"the host on {lease.machine} has not taken it up yet"
+        report = lease.report
+        return f"{report.phase} on {lease.machine}{': ' if report.what else ''}{report.what}"
+
+    def _refuse(self, lease: HostLease) -> None:
+        """Raises RunnerError for what waiting does not change."""
+        report = lease.report
+        if report.phase is Phase.REFUSED:
+            raise RunnerError(
+                f"mirror {self._mirror}: {report.what} (host on {lease.machine})",
+                f"{report.why} What ran before goes on.",
+                report.todo,
+            )
+        if report.restarts:
+            raise RunnerError(
+                f"mirror {self._mirror} could not start on the host {lease.words}",
+                report.what or "Its application ended at once.",
+                "The host goes on trying, with a growing pause; its log has the cause. To stop it: reconciler mirror"
+                " stop.",
+            )
+
+    def _unanswered(self, entries: Mapping[str, bytes], generation: int) -> RunnerError:
+        asked = []
+        for key, value in sorted(entries.items()):
+            if key.startswith(presence_key(self._environment, "")):
+                try:
+                    asked.append(PRESENCE.loads(value, {"environment": self._environment}).words)
+                except UnreadableRecordError:
+                    asked.append(key)
+        lease = self._lease(entries)
+        if lease is not None:
+            asked.append(f"{lease.words}, which had it last")
+        return RunnerError(
+            f"no host took mirror {self._mirror} within {TAKEN_S:.0f} s",
+            f"Asked: {'; '.join(asked) or 'nobody, no host was ever seen'}. Generation {generation} stays written: a"
+            " host that starts takes it up.",
+            "Start a host with reconciler mirror host, or take it back with reconciler mirror stop.",
+        )
+
+    def _value(self, entries: Mapping[str, bytes]) -> bytes | None:
+        return entries.get(desired_key(self._environment, self._mirror))
+
+    def _lease(self, entries: Mapping[str, bytes]) -> HostLease | None:
+        try:
+            return read_lease(entries.get(host_key(self._environment, self._mirror)), self._environment, self._mirror)
+        except UnreadableRecordError:
+            return None

@@ -1,0 +1,120 @@
+"""The Spark application of one mirror on this host: started, replaced and stopped in the background, looked at."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner, StatusReader
+from reconciler.errors import ReconcilerError
+from reconciler.model.environment.topology import Mirror
+from reconciler.model.live import JobState
+from reconciler.model.state.mirror_control import DesiredMirror
+
+
+@dataclass(frozen=True, slots=True)
+class JobLook:
+    """``busy``: a start, restart or stop is under way. ``alive``: a process of it runs on this host. ``ready``: it
+    reports itself running. ``words``: what is waited for. ``failed``: why the last start or restart failed."""
+
+    busy: bool = False
+    alive: bool = False
+    ready: bool = False
+    application_id: str = ""
+    fingerprint: str = ""
+    words: str = ""
+    failed: str = ""
+
+
+class Jobs(Protocol):
+    """The application of one mirror. Nothing here waits, and nothing raises."""
+
+    def look(self) -> JobLook: ...
+
+    def begin(self, desired: DesiredMirror) -> None:
+        """Starts it, or replaces what runs here."""
+        ...
+
+    def end(self) -> None:
+        """Asks whatever runs here to commit and leave."""
+        ...
+
+
+class SparkJobs:
+    """``Jobs`` by spark-submit. A crashed application is started again by the host that holds the lease, and by nobody
+    else: the supervisor of a host that is gone must not start one beside its successor's."""
+
+    def __init__(self, state: Path, mirror: str, status: StatusReader) -> None:
+        self._name = mirror
+        self._status = status
+        self._mirrors: dict[str, Mirror] = {}
+        self._runner = SparkRunner(state, self._mirrors, status, supervisor_restarts=False)
+        self._work: threading.Thread | None = None
+        self._ending: threading.Thread | None = None
+        self._words = ""
+        self._failed = ""
+
+    def look(self) -> JobLook:
+        folders = (self._runner.folder(self._name), self._runner.other_folder(self._name))
+        busy = any(work is not None and work.is_alive() for work in (self._work, self._ending))
+        alive = any(folder.pids() for folder in folders)
+        current = folders[0]
+        ready, reported_fingerprint = self._ready(current)
+        here = current.word("driver.json", "application_id")
+        told = current.word("handover.json", "fingerprint") if alive else ""
+        return JobLook(busy, alive, ready, here, reported_fingerprint or told, self._words, self._failed)
+
+    def _ready(self, folder: RunFolder) -> tuple[bool, str]:
+        try:
+            reported = self._status(self._name)
+        except ReconcilerError:
+            return False, ""
+        here = folder.word("driver.json", "application_id")
+        ours = reported is not None and bool(here) and reported.application_id == here
+        if reported is None or not ours or folder.driver_pid(reported.pid) is None:
+            return False, ""
+        return reported.state is JobState.RUNNING, reported.fingerprint or ""
+
+    def begin(self, desired: DesiredMirror) -> None:
+        flows = tuple(flow["name"] for flow in desired.handover["flows"])
+        submission = desired.submission
+        self._mirrors[self._name] = Mirror(
+            self._name,
+            flows,
+            master=submission["master"],
+            parallelism=desired.handover["parallelism"],
+            spark_conf=submission["spark_conf"],
+        )
+        text = json.dumps(desired.handover, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        runs = any(folder.pids() for folder in (self._runner.folder(self._name), self._runner.other_folder(self._name)))
+        act = self._runner.restart if runs else self._runner.start
+        self._work = self._started(lambda: act(self._name, text, self._say))
+
+    def end(self) -> None:
+        if self._ending is None or not self._ending.is_alive():
+            self._ending = self._started(self._ended)
+
+    def _ended(self) -> None:
+        for folder in (self._runner.other_folder(self._name), self._runner.folder(self._name)):
+            self._runner.end(folder)
+
+    def _started(self, act: Callable[[], object]) -> threading.Thread:
+        self._words, self._failed = "", ""
+
+        def work() -> None:
+            try:
+                act()
+            except (ReconcilerError, OSError) as error:
+                self._failed = str(error)
+
+        thread = threading.Thread(target=work, name=f"mirror-{self._name}", daemon=True)
+        thread.start()
+        return thread
+
+    def _say(self, words: str) -> None:
+        self._words = words

@@ -1,0 +1,257 @@
+"""Keeps one mirror on this host: takes its lease, does what is desired, starts it again after a crash, gives it up.
+
+Nothing here waits. ``step`` is called about once a second with what the control topic holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.backends.mirror_jobs.host.accept import Accepted, Refusal
+from reconciler.backends.mirror_jobs.host.control_topic import Control
+from reconciler.backends.mirror_jobs.host.jobs import JobLook, Jobs
+from reconciler.backends.mirror_jobs.host.lease import Sighting
+from reconciler.errors import ReconcilerError
+from reconciler.model.state.mirror_control import (
+    LEASE,
+    DesiredMirror,
+    DesiredState,
+    HostLease,
+    HostReport,
+    Phase,
+    UnreadableRecordError,
+    read_desired,
+    read_lease,
+)
+from reconciler.replication.names import desired_key, host_key
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
+RENEWALS = 3
+"""In the time of one lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """Who this host is, as its records say."""
+
+    id: str
+    machine: str
+    pid: int
+    version: str
+
+
+class Keeper:
+    """One mirror of one environment. ``clock``: seconds that only go forward; ``wall_ms``: for people."""
+
+    def __init__(
+        self,
+        host: HostProcess,
+        environment: str,
+        mirror: str,
+        accepted: Accepted,
+        control: Control,
+        jobs: Jobs,
+        clock: Callable[[], float],
+        wall_ms: Callable[[], int],
+        say: Callable[[str], None],
+    ) -> None:
+        self._host, self._environment, self._mirror = host, environment, mirror
+        self._accepted, self._control, self._jobs = accepted, control, jobs
+        self._clock, self._wall_ms, self._say = clock, wall_ms, say
+        self._key = host_key(environment, mirror)
+        self._sighting = Sighting(None, clock())
+        self.lease: HostLease | None = None
+        """What this host wrote last; None while it does not have the mirror."""
+        self._written: bytes | None = None
+        self._replaced: bytes | None = None
+        """The value before that: readers see a commit a moment after the writer."""
+        self._renewed = 0.0
+        self._begun = 0
+        """The generation that was last begun here."""
+        self._restarts = 0
+        self._pause_s = FIRST_PAUSE_S
+        self._again_at: float | None = None
+        self._started_at = 0.0
+
+    def step(self, entries: Mapping[str, bytes]) -> None:
+        """``entries``: the control topic as just read, which exists. Raises ClusterError."""
+        now, value = self._clock(), entries.get(self._key)
+        self._sighting = self._sighting.again(value, now)
+        desired, refusal = self._desired(entries.get(desired_key(self._environment, self._mirror)))
+        try:
+            found = read_lease(value, self._environment, self._mirror)
+        except UnreadableRecordError:
+            found = None
+        if self.lease is not None and value not in (self._written, self._replaced):
+            holder = _holder(value)
+            if holder not in ("", self._host.id):
+                self._lose(f"{found.words if found is not None else 'a host of a later release'} has it now")
+            else:
+                self._written = value  # garbage, or no record: written again
+        if self.lease is None and not self._takes(found, desired, refusal, now):
+            return
+        report = self._act(desired, refusal, now)
+        self._renew(report, now)
+
+    def leave(self) -> None:
+        """Gives the lease back, so that another host takes over from the running application. Raises ClusterError."""
+        if self.lease is not None:
+            self._write(replace(self.lease, released=True, report=replace(self.lease.report, phase=Phase.LEAVING)))
+
+    def taken_by_other(self, control: Control) -> bool:
+        """Whether another host has the mirror now; False while that cannot be read."""
+        try:
+            holder = _holder(control.read().get(self._key))
+        except ReconcilerError:
+            return False
+        return holder not in ("", self._host.id)
+
+    def _desired(self, value: bytes | None) -> tuple[DesiredMirror | None, Refusal | None]:
+        try:
+            return read_desired(value, self._environment, self._mirror), None
+        except UnreadableRecordError as error:
+            why = "A host does nothing that it does not understand; what runs goes on."
+            todo = "Run reconciler apply, which writes a new record; upgrade this host where a later release did."
+            return None, Refusal(str(error), why, todo)
+
+    def _takes(
+        self, found: HostLease | None, desired: DesiredMirror | None, refusal: Refusal | None, now: float
+    ) -> bool:
+        """Whether this host has the mirror now. One that refuses what is desired takes it only to say so."""
+        if desired is None and refusal is None:
+            return False
+        done = found.report.generation if found is not None else 0
+        refused = refusal or (self._accepted.refusal(desired, done) if desired is not None else None)
+        free = self._sighting.is_free(found, now)
+        handed_on = found is not None and found.report.phase is Phase.REFUSED and refused is None
+        if not free and not handed_on:
+            return False
+        if refused is not None and found is not None and found.report.phase is Phase.REFUSED and not found.released:
+            return False  # another host has said so
+        lease = HostLease(
+            self._environment,
+            self._mirror,
+            self._host.id,
+            found.epoch + 1 if found is not None else 1,
+            0,
+            self._host.machine,
+            self._host.pid,
+            self._host.version,
+            self._wall_ms(),
+            report=HostReport(done),
+        )
+        self._written = self._sighting.value
+        if not self._write(lease):
+            return False
+        self._begun, self._restarts, self._pause_s, self._again_at = 0, 0, FIRST_PAUSE_S, None
+        self._say(f"mirror {self._mirror}: taken, epoch {lease.epoch}")
+        return True
+
+    def _lose(self, why: str) -> None:
+        """The application here is superseded by that of the new holder, which fences its lanes; it may go at once."""
+        self._say(f"mirror {self._mirror}: given up: {why}")
+        self.lease, self._written, self._replaced = None, None, None
+        self._jobs.end()
+
+    def _act(self, desired: DesiredMirror | None, refusal: Refusal | None, now: float) -> HostReport:
+        before = self.lease.report if self.lease is not None else HostReport()
+        look = self._jobs.look()
+        if desired is None and refusal is None:
+            return replace(before, what="nothing is desired any more: the record is gone; what runs goes on")
+        if desired is not None:
+            refusal = self._accepted.refusal(desired, before.generation)
+        if refusal is not None or desired is None:
+            return self._refused(refusal, desired, before, look)
+        if desired.state is DesiredState.STOPPED:
+            return self._stop(desired, look)
+        return self._run(desired, look, now)
+
+    def _refused(
+        self, refusal: Refusal | None, desired: DesiredMirror | None, before: HostReport, look: JobLook
+    ) -> HostReport:
+        """An older generation keeps the number of the newer one, which is what it is measured by."""
+        generation = max(desired.generation, before.generation) if desired is not None else before.generation
+        what, why, todo = (refusal.what, refusal.why, refusal.todo) if refusal is not None else ("", "", "")
+        told = HostReport(generation, Phase.REFUSED, look.application_id, look.fingerprint, what, why, todo)
+        if before.what != what:
+            self._say(f"mirror {self._mirror}: {what}")
+        return told
+
+    def _stop(self, desired: DesiredMirror, look: JobLook) -> HostReport:
+        self._begun, self._again_at = desired.generation, None
+        if look.alive:
+            self._jobs.end()
+        phase = Phase.STOPPING if look.alive or look.busy else Phase.STOPPED
+        return HostReport(desired.generation, phase, look.application_id, "", look.words)
+
+    def _run(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
+        if look.busy:
+            return self._told(desired, Phase.STARTING, look)
+        if desired.generation != self._begun:
+            self._restarts, self._pause_s, self._again_at = 0, FIRST_PAUSE_S, None
+            self._begun = desired.generation
+            if not (look.alive and look.fingerprint == desired.fingerprint):
+                return self._begin(desired, look, now)
+        if look.alive and look.fingerprint == desired.fingerprint:
+            self._again_at = None
+            if now - self._started_at > STEADY_AFTER_S:
+                self._pause_s = FIRST_PAUSE_S
+            return self._told(desired, Phase.RUNNING if look.ready else Phase.STARTING, look)
+        return self._pausing(desired, look, now)
+
+    def _pausing(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
+        """After a crash, or a start that failed; then an application of the old definition may go on meanwhile."""
+        if self._again_at is None:
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+            self._again_at = now + self._pause_s
+            self._restarts += 1
+            self._say(f"mirror {self._mirror}: starts again in {self._pause_s:.0f} s. {look.failed}".rstrip())
+        if now >= self._again_at:
+            return self._begin(desired, look, now)
+        why = look.failed or "its application has ended"
+        return self._told(desired, Phase.PAUSING, replace(look, words=why))
+
+    def _begin(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
+        self._again_at, self._started_at = None, now
+        self._say(f"mirror {self._mirror}: generation {desired.generation} begins, fingerprint {desired.fingerprint}")
+        self._jobs.begin(desired)
+        return self._told(desired, Phase.STARTING, replace(look, application_id="", words="submitted"))
+
+    def _told(self, desired: DesiredMirror, phase: Phase, look: JobLook) -> HostReport:
+        return HostReport(
+            desired.generation,
+            phase,
+            look.application_id,
+            look.fingerprint,
+            look.words if phase is not Phase.RUNNING else "",
+            restarts=self._restarts,
+        )
+
+    def _renew(self, report: HostReport, now: float) -> None:
+        lease = self.lease
+        if lease is None:
+            return
+        due = now - self._renewed >= lease.lease_ms / 1000 / RENEWALS
+        if due or report != lease.report:
+            self._write(replace(lease, beat=lease.beat + 1, report=report))
+
+    def _write(self, lease: HostLease) -> bool:
+        """False: somebody else wrote since the record was read; the next step sees what."""
+        lease = replace(lease, renewed_ms=self._wall_ms())
+        value, began = LEASE.dumps(lease), self._clock()
+        if not self._control.swap(self._key, self._written, value):
+            return False
+        self.lease, self._replaced, self._written, self._renewed = lease, self._written, value, began
+        return True
+
+
+def _holder(value: bytes | None) -> str:
+    """The host that a record names, also one of a later format; empty where it names none."""
+    try:
+        document = json.loads(value or b"")
+    except ValueError:
+        return ""
+    holder = document.get("host") if isinstance(document, dict) else None
+    return holder if isinstance(holder, str) else ""

@@ -1,0 +1,182 @@
+"""The loop of ``reconciler mirror host``: all mirrors that records of its environments name."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from reconciler.backends.mirror_jobs.host.accept import Accepted
+from reconciler.backends.mirror_jobs.host.control_topic import Control, ControlTopic
+from reconciler.backends.mirror_jobs.host.jobs import SparkJobs
+from reconciler.backends.mirror_jobs.host.keeper import HostProcess, Keeper
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.errors import ReconcilerError
+from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.state.mirror_control import PRESENCE, HostPresence
+from reconciler.replication.names import desired_key, presence_key
+
+STEP_S = 1.0
+TAKEN_S = 20.0
+"""How long a host that ends waits for another one to take a mirror."""
+REPLACED_S = 90.0
+"""How long it then waits for the new application to take over from its own."""
+ENDED_S = 75.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedEnvironment:
+    """``state``: the folder for run folders of this host alone."""
+
+    topology: Topology
+    state: Path
+
+
+def this_host() -> HostProcess:
+    return HostProcess(uuid.uuid4().hex, socket.gethostname(), os.getpid(), version("kafka-topology-reconciler"))
+
+
+class ClusterHost:
+    """The mirrors of one environment whose records are kept on one cluster."""
+
+    def __init__(
+        self, host: HostProcess, environment: HostedEnvironment, cluster: Cluster, accepted: Accepted, say: Say
+    ) -> None:
+        self._host, self._environment, self._accepted = host, environment.topology.environment, accepted
+        self._cluster, self._state, self._say = cluster, environment.state, say
+        self.control: Control = ControlTopic(cluster, self._environment, Principal.MIRROR)
+        self._status = StatusRecords(cluster, self._environment, Principal.MIRROR)
+        self._trouble = ""
+        place = zlib.crc32(str(environment.state).encode())
+        self._presence_key = presence_key(self._environment, f"{host.machine}-{place:08x}")
+        """The same after a restart, so that killed hosts leave one record."""
+        self._present: bytes | None = None
+        self.keepers: dict[str, Keeper] = {}
+        self.jobs: dict[str, SparkJobs] = {}
+
+    def step(self) -> None:
+        """Never raises ReconcilerError: what fails is told, and tried again; applications go on meanwhile."""
+        try:
+            entries = self.control.read()
+            if self.control.missing:
+                self._tell(f"{self._cluster.name}: waiting for its topic __mirror_control, which apply makes")
+                return
+            self._trouble = ""
+            self._announce(entries)
+            for mirror in self._mirrors(entries):
+                self._keeper(mirror).step(entries)
+        except ReconcilerError as error:
+            self._tell(f"{self._cluster.name}: {error.what}")
+
+    def _tell(self, words: str) -> None:
+        """Once, until it is something else."""
+        if words != self._trouble:
+            self._say(words)
+        self._trouble = words
+
+    def release(self) -> None:
+        try:
+            for keeper in self.keepers.values():
+                keeper.leave()
+            key = self._presence_key
+            if self._present is not None:
+                self.control.swap(key, self._present, None)
+        except ReconcilerError as error:
+            self._say(f"{self._cluster.name}: leases could not be given back, so they end by themselves: {error.what}")
+
+    def close(self) -> None:
+        self.control.close()
+        self._status.close()
+
+    def _mirrors(self, entries: Mapping[str, bytes]) -> list[str]:
+        prefix = desired_key(self._environment, "")
+        return sorted({*self.keepers, *(key.removeprefix(prefix) for key in entries if key.startswith(prefix))})
+
+    def _keeper(self, mirror: str) -> Keeper:
+        keeper = self.keepers.get(mirror)
+        if keeper is None:
+            self.jobs[mirror] = jobs = SparkJobs(self._state, mirror, lambda name: self._status.read(name, _wall_ms()))
+            keeper = self.keepers[mirror] = Keeper(
+                self._host,
+                self._environment,
+                mirror,
+                self._accepted,
+                self.control,
+                jobs,
+                time.monotonic,
+                _wall_ms,
+                self._say,
+            )
+        return keeper
+
+    def _announce(self, entries: Mapping[str, bytes]) -> None:
+        key = self._presence_key
+        if self._present is not None and key in entries:
+            return
+        host = self._host
+        value = PRESENCE.dumps(
+            HostPresence(
+                self._environment, host.id, host.machine, host.pid, host.version, _wall_ms(), self._accepted.words
+            )
+        )
+        if self.control.swap(key, entries.get(key), value):
+            self._present = value
+            self._say(f"{self._cluster.name}: waiting for desired records of environment {self._environment}")
+
+
+def serve(environments: list[HostedEnvironment], accepted: Accepted, stopping: threading.Event, say: Say) -> None:
+    """Until ``stopping``; then mirrors are handed over, or stopped where no other host takes them."""
+    host = this_host()
+    served = [
+        ClusterHost(host, environment, cluster, accepted, say)
+        for environment in environments
+        for cluster in environment.topology.clusters.values()
+    ]
+    try:
+        while not stopping.is_set():
+            for cluster_host in served:
+                cluster_host.step()
+            stopping.wait(STEP_S)
+        say("leaving: each mirror goes to another host, or is stopped")
+        for cluster_host in served:
+            cluster_host.release()
+        _hand_over(served, say)
+    finally:
+        for cluster_host in served:
+            cluster_host.close()
+
+
+def _hand_over(served: list[ClusterHost], say: Say) -> None:
+    """Who copies goes on until the new application takes over from it."""
+    running = [
+        (cluster_host, mirror)
+        for cluster_host in served
+        for mirror, jobs in cluster_host.jobs.items()
+        if jobs.look().alive
+    ]
+    began = time.monotonic()
+    asked: set[str] = set()
+    while running and time.monotonic() - began < TAKEN_S + REPLACED_S + ENDED_S:
+        waited = time.monotonic() - began
+        for cluster_host, mirror in running:
+            taken = cluster_host.keepers[mirror].taken_by_other(cluster_host.control)
+            patience = TAKEN_S + REPLACED_S if taken else TAKEN_S
+            if waited > patience and mirror not in asked:
+                say(f"mirror {mirror}: {'the new application is late' if taken else 'no other host took it'}; stopping")
+                asked.add(mirror)
+                cluster_host.jobs[mirror].end()
+        running = [(each, mirror) for each, mirror in running if each.jobs[mirror].look().alive]
+        time.sleep(STEP_S / 2)
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,186 @@
+"""The records by which ``apply`` and mirror hosts agree on a mirror, and their JSON as written to Kafka. Frozen.
+
+Each record says its format version and the oldest reader that understands it, so that hosts and reconcilers are
+upgraded in either order, one release apart. Fields that a later release adds are ignored. Format:
+schemas/reports/mirror-desired.schema.json and schemas/reports/mirror-host.schema.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from reconciler.replication.handover import fingerprint as fingerprint_of
+from reconciler.replication.json_codec import Codec
+
+FORMAT_VERSION = 1
+OLDEST_READER = 1
+"""Readers of this format version and later ones understand what is written here."""
+OLDEST_WRITER = 1
+"""Records of this format version and later ones are understood here."""
+LEASE_MS = 15_000
+"""A host that has not renewed its lease for so long has lost it."""
+
+Document = dict[str, Any]
+
+
+class DesiredState(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+class Phase(StrEnum):
+    """What a host does with the generation that it reports. LEAVING: the host ends, and another one may take over
+    while the application still copies."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    REFUSED = "refused"
+    LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredMirror:
+    """``submission``: what spark-submit is given (master, spark_conf); the fingerprint covers it and the hand-over.
+    ``generation`` counts up by one with each record."""
+
+    environment: str
+    mirror: str
+    generation: int
+    state: DesiredState
+    fingerprint: str
+    handover: Document
+    submission: Document
+    who: str
+    commit: str
+    written_ms: int
+
+    def actual_fingerprint(self) -> str:
+        """Of what the record holds, whatever it says its fingerprint is."""
+        return fingerprint_of({**{k: v for k, v in self.handover.items() if k != "fingerprint"}, **self.submission})
+
+
+@dataclass(frozen=True, slots=True)
+class HostReport:
+    """``generation``: which desired record it is about; 0: none yet. ``what``, ``why``, ``todo``: a refusal, or in
+    ``what`` what is waited for. ``restarts``: starts again after a crash, of this generation."""
+
+    generation: int = 0
+    phase: Phase = Phase.WAITING
+    application_id: str = ""
+    fingerprint: str = ""
+    what: str = ""
+    why: str = ""
+    todo: str = ""
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostLease:
+    """``host``: unique to one process. ``epoch``: how often the mirror changed hosts. ``beat``: counts renewals, so
+    that a reader sees with its own clock whether the holder lives. ``released``: anyone may take it at once."""
+
+    environment: str
+    mirror: str
+    host: str
+    epoch: int
+    beat: int
+    machine: str
+    pid: int
+    version: str
+    renewed_ms: int
+    lease_ms: int = LEASE_MS
+    released: bool = False
+    report: HostReport = field(default_factory=HostReport)
+
+    @property
+    def words(self) -> str:
+        return f"{self.machine}, process {self.pid}, release {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPresence:
+    """A host that waits for desired records, or did so when it was killed. ``accepts``: for messages."""
+
+    environment: str
+    host: str
+    machine: str
+    pid: int
+    version: str
+    since_ms: int
+    accepts: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.machine}, process {self.pid}, accepting {self.accepts}"
+
+
+class UnreadableRecordError(ValueError):
+    """A record of the control topic that cannot be used: what is wrong with it, in words."""
+
+
+Record = TypeVar("Record")
+_CODEC = Codec({Document: (dict, lambda given: _document(given))}, lenient=True)
+
+
+def _document(given: object) -> Document:
+    if not isinstance(given, dict):
+        raise TypeError("it must be an object")
+    return given
+
+
+class ControlRecord(Generic[Record]):
+    """JSON of one kind of record. ``name``: for messages."""
+
+    def __init__(self, kind: type[Record], name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def dumps(self, value: Record) -> bytes:
+        versions = {"format_version": FORMAT_VERSION, "oldest_reader": OLDEST_READER}
+        return json.dumps({**versions, **_CODEC.encoded(value)}, sort_keys=True, separators=(",", ":")).encode()
+
+    def loads(self, value: bytes, key: Mapping[str, str]) -> Record:
+        """``key``: the fields that the record's key says, which it has to repeat. Raises UnreadableRecordError."""
+        try:
+            document = _document(json.loads(value))
+        except (ValueError, TypeError):
+            raise UnreadableRecordError(f"the {self._name} is no JSON object") from None
+        version, oldest = document.pop("format_version", None), document.pop("oldest_reader", None)
+        if type(version) is not int or type(oldest) is not int:
+            raise UnreadableRecordError(f"the {self._name} does not say its format version")
+        if oldest > FORMAT_VERSION or version < OLDEST_WRITER:
+            raise UnreadableRecordError(
+                f"the {self._name} has format version {version}, for readers from {oldest} on; this release reads"
+                f" {OLDEST_WRITER} to {FORMAT_VERSION}"
+            )
+        try:
+            record = _CODEC.decoded(self._kind, document)
+        except (ValueError, TypeError) as error:
+            raise UnreadableRecordError(f"the {self._name} cannot be understood: {error}") from None
+        for name, expected in key.items():
+            if (said := getattr(record, name)) != expected:
+                raise UnreadableRecordError(f"the {self._name} is of {name} {said!r}, and its key of {expected!r}")
+        return record
+
+
+DESIRED = ControlRecord(DesiredMirror, "desired record")
+LEASE = ControlRecord(HostLease, "host's record")
+PRESENCE = ControlRecord(HostPresence, "presence record")
+
+
+def read_desired(value: bytes | None, environment: str, mirror: str) -> DesiredMirror | None:
+    """None where there is no record. Raises UnreadableRecordError."""
+    return None if value is None else DESIRED.loads(value, {"environment": environment, "mirror": mirror})
+
+
+def read_lease(value: bytes | None, environment: str, mirror: str) -> HostLease | None:
+    """As ``read_desired``."""
+    return None if value is None else LEASE.loads(value, {"environment": environment, "mirror": mirror})
