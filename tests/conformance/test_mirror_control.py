@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.mirror_jobs.host.control_topic import Control, ControlTopic
+from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, ControlTopic
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Principal
 from tests.support.clusters import CreateTopic, real_cluster
@@ -21,8 +21,8 @@ from tests.support.fakes.subjects import BrokerStranger
 class Writers:
     """Two processes on one control topic, and how to delete it and make it again."""
 
-    first: Control
-    second: Control
+    first: ControlStore
+    second: ControlStore
     delete: Callable[[], None]
     make: Callable[[], None]
 
@@ -83,7 +83,7 @@ def test_a_topic_that_is_gone_is_missing_and_takes_nothing_until_it_is_there_aga
     assert writers.second.swap("a", None, b"3")
 
 
-def _gone(control: Control) -> bool:
+def _gone(control: ControlStore) -> bool:
     try:
         return control.read() == {} and control.missing
     except ClusterError:

@@ -32,7 +32,7 @@ class DesiredState(StrEnum):
     STOPPED = "stopped"
 
 
-class Phase(StrEnum):
+class HostPhase(StrEnum):
     """What a host does with the generation that it reports. LEAVING: the host ends, and another one may take over
     while the application still copies."""
 
@@ -73,7 +73,7 @@ class HostReport:
     ``what`` what is waited for. ``restarts``: starts again after a crash, of this generation."""
 
     generation: int = 0
-    phase: Phase = Phase.WAITING
+    phase: HostPhase = HostPhase.WAITING
     application_id: str = ""
     fingerprint: str = ""
     what: str = ""

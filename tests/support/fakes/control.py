@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.backends.mirror_jobs.host.accept import Accepted
+from reconciler.backends.mirror_jobs.host.accept import AllowList
 from reconciler.backends.mirror_jobs.host.jobs import JobLook
 from reconciler.backends.mirror_jobs.host.keeper import HostProcess, Keeper
 from reconciler.errors import ClusterError
@@ -25,7 +25,7 @@ SUBMISSION: dict[str, Any] = {"master": "local[2]", "spark_conf": {"spark.driver
 
 
 class FakeControl:
-    """``Control`` in memory. ``silent``: the cluster does not answer."""
+    """``ControlStore`` in memory. ``silent``: the cluster does not answer."""
 
     def __init__(self) -> None:
         self.entries: dict[str, bytes] = {}
@@ -139,7 +139,7 @@ class FakeJobs:
 class FakeHost:
     """One host process that keeps the mirror of the tests."""
 
-    def __init__(self, world: HostWorld, name: str, accepted: Accepted) -> None:
+    def __init__(self, world: HostWorld, name: str, accepted: AllowList) -> None:
         self.world, self.name, self.jobs = world, name, FakeJobs()
         self.said: list[str] = []
         process = HostProcess(f"id-{name}", name, 7, "0.1")
@@ -171,7 +171,7 @@ class HostWorld:
     now: float = 1000.0
 
     def host(self, name: str, masters: tuple[str, ...] = ("local*",)) -> FakeHost:
-        return FakeHost(self, name, Accepted((ENVIRONMENT,), masters))
+        return FakeHost(self, name, AllowList((ENVIRONMENT,), masters))
 
     def ask(self, wanted: DesiredMirror) -> None:
         self.control.write(desired_key(ENVIRONMENT, MIRROR), DESIRED.dumps(wanted))

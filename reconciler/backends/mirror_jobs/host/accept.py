@@ -28,14 +28,14 @@ _SAFE = {"spark.driver.memory", "spark.executor.memory", "spark.executor.cores",
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HostRefusal:
     what: str
     why: str
     todo: str
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AllowList:
     """Patterns (as file names have them) by kind; nothing else is run. ``archives``: values of spark_conf keys that
     bring files along."""
 
@@ -49,16 +49,16 @@ class Accepted:
     def words(self) -> str:
         return f"environments {', '.join(self.environments)}; masters {', '.join(self.masters)}"
 
-    def refusal(self, desired: DesiredMirror, done: int) -> Refusal | None:
+    def refusal(self, desired: DesiredMirror, done: int) -> HostRefusal | None:
         """Why this host does not do what is desired. ``done``: the generation that a host did last."""
         problem = next(self._problems(desired, done), None)
         if problem is None:
             return None
-        what, todo = problem
+        description, todo = problem
         why = (
             f"A host runs only what its own configuration accepts ({self.path or 'the defaults'}), and what is intact."
         )
-        return Refusal(f"generation {desired.generation} is refused: {what}", why, todo)
+        return HostRefusal(f"generation {desired.generation} is refused: {description}", why, todo)
 
     def _problems(self, desired: DesiredMirror, done: int) -> Iterator[tuple[str, str]]:
         where = f"the host's configuration {self.path}"
@@ -140,7 +140,7 @@ def _malformed(desired: DesiredMirror) -> Iterator[str]:
         yield f"{problem.json_path} of its hand-over: {problem.message!r}"
 
 
-def read_accepted(path: Path) -> Accepted:
+def read_accepted(path: Path) -> AllowList:
     """The host's configuration, a YAML file. Raises ReconcilerError."""
     todo = f"It holds lists of patterns under {', '.join(KEYS)}; docs/mirror/host.md has an example."
     try:
@@ -158,7 +158,7 @@ def read_accepted(path: Path) -> Accepted:
         lists[key] = tuple(value)
     if not lists.get("environments"):
         raise ReconcilerError(f"the host's configuration {path} names no environments", _WHY, todo)
-    return Accepted(**lists, path=str(path))
+    return AllowList(**lists, path=str(path))
 
 
 _WHY = "It decides whose code runs on this machine, so nothing is guessed."

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from reconciler.backends.mirror_jobs.host.control_topic import Control
-from reconciler.backends.mirror_jobs.host.lease import Sighting
+from reconciler.backends.mirror_jobs.host.control_topic import ControlStore
+from reconciler.backends.mirror_jobs.host.lease import LeaseWatch
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.live import JobState, LiveMirror
@@ -23,7 +23,7 @@ from reconciler.model.state.mirror_control import (
     DesiredState,
     Document,
     HostLease,
-    Phase,
+    HostPhase,
     UnreadableRecordError,
     read_desired,
     read_lease,
@@ -57,7 +57,7 @@ class HostedMirror:
         self,
         environment: str,
         mirror: str,
-        control: Control,
+        control: ControlStore,
         status: Callable[[], LiveMirror | None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -121,7 +121,7 @@ class HostedMirror:
             reported = self._status()
             report = lease.report
             if (
-                report.phase is Phase.RUNNING
+                report.phase is HostPhase.RUNNING
                 and reported is not None
                 and reported.state is JobState.RUNNING
                 and reported.application_id == report.application_id
@@ -142,7 +142,7 @@ class HostedMirror:
         progress(f"mirror {self._mirror}: stopping (generation {generation}), open transactions are committed first")
 
         def done(lease: HostLease) -> bool | None:
-            return True if lease.report.phase is Phase.STOPPED and not self._still_runs() else None
+            return True if lease.report.phase is HostPhase.STOPPED and not self._still_runs() else None
 
         self._await(generation, done, progress)
         progress(f"mirror {self._mirror}: stopped")
@@ -201,7 +201,7 @@ class HostedMirror:
 
     def _await(self, generation: int, done: Callable[[HostLease], Answer | None], progress: Progress) -> Answer:
         began, lines = self._clock(), WaitLines(progress, 0.0)
-        sighting = Sighting(None, began)
+        sighting = LeaseWatch(None, began)
         moved, words = began, ""
         unread_until = began
         """Nobody could be heard until then."""
@@ -254,7 +254,7 @@ class HostedMirror:
     def _refuse(self, lease: HostLease) -> None:
         """Raises RunnerError for what waiting does not change."""
         report = lease.report
-        if report.phase is Phase.REFUSED:
+        if report.phase is HostPhase.REFUSED:
             raise RunnerError(
                 f"mirror {self._mirror}: {report.what} (host on {lease.machine})",
                 f"{report.why} What ran before goes on.",

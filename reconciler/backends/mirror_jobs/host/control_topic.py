@@ -18,7 +18,7 @@ OURS = "reconciler."
 """How the transactional ids begin that the role reconciler-apply may use."""
 
 
-class Control(Protocol):
+class ControlStore(Protocol):
     """The control topic of one cluster and environment. Raises ClusterError."""
 
     @property
@@ -38,8 +38,8 @@ class Control(Protocol):
 
 
 class ControlTopic:
-    """``Control`` over Kafka; safe for several threads. A key that is written again costs one transaction, as long as
-    nobody else wants to write it."""
+    """``ControlStore`` over Kafka; safe for several threads. A key that is written again costs one transaction, as
+    long as nobody else wants to write it."""
 
     def __init__(self, cluster: Cluster, environment: str, principal: Principal, topic: str = CONTROL_TOPIC) -> None:
         self.cluster = cluster

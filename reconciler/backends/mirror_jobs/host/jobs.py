@@ -66,8 +66,8 @@ class SparkJobs:
         current = folders[0]
         ready, reported_fingerprint = self._ready(current)
         here = current.word("driver.json", "application_id")
-        told = current.word("handover.json", "fingerprint") if alive else ""
-        return JobLook(busy, alive, ready, here, reported_fingerprint or told, self._words, self._failed)
+        started_as = current.word("handover.json", "fingerprint") if alive else ""
+        return JobLook(busy, alive, ready, here, reported_fingerprint or started_as, self._words, self._failed)
 
     def _ready(self, folder: RunFolder) -> tuple[bool, str]:
         try:

@@ -9,18 +9,18 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.backends.mirror_jobs.host.accept import Accepted, Refusal
-from reconciler.backends.mirror_jobs.host.control_topic import Control
+from reconciler.backends.mirror_jobs.host.accept import AllowList, HostRefusal
+from reconciler.backends.mirror_jobs.host.control_topic import ControlStore
 from reconciler.backends.mirror_jobs.host.jobs import JobLook, Jobs
-from reconciler.backends.mirror_jobs.host.lease import Sighting
+from reconciler.backends.mirror_jobs.host.lease import LeaseWatch
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.mirror_control import (
     LEASE,
     DesiredMirror,
     DesiredState,
     HostLease,
+    HostPhase,
     HostReport,
-    Phase,
     UnreadableRecordError,
     read_desired,
     read_lease,
@@ -50,8 +50,8 @@ class Keeper:
         host: HostProcess,
         environment: str,
         mirror: str,
-        accepted: Accepted,
-        control: Control,
+        accepted: AllowList,
+        control: ControlStore,
         jobs: Jobs,
         clock: Callable[[], float],
         wall_ms: Callable[[], int],
@@ -61,7 +61,7 @@ class Keeper:
         self._accepted, self._control, self._jobs = accepted, control, jobs
         self._clock, self._wall_ms, self._say = clock, wall_ms, say
         self._key = host_key(environment, mirror)
-        self._sighting = Sighting(None, clock())
+        self._sighting = LeaseWatch(None, clock())
         self.lease: HostLease | None = None
         """What this host wrote last; None while it does not have the mirror."""
         self._written: bytes | None = None
@@ -81,16 +81,16 @@ class Keeper:
         self._sighting = self._sighting.again(value, now)
         desired, refusal = self._desired(entries.get(desired_key(self._environment, self._mirror)))
         try:
-            found = read_lease(value, self._environment, self._mirror)
+            held = read_lease(value, self._environment, self._mirror)
         except UnreadableRecordError:
-            found = None
+            held = None
         if self.lease is not None and value not in (self._written, self._replaced):
             holder = _holder(value)
             if holder not in ("", self._host.id):
-                self._lose(f"{found.words if found is not None else 'a host of a later release'} has it now")
+                self._lose(f"{held.words if held is not None else 'a host of a later release'} has it now")
             else:
                 self._written = value  # garbage, or no record: written again
-        if self.lease is None and not self._takes(found, desired, refusal, now):
+        if self.lease is None and not self._takes(held, desired, refusal, now):
             return
         report = self._act(desired, refusal, now)
         self._renew(report, now)
@@ -98,9 +98,9 @@ class Keeper:
     def leave(self) -> None:
         """Gives the lease back, so that another host takes over from the running application. Raises ClusterError."""
         if self.lease is not None:
-            self._write(replace(self.lease, released=True, report=replace(self.lease.report, phase=Phase.LEAVING)))
+            self._write(replace(self.lease, released=True, report=replace(self.lease.report, phase=HostPhase.LEAVING)))
 
-    def taken_by_other(self, control: Control) -> bool:
+    def taken_by_other(self, control: ControlStore) -> bool:
         """Whether another host has the mirror now; False while that cannot be read."""
         try:
             holder = _holder(control.read().get(self._key))
@@ -108,33 +108,33 @@ class Keeper:
             return False
         return holder not in ("", self._host.id)
 
-    def _desired(self, value: bytes | None) -> tuple[DesiredMirror | None, Refusal | None]:
+    def _desired(self, value: bytes | None) -> tuple[DesiredMirror | None, HostRefusal | None]:
         try:
             return read_desired(value, self._environment, self._mirror), None
         except UnreadableRecordError as error:
             why = "A host does nothing that it does not understand; what runs goes on."
             todo = "Run reconciler apply, which writes a new record; upgrade this host where a later release did."
-            return None, Refusal(str(error), why, todo)
+            return None, HostRefusal(str(error), why, todo)
 
     def _takes(
-        self, found: HostLease | None, desired: DesiredMirror | None, refusal: Refusal | None, now: float
+        self, held: HostLease | None, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float
     ) -> bool:
         """Whether this host has the mirror now. One that refuses what is desired takes it only to say so."""
         if desired is None and refusal is None:
             return False
-        done = found.report.generation if found is not None else 0
+        done = held.report.generation if held is not None else 0
         refused = refusal or (self._accepted.refusal(desired, done) if desired is not None else None)
-        free = self._sighting.is_free(found, now)
-        handed_on = found is not None and found.report.phase is Phase.REFUSED and refused is None
+        free = self._sighting.is_free(held, now)
+        handed_on = held is not None and held.report.phase is HostPhase.REFUSED and refused is None
         if not free and not handed_on:
             return False
-        if refused is not None and found is not None and found.report.phase is Phase.REFUSED and not found.released:
+        if refused is not None and held is not None and held.report.phase is HostPhase.REFUSED and not held.released:
             return False  # another host has said so
         lease = HostLease(
             self._environment,
             self._mirror,
             self._host.id,
-            found.epoch + 1 if found is not None else 1,
+            held.epoch + 1 if held is not None else 1,
             0,
             self._host.machine,
             self._host.pid,
@@ -155,7 +155,7 @@ class Keeper:
         self.lease, self._written, self._replaced = None, None, None
         self._jobs.end()
 
-    def _act(self, desired: DesiredMirror | None, refusal: Refusal | None, now: float) -> HostReport:
+    def _act(self, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float) -> HostReport:
         before = self.lease.report if self.lease is not None else HostReport()
         look = self._jobs.look()
         if desired is None and refusal is None:
@@ -169,26 +169,27 @@ class Keeper:
         return self._run(desired, look, now)
 
     def _refused(
-        self, refusal: Refusal | None, desired: DesiredMirror | None, before: HostReport, look: JobLook
+        self, refusal: HostRefusal | None, desired: DesiredMirror | None, before: HostReport, look: JobLook
     ) -> HostReport:
         """An older generation keeps the number of the newer one, which is what it is measured by."""
         generation = max(desired.generation, before.generation) if desired is not None else before.generation
-        what, why, todo = (refusal.what, refusal.why, refusal.todo) if refusal is not None else ("", "", "")
-        told = HostReport(generation, Phase.REFUSED, look.application_id, look.fingerprint, what, why, todo)
-        if before.what != what:
-            self._say(f"mirror {self._mirror}: {what}")
-        return told
+        report = HostReport(generation, HostPhase.REFUSED, look.application_id, look.fingerprint)
+        if refusal is not None:
+            report = replace(report, what=refusal.what, why=refusal.why, todo=refusal.todo)
+        if before.what != report.what:
+            self._say(f"mirror {self._mirror}: {report.what}")
+        return report
 
     def _stop(self, desired: DesiredMirror, look: JobLook) -> HostReport:
         self._begun, self._again_at = desired.generation, None
         if look.alive:
             self._jobs.end()
-        phase = Phase.STOPPING if look.alive or look.busy else Phase.STOPPED
+        phase = HostPhase.STOPPING if look.alive or look.busy else HostPhase.STOPPED
         return HostReport(desired.generation, phase, look.application_id, "", look.words)
 
     def _run(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
         if look.busy:
-            return self._told(desired, Phase.STARTING, look)
+            return self._told(desired, HostPhase.STARTING, look)
         if desired.generation != self._begun:
             self._restarts, self._pause_s, self._again_at = 0, FIRST_PAUSE_S, None
             self._begun = desired.generation
@@ -198,7 +199,7 @@ class Keeper:
             self._again_at = None
             if now - self._started_at > STEADY_AFTER_S:
                 self._pause_s = FIRST_PAUSE_S
-            return self._told(desired, Phase.RUNNING if look.ready else Phase.STARTING, look)
+            return self._told(desired, HostPhase.RUNNING if look.ready else HostPhase.STARTING, look)
         return self._pausing(desired, look, now)
 
     def _pausing(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
@@ -211,21 +212,21 @@ class Keeper:
         if now >= self._again_at:
             return self._begin(desired, look, now)
         why = look.failed or "its application has ended"
-        return self._told(desired, Phase.PAUSING, replace(look, words=why))
+        return self._told(desired, HostPhase.PAUSING, replace(look, words=why))
 
     def _begin(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
         self._again_at, self._started_at = None, now
         self._say(f"mirror {self._mirror}: generation {desired.generation} begins, fingerprint {desired.fingerprint}")
         self._jobs.begin(desired)
-        return self._told(desired, Phase.STARTING, replace(look, application_id="", words="submitted"))
+        return self._told(desired, HostPhase.STARTING, replace(look, application_id="", words="submitted"))
 
-    def _told(self, desired: DesiredMirror, phase: Phase, look: JobLook) -> HostReport:
+    def _told(self, desired: DesiredMirror, phase: HostPhase, look: JobLook) -> HostReport:
         return HostReport(
             desired.generation,
             phase,
             look.application_id,
             look.fingerprint,
-            look.words if phase is not Phase.RUNNING else "",
+            look.words if phase is not HostPhase.RUNNING else "",
             restarts=self._restarts,
         )
 

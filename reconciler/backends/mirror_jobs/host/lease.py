@@ -8,14 +8,14 @@ from reconciler.model.state.mirror_control import LEASE_MS, HostLease
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class LeaseWatch:
     """A record's value, and since when (seconds, of a clock that only goes forward) it has not changed."""
 
     value: bytes | None
     since: float
 
-    def again(self, value: bytes | None, now: float) -> Sighting:
-        return self if value == self.value else Sighting(value, now)
+    def again(self, value: bytes | None, now: float) -> LeaseWatch:
+        return self if value == self.value else LeaseWatch(value, now)
 
     def is_free(self, lease: HostLease | None, now: float) -> bool:
         """Whether another host may take the mirror: nobody has it, it was given back, or the record, understood or

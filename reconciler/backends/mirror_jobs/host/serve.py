@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from reconciler.backends.mirror_jobs.host.accept import Accepted
-from reconciler.backends.mirror_jobs.host.control_topic import Control, ControlTopic
+from reconciler.backends.mirror_jobs.host.accept import AllowList
+from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, ControlTopic
 from reconciler.backends.mirror_jobs.host.jobs import SparkJobs
 from reconciler.backends.mirror_jobs.host.keeper import HostProcess, Keeper
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
@@ -49,11 +49,11 @@ class ClusterHost:
     """The mirrors of one environment whose records are kept on one cluster."""
 
     def __init__(
-        self, host: HostProcess, environment: HostedEnvironment, cluster: Cluster, accepted: Accepted, say: Say
+        self, host: HostProcess, environment: HostedEnvironment, cluster: Cluster, accepted: AllowList, say: Say
     ) -> None:
         self._host, self._environment, self._accepted = host, environment.topology.environment, accepted
         self._cluster, self._state, self._say = cluster, environment.state, say
-        self.control: Control = ControlTopic(cluster, self._environment, Principal.MIRROR)
+        self.control: ControlStore = ControlTopic(cluster, self._environment, Principal.MIRROR)
         self._status = StatusRecords(cluster, self._environment, Principal.MIRROR)
         self._trouble = ""
         place = zlib.crc32(str(environment.state).encode())
@@ -133,7 +133,7 @@ class ClusterHost:
             self._say(f"{self._cluster.name}: waiting for desired records of environment {self._environment}")
 
 
-def serve(environments: list[HostedEnvironment], accepted: Accepted, stopping: threading.Event, say: Say) -> None:
+def serve(environments: list[HostedEnvironment], accepted: AllowList, stopping: threading.Event, say: Say) -> None:
     """Until ``stopping``; then mirrors are handed over, or stopped where no other host takes them."""
     host = this_host()
     served = [

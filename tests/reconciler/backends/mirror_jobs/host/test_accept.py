@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.mirror_jobs.host.accept import Accepted, read_accepted
+from reconciler.backends.mirror_jobs.host.accept import AllowList, read_accepted
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.mirror_control import DesiredMirror, DesiredState
 from tests.support.fakes.control import ENVIRONMENT, SUBMISSION, desired, document
 
-HOST = Accepted((ENVIRONMENT,), archives=("hdfs://ours/*",))
+HOST = AllowList((ENVIRONMENT,), archives=("hdfs://ours/*",))
 
 
-def told(wanted: DesiredMirror, accepted: Accepted = HOST, done: int = 0) -> str:
+def told(wanted: DesiredMirror, accepted: AllowList = HOST, done: int = 0) -> str:
     refusal = accepted.refusal(wanted, done)
     return "" if refusal is None else refusal.what
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.backends.mirror_jobs.host.jobs import JobLook
 from reconciler.errors import ClusterError
-from reconciler.model.state.mirror_control import LEASE_MS, DesiredState, Phase
+from reconciler.model.state.mirror_control import LEASE_MS, DesiredState, HostPhase
 from reconciler.replication.names import desired_key, host_key
 from tests.support.fakes.control import ENVIRONMENT, MIRROR, HostWorld, desired, document
 
@@ -27,7 +27,7 @@ def test_a_host_takes_what_is_desired_and_says_that_it_runs(world: HostWorld) ->
     world.ask(desired(1))
     world.run(3, host)
     report = world.lease().report
-    assert (report.generation, report.phase, report.fingerprint) == (1, Phase.RUNNING, desired(1).fingerprint)
+    assert (report.generation, report.phase, report.fingerprint) == (1, HostPhase.RUNNING, desired(1).fingerprint)
     assert host.jobs.log == ["begin 1"]
 
 
@@ -50,7 +50,7 @@ def test_a_stop_ends_it_and_a_crash_after_that_starts_nothing(world: HostWorld) 
     world.ask(desired(2, DesiredState.STOPPED))
     world.run(90, host)
     assert host.jobs.log == ["begin 1", "end"]
-    assert world.lease().report.phase is Phase.STOPPED
+    assert world.lease().report.phase is HostPhase.STOPPED
 
 
 def test_a_crash_is_started_again_with_a_pause_that_grows(world: HostWorld) -> None:
@@ -76,10 +76,10 @@ def test_a_start_that_fails_is_told_and_tried_again(world: HostWorld) -> None:
     world.ask(desired(1))
     world.run(3, host)
     report = world.lease().report
-    assert (report.phase, report.restarts, report.what) == (Phase.PAUSING, 1, "All masters are unresponsive")
+    assert (report.phase, report.restarts, report.what) == (HostPhase.PAUSING, 1, "All masters are unresponsive")
     host.jobs.fails = ""
     world.run(10, host)
-    assert world.lease().report.phase is Phase.RUNNING
+    assert world.lease().report.phase is HostPhase.RUNNING
 
 
 def test_the_standby_takes_over_when_the_lease_of_a_killed_host_ends_and_not_before(world: HostWorld) -> None:
@@ -116,7 +116,7 @@ def test_a_host_that_ends_hands_over_at_once_and_its_application_goes_on_meanwhi
     world.run(5, leaving, other)
     leaving.keeper.leave()
     assert leaving.jobs.log == ["begin 1"]
-    assert world.lease().report.phase is Phase.LEAVING
+    assert world.lease().report.phase is HostPhase.LEAVING
     world.run(1, other)
     assert other.has_it
     assert other.jobs.log == ["begin 1"]
@@ -132,7 +132,7 @@ def test_a_host_that_starts_again_finds_its_application_and_does_not_restart_it(
     world.run(LEASE_S + 3, again)
     assert again.has_it
     assert again.jobs.log == []
-    assert world.lease().report.phase is Phase.RUNNING
+    assert world.lease().report.phase is HostPhase.RUNNING
 
 
 def test_the_control_topic_deleted_and_made_again_leaves_the_job_alone(world: HostWorld) -> None:
@@ -156,13 +156,13 @@ def test_garbage_in_the_desired_record_is_refused_by_name_and_what_runs_goes_on(
     world.control.write(desired_key(ENVIRONMENT, MIRROR), value)
     world.run(3, host)
     report = world.lease().report
-    assert report.phase is Phase.REFUSED
+    assert report.phase is HostPhase.REFUSED
     assert "desired record" in report.what
     assert host.jobs.log == ["begin 1"]
     assert host.jobs.look_now.alive
     world.ask(desired(2))
     world.run(3, host)
-    assert world.lease().report.phase is Phase.RUNNING
+    assert world.lease().report.phase is HostPhase.RUNNING
 
 
 @pytest.mark.parametrize("value", [None, b"", b"garbage"])
@@ -185,7 +185,7 @@ def test_an_older_generation_written_back_is_refused_by_name(world: HostWorld) -
     world.ask(desired(1))
     world.run(3, host)
     report = world.lease().report
-    assert report.phase is Phase.REFUSED
+    assert report.phase is HostPhase.REFUSED
     assert "older than generation 2" in report.what
     assert host.jobs.log == ["begin 1", "begin 2"]
     successor = world.host("b")
@@ -208,7 +208,7 @@ def test_a_record_of_a_later_format_is_refused_and_one_that_still_reads_is_taken
     later = text.replace('"format_version":1,"generation"', '"format_version":2,"generation"')
     world.control.write(key, later.replace('"who"', '"priority":3,"who"').encode())
     world.run(2, host)
-    assert world.lease().report.phase is Phase.RUNNING, "its fields that are new are left aside"
+    assert world.lease().report.phase is HostPhase.RUNNING, "its fields that are new are left aside"
     world.control.write(key, later.replace('"oldest_reader":1', '"oldest_reader":2').encode())
     world.run(2, host)
     assert "format version 2, for readers from 2 on" in world.lease().report.what
@@ -218,10 +218,10 @@ def test_what_one_host_refuses_another_one_takes_that_accepts_it(world: HostWorl
     strict, open_one = world.host("a", masters=("spark://never",)), world.host("b")
     world.ask(desired(1))
     world.run(2, strict)
-    assert world.lease().report.phase is Phase.REFUSED
+    assert world.lease().report.phase is HostPhase.REFUSED
     world.run(2, strict, open_one)
     assert open_one.has_it
-    assert world.lease().report.phase is Phase.RUNNING
+    assert world.lease().report.phase is HostPhase.RUNNING
     world.run(60, strict, open_one)
     assert world.lease().machine == "b"
     assert strict.jobs.log in ([], ["end"])
@@ -259,8 +259,8 @@ def test_a_stop_is_not_done_before_the_application_has_left(world: HostWorld) ->
     world.ask(desired(2, DesiredState.STOPPED))
     host.jobs.end = lambda: host.jobs.log.append("end")  # type: ignore[method-assign]
     world.run(3, host)
-    assert world.lease().report.phase is Phase.STOPPING
+    assert world.lease().report.phase is HostPhase.STOPPING
     assert running.alive
     host.jobs.look_now = JobLook()
     world.run(1, host)
-    assert world.lease().report.phase is Phase.STOPPED
+    assert world.lease().report.phase is HostPhase.STOPPED
