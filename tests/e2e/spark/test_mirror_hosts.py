@@ -21,7 +21,7 @@ from tests.support.jobs.records import digest, total, write_awkward
 from tests.support.paths import ROOT
 from tests.support.reading import to_the_end
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500)]
 
 
 @dataclass
@@ -93,12 +93,12 @@ class Hosts:
         """From a machine that is thrown away afterwards."""
         command = [sys.executable, "-m", "reconciler", *words]
         environ = {**os.environ, "RECONCILER_STATE": str(self.folder / f"ci{len([*self.folder.iterdir()])}")}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT, env=environ)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, cwd=ROOT, env=environ)
         logs = "\n".join(f"{name}:\n{machine.log}" for name, machine in self.machines.items())
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{logs}"
         return done.stdout + done.stderr
 
-    def until(self, what: str, holds: Callable[[], bool], seconds: float = 240.0) -> None:
+    def until(self, what: str, holds: Callable[[], bool], seconds: float = 400.0) -> None:
         end = time.monotonic() + seconds
         while not holds():
             logs = "\n".join(f"{name}:\n{machine.log}" for name, machine in self.machines.items())
