@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 KEYS = ("environments", "masters", "spark_conf", "archives")
 _CODE = ("spark.jars", "spark.archives", "spark.files", "spark.submit.pyFiles", "spark.yarn.dist.*", "spark.pyspark.*")
-_SAFE = {"spark.driver.memory", "spark.executor.memory", "spark.executor.cores", "spark.executor.instances", "spark.cores.max"}
+_SAFE = {
+    "spark.driver.memory",
+    "spark.executor.memory",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.cores.max",
+}
 """Accepted without being named: amounts, which run no code."""
 
 
