@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from reconciler.backends.files import write_text
-from reconciler.cli.commands import apply, clusters, failover, mirror, offsets, reassignments, review
+from reconciler.cli.commands import apply, clusters, failover, init, mirror, offsets, reassignments, review
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.model.options import Autonomy
 from reconciler.render.console import (
@@ -29,7 +29,7 @@ from reconciler.render.console import (
 )
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (review, clusters, apply, failover):
+for module in (init, review, clusters, apply, failover):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror.app, name="mirror")

@@ -5,7 +5,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("fields of a topic in YAML", ("environment/parse/topics.py", "model/environment/topology.py")),
     ("line numbers in validation errors", ("environment/yaml/locations.py", "environment/yaml/nodes.py")),
     ("secrets from environment variables", ("replication/secret_references.py", "backends/secrets.py")),
-    ("adopt an existing cluster into YAML", ("operations/adopt.py", "environment/adopt/write.py")),
+    ("adopt an existing cluster into YAML", ("operations/adopt/run.py", "environment/adopt/write.py")),
     ("import MirrorMaker 2 properties", ("environment/importers/mirrormaker/properties_file.py",)),
     # The plan.
     ("order in which changes are applied", ("engine/plan/order.py",)),

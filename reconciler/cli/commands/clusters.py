@@ -108,7 +108,7 @@ def adopt(
     ] = None,
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
-    from reconciler.operations import adopt as adoption
+    from reconciler.operations.adopt import run as adoption
 
     show(adoption.run(adoption.adopt_request(name, servers, client or (), out, exclude or ()), say))
 

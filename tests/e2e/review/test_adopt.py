@@ -119,3 +119,23 @@ def test_with_secrets_as_references(
     refused = adopt(cli, secure, "east", tmp_path / "other", "--client", f"sasl.password={password}")
     assert refused.code == 1
     assert password not in refused.words
+
+
+def test_init_writes_both_clusters_and_a_flow_and_says_what_a_plan_would_do(
+    cli: Cli, tmp_path: Path, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    env = tmp_path / unique
+    create_topic(plain["east"], f"{unique}-orders", 3)
+    given = [f"--cluster={name}={plain[name].bootstrap_servers}" for name in ("east", "west")]
+    flow = f"--flow=east:west={unique}-.*"
+    words = ("init", env, *given, "--security-protocol=PLAINTEXT", flow, "--exclude", f"(?!{unique}).*")
+    ended = cli(*words)
+    assert ended.code == 0, ended.words
+    assert "flow east-to-west" in ended.out
+    assert cli("validate", env).code == 0
+    planned = cli("plan", env)
+    assert (planned.code, f"east.{unique}-orders" in planned.out) == (2, True), planned.words
+    assert f"plan: {planned.out.splitlines()[0]}" in ended.out
+    before = texts(env)
+    again = cli(*words)
+    assert (again.code, "is there already" in again.err, texts(env) == before) == (1, True, True)

@@ -16,7 +16,7 @@ from reconciler.errors import Unknown
 from reconciler.model.acls import CLUSTER_NAME, AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.live import LiveState
-from reconciler.operations.adopt import is_empty
+from reconciler.operations.adopt.run import is_empty
 from tests.support.access.acls import rule, rules
 from tests.support.fakes.cluster import FakeCluster
 

@@ -20,7 +20,7 @@ from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import ConfigValue, LiveCluster, LiveState, Source
-from reconciler.operations.adopt import adopt_request, is_empty
+from reconciler.operations.adopt.run import adopt_request, is_empty
 from tests.support.builders import cluster, topic, topology
 from tests.support.fakes.cluster import FakeCluster
 

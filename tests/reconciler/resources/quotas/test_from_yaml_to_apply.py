@@ -25,7 +25,7 @@ from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan, Result
 from reconciler.model.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
 from reconciler.model.reports.drift import History
-from reconciler.operations.adopt import is_empty
+from reconciler.operations.adopt.run import is_empty
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
 from reconciler.render.reports.explain import explanation_text

@@ -23,7 +23,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan, Result
 from reconciler.model.users import Mechanism, UserRecord
-from reconciler.operations.adopt import is_empty
+from reconciler.operations.adopt.run import is_empty
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_text
 from reconciler.render.reports.explain import explanation_json, explanation_text

@@ -17,20 +17,17 @@ from reconciler.engine.plan.build import plan
 from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt, counts
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
-from reconciler.environment.parse.values import Wrong, client_setting
-from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal, Topology, by_name
 from reconciler.model.live import LiveCluster, LiveState, LiveUsers
 from reconciler.model.plan import Plan
 from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
+from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, excluded, require_alias
 from reconciler.render.plan.text import plan_text
 from reconciler.text import counted, first_of
 
 Answer = TypeVar("Answer")
-_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +45,9 @@ class AdoptRequest:
 
 def adopt_request(name: str, servers: str, client: Sequence[str], out: Path, exclude: Sequence[str]) -> AdoptRequest:
     """From the words of the command line. Raises ReconcilerError for what cannot be meant; never repeats a secret."""
-    addresses = tuple(part.strip() for part in servers.split(",") if part.strip())
-    if not addresses or not all(_SERVER.fullmatch(address) for address in addresses):
-        todo = "Write host:port, several with commas between."
-        raise ReconcilerError(f"--bootstrap-servers is {servers or 'empty'}", "It names the brokers to ask first", todo)
-    if not _ALIAS.fullmatch(name) or name.endswith(".yaml"):
-        why = "It becomes the cluster's alias and a folder, and by default naming a part of topic names"
-        todo = "Use letters, digits, '.', '_' and '-', beginning with a letter or digit."
-        raise ReconcilerError(f"--name is {name or 'empty'}", why, todo)
-    return AdoptRequest(Cluster(name, addresses, client=_settings(client)), out, tuple(map(_expression, exclude)))
-
-
-def _settings(words: Sequence[str]) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for number, word in enumerate(words, start=1):
-        key, sign, text = word.partition("=")
-        if not sign or not key:
-            raise ReconcilerError(
-                f"the --client number {number} is no setting",
-                "A setting has a name and a value",
-                "Write --client key=value, with librdkafka's names.",
-            )
-        judged = client_setting(key, Scalar(text, False, 0, 0))
-        if isinstance(judged, Wrong):
-            why = judged.why
-            if judged.code == "secret-in-git":
-                why = "It would be in git, and is now in this shell's history"
-            raise ReconcilerError(f"--client: {judged.what}", why, f"{judged.todo}.")
-        settings[key] = judged
-    return settings
-
-
-def _expression(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        why, todo = "It says which topics are not declared", "Correct it; it matches whole topic names."
-        raise ReconcilerError(f"--exclude is {text}, which is no regular expression: {error}", why, todo) from None
+    addresses = bootstrap_servers(servers)
+    require_alias(name)
+    return AdoptRequest(Cluster(name, addresses, client=client_settings(client)), out, excluded(exclude))
 
 
 def run(request: AdoptRequest, say: Callable[[str], None]) -> str:
@@ -92,7 +55,7 @@ def run(request: AdoptRequest, say: Callable[[str], None]) -> str:
     or, when the cluster moved meanwhile, the files are there and it is said what differs."""
     there, known = _environment(request)
     say(f"reading cluster {request.cluster.name}")
-    adoption = _adopted(request, _read(request.cluster, environment_name(request.out)), known)
+    adoption = adopted(request, read_live(request.cluster, environment_name(request.out)), known)
     files = {str(request.folder / path): text for path, text in texts(adoption).items()}
     whole = load({**there, **files}, environment_name(request.out), expired_too=True)
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
@@ -121,7 +84,7 @@ def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | N
     return texts_read, known
 
 
-def _read(cluster: Cluster, environment: str) -> LiveCluster:
+def read_live(cluster: Cluster, environment: str) -> LiveCluster:
     with KafkaCluster(cluster, Principal.PLAN, environment) as reader:
         live = replace(reader.read(), access=reader.read_access())
         quotas = _if_readable(f"quotas of {cluster.name}", reader.read_quotas)
@@ -137,7 +100,7 @@ def _if_readable(subject: str, read: Callable[[], Answer]) -> Answer | Unknown:
         return Unknown(subject, f"{error.what}. {error.why}", error.todo)
 
 
-def _adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) -> Adoption:
+def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) -> Adoption:
     for other in known.clusters.values() if known else ():
         if other.cluster_id == live.cluster_id:
             problem = f"this is cluster {other.name}, declared at {other.where}: both have the id {live.cluster_id}"
@@ -175,7 +138,7 @@ def _prove(request: AdoptRequest, whole: Topology, files: Mapping[str, str], app
     """The files on disk are those that were loaded, and a plan of them against a fresh read has nothing to do. What the
     guards say of the whole environment is left for the caller. Raises ReconcilerError."""
     on_disk, topology = read_environment(request.folder), _alone(whole, request.cluster.name)
-    live = _read(topology.clusters[request.cluster.name], topology.environment)
+    live = read_live(topology.clusters[request.cluster.name], topology.environment)
     if not topology.access_declared:
         live = replace(live, access=None)
     live_state = LiveState({request.cluster.name: live}, {})

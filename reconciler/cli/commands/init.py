@@ -1,0 +1,76 @@
+"""The CLI command init: arguments, options, exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.help import ending
+from reconciler.render.console import App, say, show
+
+app = App()
+
+
+class Naming(StrEnum):
+    DEFAULT = "default"
+    IDENTITY = "identity"
+
+
+@app.command(
+    epilog=ending(
+        "0 written, and valid; 1 error",
+        "init environments/prod",
+        "init environments/lab --cluster east=e:9092 --cluster west=w:9092 --security-protocol PLAINTEXT"
+        " --flow 'east:west=orders.*'",
+    )
+)
+def init(
+    env: Annotated[Path, typer.Argument(metavar="ENV", help="environment folder to write, which is not there yet")],
+    clusters: Annotated[
+        list[str] | None, typer.Option("--cluster", metavar="NAME=HOST:PORT", help="alias, and brokers to ask first")
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option("--security-protocol", metavar="NAME", help="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
+    ] = "",
+    client: Annotated[
+        list[str] | None,
+        typer.Option("--client", metavar="[CLUSTER:]KEY=VALUE", help="librdkafka setting; secrets as ${env:X}"),
+    ] = None,
+    flows: Annotated[
+        list[str] | None, typer.Option("--flow", metavar="SOURCE:TARGET=REGEX", help="topics to copy; none for none")
+    ] = None,
+    naming: Annotated[Naming | None, typer.Option("--naming", help="identity: copies keep their names")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
+    ] = None,
+) -> None:
+    """Ask a few questions and write a first environment from live clusters. Asks nothing where options answer."""
+    from reconciler.operations.adopt import init as initial
+    from reconciler.operations.adopt.init_options import InitOptions, command_line, init_request
+    from reconciler.operations.adopt.questions import completed
+
+    initial.require_new(env)
+    options = InitOptions(
+        env,
+        tuple(clusters or ()),
+        protocol,
+        tuple(client or ()),
+        tuple(flows or ()),
+        naming.value if naming else "",
+        tuple(exclude or ()),
+    )
+    if sys.stdin is not None and sys.stdin.isatty():
+        asked = completed(options, _ask, say, os.environ.__contains__)
+        if asked != options:
+            say(f"the same without questions:\n  {command_line(asked)}")
+        options = asked
+    show(initial.run(init_request(options), say))
+
+
+def _ask(question: str, default: str) -> str:
+    return str(typer.prompt(question, default=default, show_default=bool(default), err=True))

@@ -1,0 +1,116 @@
+"""A first environment: all clusters as they are adopted, and the flows between them, as texts of YAML files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt
+from reconciler.environment.adopt.write import scalar, scalar_server, texts, value
+from reconciler.environment.load import load
+from reconciler.errors import ReconcilerError, TopologyError
+from reconciler.model.environment.topology import Cluster
+from reconciler.model.live import LiveCluster
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFlow:
+    """``topics``: expressions that match whole names; ``identity``: copies keep their names."""
+
+    source: str
+    target: str
+    topics: tuple[str, ...]
+    identity: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-to-{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEnvironment:
+    """``files``: by their paths in the environment's folder."""
+
+    files: Mapping[str, str]
+    adoptions: tuple[Adoption, ...]
+
+
+def first_environment(
+    name: str,
+    clusters: Sequence[Cluster],
+    flows: Sequence[FirstFlow],
+    options: AdoptOptions,
+    read: Callable[[Cluster], LiveCluster],
+) -> FirstEnvironment:
+    """A topic that several clusters have is declared on the one furthest upstream. Raises ReconcilerError with all
+    problems where the files would not be valid: then the answers contradict each other, or a cluster is given twice."""
+    require_valid({"clusters.yaml": _clusters_text(clusters), "flows.yaml": _flows_text(flows)}, name)
+    files: dict[str, str] = {}
+    adoptions: list[Adoption] = []
+    in_order = sorted(clusters, key=lambda cluster: len(_upstream(cluster.name, flows)))
+    for index, cluster in enumerate(in_order):
+        rest = in_order[index + 1 :]
+        before = {**files, "rest.yaml": _clusters_text(rest)} if rest else files
+        known = load(before, name) if before else None
+        live = read(cluster)
+        for other in adoptions:
+            if other.cluster.cluster_id == live.cluster_id:
+                problem = f"{cluster.name} and {other.cluster.name} are one cluster: both have the id {live.cluster_id}"
+                why = "One cluster under two aliases would be mirrored onto itself"
+                raise ReconcilerError(problem, why, "Nothing was written. Correct the addresses.")
+        adoption = adopt(replace(cluster, cluster_id=live.cluster_id), live, replace(options, known=known))
+        adoptions.append(adoption)
+        files |= {f"{cluster.name}/{path}": text for path, text in texts(adoption).items()}
+    if flows:
+        files["flows.yaml"] = _flows_text(flows)
+    require_valid(files, name)
+    return FirstEnvironment(files, tuple(adoptions))
+
+
+def require_valid(files: Mapping[str, str], name: str) -> None:
+    try:
+        load({path: text for path, text in files.items() if text}, name)
+    except TopologyError as error:
+        problems = "\n".join(f"{problem.what}. {problem.why}. {problem.todo}." for problem in error.problems)
+        raise ReconcilerError(problems, "The environment would not be valid.", "Nothing was written.") from None
+
+
+def _upstream(cluster: str, flows: Sequence[FirstFlow]) -> set[str]:
+    """All clusters from which something comes to ``cluster``, over any number of hops; itself, too, in a ring."""
+    above: set[str] = set()
+    waiting = [cluster]
+    while waiting:
+        target = waiting.pop()
+        sources = {flow.source for flow in flows if flow.target == target} - above
+        above |= sources
+        waiting += sources
+    return above
+
+
+def _clusters_text(clusters: Sequence[Cluster]) -> str:
+    """What a cluster says of itself before it was read, so that answers are judged before anybody connects."""
+    return "\n".join(["clusters:", *(line for cluster in clusters for line in _cluster(cluster))]) + "\n"
+
+
+def _cluster(cluster: Cluster) -> Iterator[str]:
+    yield f"  {scalar(cluster.name)}:"
+    yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
+    if cluster.client:
+        yield "    client:"
+        yield from (f"      {scalar(key)}: {value(text)}" for key, text in sorted(cluster.client.items()))
+
+
+def _flows_text(flows: Sequence[FirstFlow]) -> str:
+    return "\n".join(["flows:", *(line for flow in flows for line in _flow(flow))]) + "\n" if flows else ""
+
+
+def _flow(flow: FirstFlow) -> Iterator[str]:
+    yield f"  {scalar(flow.name)}:"
+    yield f"    source: {scalar(flow.source)}"
+    yield f"    target: {scalar(flow.target)}"
+    yield f"    topics: [{', '.join(map(scalar, flow.topics))}]"
+    if flow.identity:
+        yield "    naming: {policy: identity}"
+    else:
+        yield f"    # A copy is named after its source: {flow.source}.orders on {flow.target}."
+        yield "    naming: {policy: default}"

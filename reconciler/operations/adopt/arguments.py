@@ -1,0 +1,69 @@
+"""Arguments of ``adopt`` and ``init`` as values: aliases, addresses, client settings, expressions of topic names.
+
+All raise ReconcilerError for what cannot be meant, and never repeat a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reconciler.environment.parse.values import Wrong, client_setting
+from reconciler.environment.yaml.nodes import Scalar
+from reconciler.errors import ReconcilerError
+
+_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}")
+
+
+def require_alias(name: str, option: str = "--name") -> None:
+    if not _ALIAS.fullmatch(name) or name.endswith(".yaml"):
+        why = "It becomes the cluster's alias and a folder, and by default naming a part of topic names"
+        todo = "Use letters, digits, '.', '_' and '-', beginning with a letter or digit."
+        raise ReconcilerError(f"{option} is {name or 'empty'}", why, todo)
+
+
+def bootstrap_servers(text: str, option: str = "--bootstrap-servers") -> tuple[str, ...]:
+    """The addresses in ``text``, which has commas between them."""
+    addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not addresses or not all(_SERVER.fullmatch(address) for address in addresses):
+        todo = "Write host:port, several with commas between."
+        raise ReconcilerError(f"{option} is {text or 'empty'}", "It names the brokers to ask first", todo)
+    return addresses
+
+
+def client_settings(words: Sequence[str]) -> dict[str, str]:
+    """From ``key=value`` each."""
+    settings: dict[str, str] = {}
+    for number, word in enumerate(words, start=1):
+        key, sign, text = word.partition("=")
+        if not sign or not key:
+            raise ReconcilerError(
+                f"the --client number {number} is no setting",
+                "A setting has a name and a value",
+                "Write --client key=value, with librdkafka's names.",
+            )
+        settings[key] = client_value(key, text)
+    return settings
+
+
+def client_value(key: str, text: str) -> str:
+    judged = client_setting(key, Scalar(text, False, 0, 0))
+    if isinstance(judged, Wrong):
+        why = judged.why
+        if judged.code == "secret-in-git":
+            why = "It would be in git, and is now in this shell's history"
+        raise ReconcilerError(f"--client: {judged.what}", why, f"{judged.todo}.")
+    return judged
+
+
+def excluded(expressions: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(_expression, expressions))
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        why, todo = "It says which topics are not declared", "Correct it; it matches whole topic names."
+        raise ReconcilerError(f"--exclude is {text}, which is no regular expression: {error}", why, todo) from None

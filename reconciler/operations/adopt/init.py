@@ -1,0 +1,79 @@
+"""``init``: writes a first environment from live clusters, and says what its plan would do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reconciler.backends.files import environment_name, write_folder
+from reconciler.engine.plan.summary import verdict
+from reconciler.environment.adopt.first_environment import FirstEnvironment, first_environment
+from reconciler.environment.adopt.topics import AdoptOptions, counts
+from reconciler.errors import ReconcilerError
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import LiveCluster
+from reconciler.operations.adopt.init_options import InitRequest
+from reconciler.operations.adopt.run import read_live
+from reconciler.operations.session.session import open_session
+from reconciler.text import counted, first_of
+
+Read = Callable[[Cluster], LiveCluster]
+
+
+def require_new(folder: Path) -> None:
+    """Raises ReconcilerError where something is there already."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if folder.exists() or folder.is_symlink():
+        why = "Files that exist are never changed."
+        todo = "Choose another folder; reconciler adopt adds a cluster to an environment."
+        raise ReconcilerError(f"{folder} is there already", why, todo)
+
+
+def run(request: InitRequest, say: Callable[[str], None]) -> str:
+    """Reads all clusters, writes all files, then plans; the words to end with. Raises ReconcilerError: of what goes
+    wrong before the files are written, nothing is left."""
+    require_new(request.folder)
+    name = environment_name(request.folder)
+
+    def read(cluster: Cluster) -> LiveCluster:
+        say(f"reading cluster {cluster.name}")
+        return read_live(cluster, name)
+
+    first = first_environment(name, request.clusters, request.flows, AdoptOptions(request.exclude), read)
+    write_folder(request.folder, {request.folder / path: text for path, text in first.files.items()})
+    say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
+    return "\n".join(report(request, first, _planned(request.folder)))
+
+
+def _planned(folder: Path) -> str:
+    try:
+        with open_session(folder, Principal.PLAN) as session:
+            return verdict(session.plan())
+    except ReconcilerError as error:
+        problem, todo = f"the files are written in {folder}, but cannot be planned: {error.what}", error.todo
+        raise ReconcilerError(problem, error.why, todo) from None
+
+
+def report(request: InitRequest, first: FirstEnvironment, planned: str) -> Iterator[str]:
+    """What was written, what was left out, and where to go from here. ``planned``: the verdict of the plan."""
+    yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
+    for adoption in first.adoptions:
+        yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {counted(len(adoption.topics), 'topic')}"
+        for rule, names in counts(adoption.left_out).items():
+            yield f"    left out, {rule} ({len(names)}): {first_of(names, 4)}"
+        partly = [topic.topic.name for topic in adoption.topics if topic.comments]
+        if partly:
+            yield f"    declared only in part ({len(partly)}), see the files: {first_of(partly, 4)}"
+        kinds = ("access rule", adoption.access), ("quota", adoption.quotas), ("user", adoption.users)
+        for kind, part in kinds:
+            yield from (f"    {kind} left out: {name}" for name in part.left_out)
+        yield from (f"    note: {note}" for note in adoption.notes)
+    for flow in request.flows:
+        yield f"  flow {flow.name}: {', '.join(flow.topics)}"
+    yield f"plan: {planned}"
+    folder = shlex.quote(str(request.folder))
+    yield "next:"
+    yield f"  reconciler doctor {folder}"
+    yield f"  reconciler plan {folder}"

@@ -1,0 +1,165 @@
+"""The questions of ``init``, for what its options leave open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from reconciler.errors import ReconcilerError
+from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, require_alias
+from reconciler.operations.adopt.init_options import (
+    CERTIFICATE,
+    MECHANISMS,
+    NO_FLOW,
+    PROTOCOLS,
+    InitOptions,
+    LoginSetting,
+    address_of,
+    client_by_cluster,
+    login_settings,
+    no_choice,
+)
+
+Answer = TypeVar("Answer")
+Ask = Callable[[str, str], str]
+"""Question and default to answer; an empty default means that there is none."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def completed(options: InitOptions, ask: Ask, say: Callable[[str], None], is_set: Callable[[str], bool]) -> InitOptions:
+    """Asks for what is left open; an answer that cannot be meant is asked for again. ``is_set``: whether this process
+    has the variable, so that a secret typed for its name is not written down."""
+    questions = _Questions(ask, say)
+    if not options.clusters:
+        options = replace(options, clusters=tuple(_ask_clusters(questions)))
+    names = [address_of(text)[0] for text in options.clusters]
+    if not options.protocol:
+        question = f"Security protocol ({', '.join(PROTOCOLS)})"
+        options = replace(options, protocol=questions.choice(question, PROTOCOLS, "SASL_SSL"))
+    client = (*options.client, *_ask_client(options, names, questions, is_set))
+    options = replace(options, client=client)
+    if not options.flows:
+        flows = tuple(_ask_flows(names, questions)) or (NO_FLOW,)
+        options = replace(options, flows=flows)
+        if flows != (NO_FLOW,) and not options.naming:
+            question = "Names of copies (default: <source>.<topic>; identity: the same name)"
+            options = replace(options, naming=questions.choice(question, ("default", "identity"), "default"))
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    ask: Ask
+    say: Callable[[str], None]
+
+    def until(self, question: str, default: str, judge: Callable[[str], Answer]) -> Answer:
+        while True:
+            try:
+                return judge(self.ask(question, default).strip())
+            except ReconcilerError as error:
+                self.say(str(error))
+
+    def choice(self, question: str, choices: Sequence[str], default: str) -> str:
+        def judge(text: str) -> str:
+            for word in choices:
+                if word.lower() == text.lower():
+                    return word
+            raise no_choice("the answer", text, choices)
+
+        return self.until(question, default, judge)
+
+
+def _ask_clusters(questions: _Questions) -> Iterator[str]:
+    names: list[str] = []
+
+    def name(text: str) -> str:
+        if text or not names:
+            require_alias(text, "the name")
+        if text in names:
+            raise ReconcilerError(f"cluster {text} was named before", "A name is defined once.", "Choose another.")
+        return text
+
+    def servers(text: str) -> str:
+        return ",".join(bootstrap_servers(text, "the address"))
+
+    while alias := questions.until("Name of a cluster" + (" (empty: that is all)" if names else ""), "", name):
+        names.append(alias)
+        yield f"{alias}={questions.until(f'Bootstrap servers of {alias} (host:port, commas between)', '', servers)}"
+
+
+def _ask_client(
+    options: InitOptions, names: Sequence[str], questions: _Questions, is_set: Callable[[str], bool]
+) -> Iterator[str]:
+    """Settings for all clusters once, logins for each: they have users of their own."""
+    given = client_by_cluster(options, names)
+    everywhere = set.intersection(*(set(given[name]) for name in names))
+    protocol, mechanism = options.protocol.upper(), ""
+    if "SSL" in protocol.split("_") and "ssl.ca.location" not in everywhere:
+        ca = questions.until("File of the certificate authority (empty: the system's)", "", str)
+        if ca:
+            yield f"ssl.ca.location={ca}"
+    if protocol == "SSL":
+        yield from _ask_settings(CERTIFICATE, everywhere, "", questions, is_set)
+    if protocol.startswith("SASL"):
+        mechanism = given[names[0]].get("sasl.mechanism", "")
+        if "sasl.mechanism" not in everywhere:
+            question = f"SASL mechanism ({', '.join(MECHANISMS)})"
+            mechanism = questions.choice(question, MECHANISMS, "SCRAM-SHA-512")
+            yield f"sasl.mechanism={mechanism}"
+        for name in names:
+            yield from _ask_settings(login_settings(name, mechanism), set(given[name]), f"{name}:", questions, is_set)
+
+
+def _ask_settings(
+    settings: Sequence[LoginSetting], given: set[str], of: str, questions: _Questions, is_set: Callable[[str], bool]
+) -> Iterator[str]:
+    for setting in settings:
+        if setting.key in given:
+            continue
+        optional = "empty: none" in setting.question
+
+        def judge(text: str, setting: LoginSetting = setting, optional: bool = optional) -> str:
+            if not text and not optional:
+                raise ReconcilerError("the answer is empty", "Nobody can log in without it.", "Give it.")
+            return client_value(setting.key, _reference(text, is_set) if text and setting.secret else text)
+
+        answer = questions.until(setting.question, setting.default, judge) if setting.question else setting.default
+        if answer:
+            yield f"{of}{setting.key}={answer}"
+
+
+def _reference(text: str, is_set: Callable[[str], bool]) -> str:
+    """Never repeats ``text``: it may be the secret itself."""
+    if text.startswith("/"):
+        return f"${{file:{text}}}"
+    if not _VARIABLE.fullmatch(text) or not is_set(text):
+        why = "Only the name of a variable is written down, never a secret, and the cluster is read with what it holds."
+        todo = "Name a variable that is set in this shell, or the path of a file, beginning with /."
+        raise ReconcilerError("the answer names no variable that is set here", why, todo)
+    return f"${{env:{text}}}"
+
+
+def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
+    if len(names) < 2:
+        return
+
+    def cluster(text: str) -> str:
+        if text and text not in names:
+            raise no_choice("the answer", text, names)
+        return text
+
+    def expression(text: str) -> str:
+        try:
+            re.compile(text)
+        except re.error as error:
+            why, todo = "It says which topics are copied.", "Correct it; it matches whole topic names."
+            raise ReconcilerError(f"the answer is no regular expression: {error}", why, todo) from None
+        return text
+
+    while source := questions.until("Copy topics from cluster (empty: nothing more)", "", cluster):
+        others = [name for name in names if name != source]
+        target = questions.choice(f"To cluster ({', '.join(others)})", others, others[0])
+        topics = questions.until(f"Topics of {source} to copy (expression of whole names)", ".*", expression)
+        yield f"{source}:{target}={topics}"
