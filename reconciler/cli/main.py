@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from reconciler.backends.files import write_text
-from reconciler.cli.commands import apply, clusters, failover, init, mirror, offsets, reassignments, review
+from reconciler.cli.commands import apply, begin, clusters, failover, mirror, offsets, reassignments, review
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.model.options import Autonomy
+from reconciler.render.completion import flows
 from reconciler.render.console import (
     PROGRAM,
     App,
@@ -29,7 +30,7 @@ from reconciler.render.console import (
 )
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (init, review, clusters, apply, failover):
+for module in (begin, review, clusters, apply, failover):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror.app, name="mirror")
@@ -121,7 +122,9 @@ def status(
 )
 def verify(
     env: Env,
-    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="a flow; all when left out")] = None,
+    flow: Annotated[
+        str | None, typer.Argument(metavar="FLOW", help="a flow; all when left out", autocompletion=flows)
+    ] = None,
     form: FormatOption = OutputFormat.TEXT,
     out: OutOption = None,
     parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",

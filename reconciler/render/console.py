@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
+from reconciler.render import completion
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
 from reconciler.replication.allowed import allowed, permit_policies
@@ -65,7 +66,12 @@ class App(typer.Typer):
 
 PROGRAM = "reconciler"
 INTERRUPTED = 130
-Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
+Env = Annotated[
+    Path,
+    typer.Argument(
+        metavar="ENV", help="environment folder, such as environments/sandbox", autocompletion=completion.environments
+    ),
+]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for machines")]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]

@@ -9,6 +9,7 @@ import typer
 
 from reconciler.cli.help import ending
 from reconciler.model.options import PROBE_PATIENCE_S
+from reconciler.render import completion
 from reconciler.render.console import App, Env, PageOption, PruneOption, StealOption, seconds
 from reconciler.render.style import Format as Page
 
@@ -51,7 +52,13 @@ def apply(
     ] = False,
     steal: StealOption = "",
     move_lock: Annotated[
-        str, typer.Option("--move-lock", metavar="CLUSTER", help="keep the environment's lock there from now on")
+        str,
+        typer.Option(
+            "--move-lock",
+            metavar="CLUSTER",
+            help="keep the environment's lock there from now on",
+            autocompletion=completion.clusters,
+        ),
     ] = "",
     until: Annotated[
         str, typer.Option("--until-wave", metavar="NAME", help="stop after this wave of the rollout and its soak")

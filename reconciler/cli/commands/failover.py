@@ -9,9 +9,12 @@ import typer
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import FailoverPage as Page
+from reconciler.render import completion
 from reconciler.render.console import App, Env, OutOption, StealOption, seconds
 
-Flow = Annotated[str, typer.Argument(metavar="FLOW", help="the flow whose consumers move")]
+Flow = Annotated[
+    str, typer.Argument(metavar="FLOW", help="the flow whose consumers move", autocompletion=completion.flows)
+]
 Dry = Annotated[bool, typer.Option("--dry-run", help="only look and check; change nothing")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 Unplanned = Annotated[

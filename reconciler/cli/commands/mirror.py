@@ -12,6 +12,7 @@ import typer
 from reconciler.cli.help import CHANGED, DONE, ending
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.options import CONFIRM_S, CONNECTOR
+from reconciler.render import completion
 from reconciler.render.console import App, Env, FormatOption, OutputFormat, StealOption, agrees, say, seconds, show
 
 if TYPE_CHECKING:
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 
 app = App(help="The mirror job, by hand.", no_args_is_help=True)
 
-FlowArgument = Annotated[str | None, typer.Argument(metavar="FLOW", help="a flow; its whole mirror is meant")]
-Flow = Annotated[str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out")]
-Topic = Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")]
+FlowArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="FLOW", help="a flow; its whole mirror is meant", autocompletion=completion.flows),
+]
+Flow = Annotated[
+    str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out", autocompletion=completion.flows)
+]
+Topic = Annotated[
+    str, typer.Option("--topic", metavar="T", help="one source topic of the flow", autocompletion=completion.topics)
+]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="one partition of the topic")]
 Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help="for the job to confirm")]
 CONFIRM = f"{CONFIRM_S:.0f}s"
@@ -60,8 +68,10 @@ def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition 
 )
 def seek(
     env: Env,
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="one flow")],
-    topic: Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")],
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="one flow", autocompletion=completion.flows)],
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="T", help="one source topic of the flow", autocompletion=completion.topics)
+    ],
     partition: Partition = None,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="earliest, latest, or a source offset")] = "",
     from_flow: Annotated[

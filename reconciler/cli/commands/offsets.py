@@ -10,6 +10,7 @@ from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import TableFormat
+from reconciler.render import completion
 from reconciler.render.console import App, Env, OutOption, say, show
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 app = App(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
 
 
-FlowName = Annotated[str, typer.Argument(metavar="FLOW", help="a flow of the environment")]
+FlowName = Annotated[
+    str, typer.Argument(metavar="FLOW", help="a flow of the environment", autocompletion=completion.flows)
+]
 GroupOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="its committed offsets; may be given again")
 ]

@@ -16,6 +16,7 @@ import typer
 from reconciler.backends.files import environment_name, read_readable, write_text
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError, TopologyError
+from reconciler.render import completion
 from reconciler.render.console import (
     App,
     Env,
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 app = App(name="reconciler", add_completion=False, pretty_exceptions_enable=False)
 """These commands alone, for ``start``."""
 
-Envs = Annotated[list[Path], typer.Argument(metavar="ENV", help="environment folders")]
+Envs = Annotated[
+    list[Path], typer.Argument(metavar="ENV", help="environment folders", autocompletion=completion.environments)
+]
 WriteOption = Annotated[
     list[Path] | None, typer.Option("--write", metavar="FILE", help="also as FILE ends: .md .html .json .txt")
 ]
@@ -134,7 +137,14 @@ def _begun(env: Path) -> closing[Begun]:
 )
 def explain(
     env: Env,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="cluster/topic, topic:config, a flow or a mirror")],
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBJECT",
+            help="cluster/topic, topic:config, a flow or a mirror",
+            autocompletion=completion.subjects,
+        ),
+    ],
     form: FormatOption = OutputFormat.TEXT,
     offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The CLI command init: arguments, options, exit codes."""
+"""The CLI commands init and completion: arguments, options, exit codes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.help import ending
-from reconciler.render.console import App, say, show
+from reconciler.render.console import PROGRAM, App, say, show
 
 app = App()
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 class Naming(StrEnum):
@@ -74,3 +80,13 @@ def init(
 
 def _ask(question: str, default: str) -> str:
     return str(typer.prompt(question, default=default, show_default=bool(default), err=True))
+
+
+@app.command(
+    epilog=ending("0 done; 1 error, such as a shell that is none of these", "completion bash", "completion zsh")
+)
+def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")]) -> None:
+    """Print the script that completes commands, options, environments, and names of their YAML."""
+    from typer.completion import get_completion_script
+
+    show(get_completion_script(prog_name=PROGRAM, complete_var=f"_{PROGRAM.upper()}_COMPLETE", shell=shell.value))

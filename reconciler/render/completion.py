@@ -1,0 +1,96 @@
+"""Candidates for a shell that completes words: environment folders, and names that their YAML files declare.
+
+No cluster is asked, and nothing is validated: files that cannot be read give no names. Each function ends quickly, and
+raises nothing, because its output is typed over by whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+MOST_FOLDERS = 500
+_DEPTH = 3
+_HEAD_BYTES = 65_536
+_DECLARES = re.compile(rb"^(clusters|flows):", re.MULTILINE)
+_ADOPTED = "cluster.yaml"
+
+
+def environments(incomplete: str) -> list[str]:
+    """Folders that hold an environment and whose path begins with ``incomplete``, at most three levels below."""
+    start, _, _ = incomplete.rpartition("/")
+    root = f"{start}/" if start else "/" if incomplete.startswith("/") else ""
+    folders = islice(_folders(root, _DEPTH), MOST_FOLDERS)
+    found = {environment for folder in folders for environment in _environment(folder)}
+    return sorted(path for path in found if path.startswith(incomplete))
+
+
+def flows(ctx: Any) -> list[str]:
+    return sorted(_names(ctx, "flows"))
+
+
+def clusters(ctx: Any) -> list[str]:
+    return sorted(_names(ctx, "clusters"))
+
+
+def topics(ctx: Any) -> list[str]:
+    return sorted(_names(ctx, "topics"))
+
+
+def subjects(ctx: Any) -> list[str]:
+    """What ``explain`` explains."""
+    return sorted({*_names(ctx, "flows"), *_names(ctx, "topics"), *_names(ctx, "mirrors")})
+
+
+def _folders(root: str, depth: int) -> Iterator[str]:
+    try:
+        with os.scandir(root or ".") as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+    except OSError:
+        return
+    for name in names:
+        yield f"{root}{name}"
+    for name in names if depth > 1 else ():
+        yield from _folders(f"{root}{name}/", depth - 1)
+
+
+def _environment(folder: str) -> Iterator[str]:
+    """``adopt`` writes each cluster into a folder of its own, in that of the environment."""
+    declaring = {path.name for path in Path(folder).glob("*.yaml") if _declares(path)}
+    if declaring == {_ADOPTED}:
+        yield os.path.dirname(folder)  # noqa: PTH120 - a text: Path would turn "./env" into "env"
+    elif declaring:
+        yield folder
+
+
+def _declares(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _DECLARES.search(file.read(_HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def _names(ctx: Any, section: str) -> set[str]:
+    """The keys of a section over all files of the environment that stands on the command line before this word."""
+    import yaml
+
+    from reconciler.backends.files import read_readable
+
+    # behind an option that has no value yet nothing is parsed, and the words are left over
+    env = ctx.params.get("env") or next((word for word in ctx.args if Path(word).is_dir()), None)
+    if env is None:
+        return set()
+    names: set[str] = set()
+    for text in read_readable(Path(env))[0].values():
+        try:
+            document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both safe
+        except yaml.YAMLError:
+            continue
+        entries = document.get(section) if isinstance(document, Mapping) else None
+        names |= {str(name) for name in entries} if isinstance(entries, Mapping) else set()
+    return names
