@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,9 @@ from reconciler.render.console import (
     show,
     style,
 )
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
 for module in (begin, review, clusters, apply, failover):
@@ -101,11 +104,20 @@ def status(
         if watch and form is OutputFormat.JSON:
             return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms())))
         if watch:
+            from reconciler.render.live_table import columns
             from reconciler.render.live_table import watch as live_table
+            from reconciler.render.reports.status.catch_up import CatchUp
             from reconciler.render.reports.status.watch import watch_table
 
+            catch_up = CatchUp()
+
+            def frame() -> Table:
+                live = watched.look().as_reported()
+                left = catch_up.look(time.monotonic(), live)
+                return watch_table(live, time.strftime("%H:%M:%S"), left, columns(sys.stdout))
+
             with session.watch() as watched:
-                return live_table(lambda: watch_table(watched.look(), time.strftime("%H:%M:%S")), sys.stdout)
+                return live_table(frame, sys.stdout)
         live = session.observe()
         words = status_json if form is OutputFormat.JSON else status_text
         lock = lock_of(session, live)

@@ -15,6 +15,11 @@ PLAIN_WIDTH = 160
 """Columns where there is no terminal that has a width."""
 
 
+def columns(out: TextIO) -> int:
+    """How wide ``out`` is."""
+    return Console(file=out).width if out.isatty() else PLAIN_WIDTH
+
+
 def watch(frame: Callable[[], Table], out: TextIO, pause: Callable[[float], None] = time.sleep) -> None:
     """Returns at Ctrl-C; what was shown last stays."""
     console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH)

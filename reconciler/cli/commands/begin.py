@@ -87,6 +87,6 @@ def _ask(question: str, default: str) -> str:
 )
 def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")]) -> None:
     """Print the script that completes commands, options, environments, and names of their YAML."""
-    from typer.completion import get_completion_script
+    from typer._completion_shared import get_completion_script
 
     show(get_completion_script(prog_name=PROGRAM, complete_var=f"_{PROGRAM.upper()}_COMPLETE", shell=shell.value))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -13,40 +15,57 @@ from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
 from reconciler.render.reports.status.status import flow_cells, verdict
 from reconciler.text import counted
 
-_NUMBERS = {"records/s", "MB/s", "lag", "seconds"}
-_COLUMNS = ("flow", "state", "records/s", "MB/s", "lag", "seconds", "conditions")
+_NUMBERS = {"records/s", "MB/s", "lag", "seconds", "left"}
+_WHOLE = {"records/s", "MB/s", "seconds"}
+"""Never broken into two lines, however narrow the terminal is."""
+_COLUMNS = ("flow", "state", "records/s", "MB/s", "lag", "seconds", "left", "conditions")
 _COLOURS = {"running": "green", "paused": "yellow", **dict.fromkeys(("degraded", "unknown", "failed", "stale"), "red")}
 _UNKNOWN = "unknown"
-_NO_FIGURES = ("-", "-", "-", "-")
+NO_TIME_LEFT: Mapping[tuple[str, str], str] = MappingProxyType({})
+_NO_FIGURES = ("-", "-", "-", "-", "-")
+_NARROW = 100
+"""Columns; below this, conditions stand in lines of their own under the table."""
+_WIDE = 160
 
 
-def watch_table(live: LiveState, now: str) -> Table:
-    """``now``: the time of the look, as people read it."""
+def watch_table(
+    live: LiveState, now: str, left: Mapping[tuple[str, str], str] = NO_TIME_LEFT, width: int = _WIDE
+) -> Table:
+    """``now``: the time of the look, as people read it. ``left``: words for the time until a flow has caught up, by
+    mirror and flow. ``width``: of the terminal, in columns."""
     live = live.as_reported()
     table = Table(title=f"{now}  {verdict(live)}", title_justify="left", box=None, pad_edge=False, title_style="")
-    for column in _COLUMNS:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
+    narrow = width < _NARROW
+    below: list[str] = []
+    for column in _COLUMNS[:-1] if narrow else _COLUMNS:
+        justify: Literal["left", "right"] = "right" if column in _NUMBERS else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in _WHOLE)
     for name, mirror in live.mirrors.items():
-        for flow, state, *rest in _rows(name, mirror):
+        for flow, state, *rest in _rows(name, mirror, left):
             words = state.split()
+            if narrow and (conditions := rest.pop()):
+                below.append(f"{flow}: {conditions}")
             table.add_row(Text(flow), Text(state, style=_COLOURS.get(words[0], "")), *(Text(cell) for cell in rest))
+    if below:
+        table.caption = Text("\n".join(below))
+        table.caption_justify, table.caption_style = "left", ""
     return table
 
 
-def _rows(name: str, mirror: LiveMirror | Unknown) -> Iterator[tuple[str, ...]]:
+def _rows(name: str, mirror: LiveMirror | Unknown, left: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, ...]]:
     if isinstance(mirror, Unknown):
         yield f"(mirror {name})", _UNKNOWN, *_NO_FIGURES, f"{mirror.error}. {mirror.todo}"
         return
     if not mirror.flows:
         yield f"(mirror {name})", mirror.state.value, *_NO_FIGURES, mirror.detail
     for flow in mirror.flows.values():
-        yield _row(flow, mirror)
+        yield _row(flow, mirror, left.get((name, flow.name), _UNKNOWN))
 
 
-def _row(flow: FlowStatus, job: LiveMirror) -> tuple[str, ...]:
+def _row(flow: FlowStatus, job: LiveMirror, left: str) -> tuple[str, ...]:
     state, rate, lag, seconds = flow_cells(flow, job)
     megabytes = f"{flow.bytes_per_second / 1e6 if job.state is JobState.RUNNING else 0:,.1f}"
-    return flow.name, state, rate, megabytes, lag, seconds, _conditions(flow)
+    return flow.name, state, rate, megabytes, lag, seconds, left, _conditions(flow)
 
 
 def _conditions(flow: FlowStatus) -> str:

@@ -31,6 +31,7 @@ from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
 from reconciler.render.live_table import REFRESH_SECONDS, watch
+from reconciler.render.reports.status.catch_up import CatchUp
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
 from reconciler.render.reports.status.watch import watch_table
 from tests.support.builders import topology
@@ -71,16 +72,46 @@ def test_a_pause_is_in_the_row_and_the_json_and_the_text_with_who_and_why() -> N
 
 def row(state: LiveState, first: str) -> list[str]:
     [line] = [line for line in shown(state).splitlines() if line.startswith(first)]
-    return line.split(maxsplit=6)
+    return line.split(maxsplit=7)
 
 
 def test_a_flow_is_one_row_of_figures() -> None:
     state = live(JobState.RUNNING, BUSY, NEW)
     assert row(state, "orders") == [
-        "orders", "degraded", "12,346", "7.9", "1,234", "5.2", "! record_refused x2, quota_throttled"
+        "orders", "degraded", "12,346", "7.9", "1,234", "5.2", "unknown", "! record_refused x2, quota_throttled"
     ]  # fmt: skip
-    assert row(state, "new") == ["new", "starting", "0", "0.0", "unknown", "unknown"]
+    assert row(state, "new") == ["new", "starting", "0", "0.0", "unknown", "unknown", "unknown"]
     assert "12:00:00  1 of 1 mirror running; lag unknown, at least 1,234 records behind; 3 conditions" in shown(state)
+
+
+def test_a_terminal_of_80_columns_has_whole_words_and_conditions_below_the_table() -> None:
+    state = live(JobState.RUNNING, replace(BUSY, name="orders-east-to-west"), replace(BUSY, name="x", conditions=()))
+    out = io.StringIO()
+    Console(file=out, width=80).print(watch_table(state, "12:00:00", {("west", "x"): "3.2 h"}, 80))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert "orders-east-to-west: ! record_refused x2, quota_throttled" in lines
+    assert next(line for line in lines if line.startswith("x ")).endswith("5.2    3.2 h")
+
+
+def test_the_time_left_comes_from_how_the_lag_falls_and_is_unknown_where_the_lag_is() -> None:
+    catch_up = CatchUp()
+
+    def left(now: float, lag: int | None, seconds: float | None = 60.0, state: JobState = JobState.RUNNING) -> str:
+        flow = replace(BUSY, records_lag=lag, seconds_lag=seconds)
+        return catch_up.look(now, live(state, flow))["west", "orders"]
+
+    assert left(0, 1_000) == "unknown", "one look has no rate"
+    assert left(10, 900) == "90 s"
+    assert left(20, 1_000) == "not falling"
+    assert left(30, None) == "unknown"
+    assert left(32, 500) == "unknown", "what was before the gap counts no more"
+    assert left(34, 400) == "8 s"
+    assert left(36, 300, state=JobState.STALE) == "unknown"
+    assert (left(38, 0), left(40, 7, 0.5)) == ("-", "-"), "at rest"
+    for now, lag in ((100, 9_000), (130, 6_000), (160, 4_500)):
+        words = left(now, lag)
+    assert words == "90 s", "the last half minute counts"
 
 
 def test_of_very_many_conditions_the_true_count_is_told() -> None:
