@@ -106,10 +106,10 @@ def status(
         if watch:
             from reconciler.render.live_table import columns
             from reconciler.render.live_table import watch as live_table
-            from reconciler.render.reports.status.catch_up import CatchUp
+            from reconciler.render.reports.status.catch_up import LagTrend
             from reconciler.render.reports.status.watch import watch_table
 
-            catch_up = CatchUp()
+            catch_up = LagTrend()
 
             def frame() -> Table:
                 live = watched.look().as_reported()

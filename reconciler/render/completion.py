@@ -25,8 +25,8 @@ def environments(incomplete: str) -> list[str]:
     start, _, _ = incomplete.rpartition("/")
     root = f"{start}/" if start else "/" if incomplete.startswith("/") else ""
     folders = islice(_folders(root, _DEPTH), MOST_FOLDERS)
-    found = {environment for folder in folders for environment in _environment(folder)}
-    return sorted(path for path in found if path.startswith(incomplete))
+    paths = {environment for folder in folders for environment in _environment(folder)}
+    return sorted(path for path in paths if path.startswith(incomplete))
 
 
 def flows(ctx: Any) -> list[str]:

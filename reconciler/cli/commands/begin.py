@@ -16,13 +16,13 @@ from reconciler.render.console import PROGRAM, App, say, show
 app = App()
 
 
-class Shell(StrEnum):
+class CompletionShell(StrEnum):
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
 
 
-class Naming(StrEnum):
+class CopyNaming(StrEnum):
     DEFAULT = "default"
     IDENTITY = "identity"
 
@@ -50,7 +50,7 @@ def init(
     flows: Annotated[
         list[str] | None, typer.Option("--flow", metavar="SOURCE:TARGET=REGEX", help="topics to copy; none for none")
     ] = None,
-    naming: Annotated[Naming | None, typer.Option("--naming", help="identity: copies keep their names")] = None,
+    naming: Annotated[CopyNaming | None, typer.Option("--naming", help="identity: copies keep their names")] = None,
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
     ] = None,
@@ -85,7 +85,7 @@ def _ask(question: str, default: str) -> str:
 @app.command(
     epilog=ending("0 done; 1 error, such as a shell that is none of these", "completion bash", "completion zsh")
 )
-def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")]) -> None:
+def completion(shell: Annotated[CompletionShell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")]) -> None:
     """Print the script that completes commands, options, environments, and names of their YAML."""
     from typer._completion_shared import get_completion_script
 

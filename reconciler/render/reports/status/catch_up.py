@@ -16,7 +16,7 @@ _UNKNOWN = "unknown"
 
 
 @dataclass(slots=True)
-class CatchUp:
+class LagTrend:
     """Looked at again and again. ``samples``: of each flow, times in seconds and lags in records."""
 
     samples: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)

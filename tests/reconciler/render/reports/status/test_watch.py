@@ -31,7 +31,7 @@ from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
 from reconciler.render.live_table import REFRESH_SECONDS, watch
-from reconciler.render.reports.status.catch_up import CatchUp
+from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
 from reconciler.render.reports.status.watch import watch_table
 from tests.support.builders import topology
@@ -95,7 +95,7 @@ def test_a_terminal_of_80_columns_has_whole_words_and_conditions_below_the_table
 
 
 def test_the_time_left_comes_from_how_the_lag_falls_and_is_unknown_where_the_lag_is() -> None:
-    catch_up = CatchUp()
+    catch_up = LagTrend()
 
     def left(now: float, lag: int | None, seconds: float | None = 60.0, state: JobState = JobState.RUNNING) -> str:
         flow = replace(BUSY, records_lag=lag, seconds_lag=seconds)
