@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.engine.rollout.gates import faults, health_of, scope_of
 from reconciler.errors import Unknown
-from reconciler.model.environment.rollout import Course
+from reconciler.model.environment.rollout import Course, CourseWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.reports.health import Fault, Sight
@@ -38,3 +38,13 @@ def standing_now(
     }
     scope = scope_of(topology, frozenset(topology.clusters), ())
     return RolloutStatus(course, kept, lock, faults(course.gates, scope, Sight(clusters, live.mirrors)))
+
+
+def wave_state(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
+    """``not begun``, ``begun``, ``soaking``, ``passed`` or ``unknown``."""
+    if isinstance(kept, Unknown):
+        return "unknown"
+    if kept is None or not any(name in kept.clusters for name in wave.clusters):
+        return "not begun"
+    pending = kept.pending(wave.clusters)
+    return "passed" if not pending else "begun" if kept.begun(pending) else "soaking"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.engine.rollout.status import RolloutStatus
+from reconciler.engine.rollout.status import RolloutStatus, wave_state
 from reconciler.errors import Unknown
 from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.state.rollout_progress import Promotion
@@ -20,7 +20,7 @@ def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
         "halted": kept.halted if kept else "",
         "holder": _holder(status, now_ms) or None,
         "waves": [
-            {"name": wave.name, "clusters": list(wave.clusters), "state": _state(wave, status.promotion)}
+            {"name": wave.name, "clusters": list(wave.clusters), "state": wave_state(wave, status.promotion)}
             | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
             for wave in status.course.waves
         ],
@@ -49,17 +49,8 @@ def _holder(status: RolloutStatus, now_ms: int) -> str:
     return status.lock.words(now_ms)
 
 
-def _state(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
-    if isinstance(kept, Unknown):
-        return "unknown"
-    if kept is None or not any(name in kept.clusters for name in wave.clusters):
-        return "not begun"
-    pending = kept.pending(wave.clusters)
-    return "passed" if not pending else "begun" if kept.begun(pending) else "soaking"
-
-
 def _words(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
-    match _state(wave, kept):
+    match wave_state(wave, kept):
         case "begun":
             return "begun, its changes are not all done"
         case "soaking" if isinstance(kept, Promotion):

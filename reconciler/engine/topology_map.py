@@ -1,0 +1,273 @@
+"""Draws the map of an environment from what git declares, what clusters and jobs answered, and a plan."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.engine.edits.flows import blank
+from reconciler.engine.plan.summary import verdict
+from reconciler.engine.rollout.gates import health_of
+from reconciler.engine.rollout.status import wave_state
+from reconciler.engine.rollout.waves import course_of
+from reconciler.errors import Unknown
+from reconciler.model.changes import About, Action, MirrorChange, Risk, StartMirror, StopMirror, Subject
+from reconciler.model.environment.rollout import CourseWave
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, TopicRef, Topology
+from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.topology_map import (
+    Chain,
+    MapCluster,
+    MapFlow,
+    MapWave,
+    Mark,
+    PlannedCounts,
+    State,
+    TopologyMap,
+    worst_mark,
+)
+from reconciler.model.state.rollout_progress import Promotion
+from reconciler.resources.flows.routes import Hop, hops_between
+from reconciler.resources.mirrors.handover import flow_handover
+from reconciler.text import counted
+
+Progress = Promotion | Unknown | None
+"""Of the rollout; None: nobody looked, or nothing was rolled out yet."""
+
+
+def topology_map(
+    topology: Topology, live: LiveState | None = None, plan: Plan | None = None, progress: Progress = None
+) -> TopologyMap:
+    """``live`` None: no cluster was asked, so topics that travel are those that git declares."""
+    live = live.as_reported() if live is not None else None
+    hops = hops_between(topology, live if live is not None else blank(topology))
+    course = plan.rollout if plan is not None and plan.rollout is not None else course_of(topology)
+    by_wave = Counter(planned.wave for planned in plan.changes) if plan is not None else None
+    wave_of = {name: wave.name for wave in (course.waves if course else ()) for name in wave.clusters}
+    findings = _Findings.of(plan) if plan is not None else None
+    return TopologyMap(
+        topology.environment,
+        tuple(_cluster(each, topology, live, findings, wave_of) for each in topology.clusters.values()),
+        tuple(_flows(topology, live, findings, Counter(hop.flow for hop in hops))),
+        tuple(_chains(hops)),
+        tuple(_wave(wave, by_wave, progress) for wave in course.waves) if course else (),
+        course.gates if course else None,
+        live is not None,
+        plan is not None,
+        verdict(plan) if plan is not None else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What a plan says of clusters, flows and mirrors, by name."""
+
+    plan: Plan
+    clusters: Mapping[str, PlannedCounts]
+    outside: Mapping[str, int]
+    flows: Mapping[str, frozenset[Mark]]
+    mirrors: Mapping[str, frozenset[Mark]]
+    because: Mapping[str, tuple[str, ...]]
+    unread: frozenset[str]
+
+    @classmethod
+    def of(cls, plan: Plan) -> _Findings:
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        flows: dict[str, set[Mark]] = defaultdict(set)
+        mirrors: dict[str, set[Mark]] = defaultdict(set)
+        because: dict[str, list[str]] = defaultdict(list)
+        for planned in plan.changes:
+            change = planned.change
+            if isinstance(change, MirrorChange):
+                mirrors[change.mirror].add(_mirror_mark(change))
+                for line in () if isinstance(change, StopMirror) else change.because:
+                    word, _, name = line.partition(":")[0].partition(" ")
+                    if word == "flow":
+                        because[name].append(line.partition(": ")[2])
+            else:
+                counts[change.cluster][_counted_as(change.action)] += 1
+                counts[change.cluster]["high_risk"] += planned.risk == Risk.HIGH
+        subjects = [(refused.subject, Mark.BLOCKED) for refused in plan.refused]
+        subjects += [(Subject.of_text(unknown.subject), Mark.UNKNOWN) for unknown in plan.unknown]
+        for subject, mark in subjects:
+            if subject.about is About.FLOW:
+                flows[subject.name].add(mark)
+            elif subject.about is About.MIRROR:
+                mirrors[subject.name].add(mark)
+            else:
+                counts[_place(subject)][mark.value] += 1
+        unread = frozenset(cluster.name for cluster in plan.basis.clusters if cluster.cluster_id is None)
+        return cls(
+            plan,
+            {name: PlannedCounts(**count) for name, count in counts.items()},
+            Counter(_place(change.subject) for change in plan.outside),
+            {name: frozenset(marks) for name, marks in flows.items()},
+            {name: frozenset(marks) for name, marks in mirrors.items()},
+            {name: tuple(lines) for name, lines in because.items()},
+            unread,
+        )
+
+
+def _place(subject: Subject) -> str:
+    return subject.name if subject.about is About.CLUSTER and not subject.cluster else subject.cluster
+
+
+def _counted_as(action: Action) -> str:
+    return {Action.CREATE: "added", Action.DELETE: "removed"}.get(action, "changed")
+
+
+def _mirror_mark(change: MirrorChange) -> Mark:
+    if isinstance(change, StopMirror):
+        return Mark.REMOVED
+    return Mark.ADDED if isinstance(change, StartMirror) else Mark.RESTARTING
+
+
+def _cluster(
+    declared: Cluster,
+    topology: Topology,
+    live: LiveState | None,
+    findings: _Findings | None,
+    wave_of: Mapping[str, str],
+) -> MapCluster:
+    name = declared.name
+    topics = sum(name in topic.clusters for topic in topology.topics.values())
+    planned = findings.clusters.get(name, PlannedCounts()) if findings is not None else None
+    # A cluster that was not read when the plan was made tells neither that it has changes nor that it has none.
+    unread = findings is not None and name in findings.unread
+    if unread and planned is not None and not planned.unknown:
+        planned = PlannedCounts(unknown=1)
+    outside = None if findings is None or unread else findings.outside.get(name, 0)
+    head = name, declared.region or "", topics
+    wave = wave_of.get(name, "")
+    read = live.clusters.get(name) if live is not None else None
+    if isinstance(read, LiveCluster):
+        problems = tuple(_problems(read))
+        state = State.PROBLEM if problems else State.OK
+        shown = sum(not topic.internal for topic in read.topics.values())
+        return MapCluster(*head, state, len(read.brokers), shown, problems, planned, outside, wave)
+    if isinstance(read, Unknown):
+        return MapCluster(*head, problems=(f"unknown: {read.what}",), planned=planned, outside=outside, wave=wave)
+    for seen in findings.plan.basis.clusters if findings is not None else ():
+        if seen.name == name and seen.cluster_id is not None:
+            return MapCluster(*head, State.UNKNOWN, seen.brokers, seen.topics, (), planned, outside, wave)
+    return MapCluster(*head, planned=planned, outside=outside, wave=wave)
+
+
+def _problems(cluster: LiveCluster) -> Iterator[str]:
+    health = health_of(cluster)
+    if health.offline:
+        yield counted(len(health.offline), "offline partition")
+    if health.short:
+        yield counted(len(health.short), "under-replicated partition")
+
+
+def _flows(
+    topology: Topology, live: LiveState | None, findings: _Findings | None, travelling: Mapping[str, int]
+) -> Iterator[MapFlow]:
+    mirror_of = {name: mirror for mirror in topology.mirrors.values() for name in mirror.flows}
+    for flow in topology.flows.values():
+        mirror = mirror_of.get(flow.name)
+        job = live.mirrors.get(mirror.name) if live is not None and mirror is not None else None
+        known = live is None or bool(live.known(flow.source) and live.known(flow.target))
+        drawn = MapFlow(
+            flow.name,
+            flow.source,
+            flow.target,
+            mirror.name if mirror is not None else "",
+            flow.delivery.value,
+            topics=travelling.get(flow.name, 0) if known else None,
+            mark=_flow_mark(topology, flow, mirror, job, findings) if findings is not None else None,
+            plan_why=findings.because.get(flow.name, ()) if findings is not None else (),
+            labels=flow.labels,
+        )
+        yield _as_reported(drawn, job) if job is not None else drawn
+
+
+def _flow_mark(
+    topology: Topology,
+    flow: Flow,
+    mirror: Mirror | None,
+    job: LiveMirror | Unknown | None,
+    findings: _Findings,
+) -> Mark | None:
+    """A job that restarts stops all its flows for a moment; where its status tells which ones differ, those are marked
+    as what they are."""
+    marks = set(findings.flows.get(flow.name, ()))
+    marks |= findings.mirrors.get(mirror.name, frozenset()) if mirror is not None else frozenset()
+    if findings.unread & {flow.source, flow.target}:
+        marks.add(Mark.UNKNOWN)
+    if Mark.RESTARTING in marks and isinstance(job, LiveMirror) and job.flows:
+        running = job.flows.get(flow.name)
+        if running is None:
+            marks = marks - {Mark.RESTARTING} | {Mark.ADDED}
+        elif running.fingerprint != flow_handover(topology, flow)["fingerprint"]:
+            marks = marks - {Mark.RESTARTING} | {Mark.CHANGED}
+    return worst_mark(frozenset(marks))
+
+
+def _as_reported(flow: MapFlow, job: LiveMirror | Unknown) -> MapFlow:
+    if isinstance(job, Unknown):
+        return replace(flow, said=f"unknown: {job.what}")
+    status = job.flows.get(flow.name)
+    if job.state is not JobState.RUNNING:
+        waits = job.state in (JobState.ABSENT, JobState.STOPPED, JobState.STARTING)
+        return replace(flow, state=State.IDLE if waits else State.PROBLEM, said=_job_words(job))
+    if status is None:
+        return replace(flow, state=State.IDLE, said="not in the running job")
+    conditions = sum(status.counted_conditions.values())
+    if not job.lag_is_current:
+        return replace(flow, said="its job was not heard of lately", topics=status.topics, conditions=conditions)
+    return replace(
+        flow,
+        state=_flow_state(status),
+        said=status.state,
+        topics=status.topics,
+        records_per_second=status.records_per_second,
+        bytes_per_second=status.bytes_per_second,
+        records_lag=status.records_lag,
+        seconds_lag=status.seconds_lag,
+        lag_at_least=status.records_lag_at_least,
+        conditions=conditions,
+    )
+
+
+def _job_words(job: LiveMirror) -> str:
+    return "no job yet" if job.state is JobState.ABSENT else f"its job is {job.state.value}"
+
+
+def _flow_state(status: FlowStatus) -> State:
+    if status.counted_conditions or status.state in ("degraded", "stopped"):
+        return State.PROBLEM
+    return State.OK if status.state == "running" else State.IDLE
+
+
+def _chains(hops: Collection[Hop]) -> Iterator[Chain]:
+    """Of each topic that came over a flow and goes on over another, the whole way. Where several flows make a topic,
+    the first one by name is followed back."""
+    makers: dict[TopicRef, Hop] = {}
+    for hop in sorted(hops):
+        makers.setdefault(hop.remote, hop)
+    going_on = {hop.source for hop in hops}
+    counts: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
+    for hop in hops:
+        if hop.remote in going_on or hop.source not in makers:
+            continue
+        clusters, flows = [hop.remote.cluster, hop.source.cluster], [hop.flow]
+        before = makers.get(hop.source)
+        while before is not None and before.source.cluster not in clusters:
+            clusters.append(before.source.cluster)
+            flows.append(before.flow)
+            before = makers.get(before.source)
+        if len(flows) > 1:
+            counts[(tuple(reversed(clusters)), tuple(reversed(flows)))] += 1
+    for (clusters_on_it, flows_on_it), topics in sorted(counts.items()):
+        yield Chain(clusters_on_it, flows_on_it, topics)
+
+
+def _wave(wave: CourseWave, changes: Mapping[str, int] | None, progress: Progress) -> MapWave:
+    count = None if changes is None else changes.get(wave.name, 0)
+    return MapWave(
+        wave.name, wave.clusters, wave.soak_ms, count, wave_state(wave, progress) if progress is not None else ""
+    )

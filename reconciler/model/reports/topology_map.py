@@ -1,0 +1,151 @@
+"""The map of an environment: clusters as nodes, flows as edges, what a plan does to them, and waves. Frozen values.
+
+None and ``State.UNKNOWN`` mean that nobody looked or that nothing answered; they are never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from reconciler.model.environment.rollout import Gates
+
+
+class State(StrEnum):
+    """Of a cluster or a flow. IDLE: a flow that is not copying and is meant not to be, or has no job yet."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+
+class Mark(StrEnum):
+    """What a plan does to a cluster or flow. The worst one counts: their order is that of ``MARKS``."""
+
+    UNKNOWN = "unknown"
+    BLOCKED = "blocked"
+    REMOVED = "removed"
+    RESTARTING = "restarting"
+    CHANGED = "changed"
+    ADDED = "added"
+
+
+MARKS = tuple(Mark)
+
+
+def worst_mark(marks: frozenset[Mark]) -> Mark | None:
+    return next((mark for mark in MARKS if mark in marks), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCounts:
+    """What a plan does on one cluster, as numbers of changes by their sign (``Action``), of refusals and unknowns."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    high_risk: int = 0
+    blocked: int = 0
+    unknown: int = 0
+
+    @property
+    def marks(self) -> frozenset[Mark]:
+        counts = {
+            Mark.ADDED: self.added,
+            Mark.CHANGED: self.changed,
+            Mark.REMOVED: self.removed,
+            Mark.BLOCKED: self.blocked,
+            Mark.UNKNOWN: self.unknown,
+        }
+        return frozenset(mark for mark, count in counts.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class MapCluster:
+    """``region`` empty: none is declared. ``declared``: topics that git declares there. ``topics``: live ones that are
+    not internal and that the principal may see. ``problems``: why ``state`` is not OK, in words.
+
+    ``planned`` None: no plan is drawn. ``outside``: changes that were made there by no apply (of the plan).
+    """
+
+    name: str
+    region: str
+    declared: int
+    state: State = State.UNKNOWN
+    brokers: int | None = None
+    topics: int | None = None
+    problems: tuple[str, ...] = ()
+    planned: PlannedCounts | None = None
+    outside: int | None = None
+    wave: str = ""
+
+    @property
+    def mark(self) -> Mark | None:
+        return worst_mark(self.planned.marks) if self.planned is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class MapFlow:
+    """``said``: the state in the job's words. ``topics``: that travel. Rates are per second; a lag is that of now, and
+    None where it is not known; ``lag_at_least`` is what is known of it then. ``conditions`` None: nobody looked.
+
+    ``plan_why``: what the plan says of it.
+    """
+
+    name: str
+    source: str
+    target: str
+    mirror: str
+    delivery: str
+    state: State = State.UNKNOWN
+    said: str = "not looked at"
+    topics: int | None = None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    records_lag: int | None = None
+    seconds_lag: float | None = None
+    lag_at_least: int = 0
+    conditions: int | None = None
+    mark: Mark | None = None
+    plan_why: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Topics that travel over several flows: ``clusters`` from where they begin, one more than ``flows``."""
+
+    clusters: tuple[str, ...]
+    flows: tuple[str, ...]
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapWave:
+    """``changes`` None: no plan is drawn. ``state``: ``not begun``, ``begun``, ``soaking``, ``passed`` or ``unknown``;
+    empty: nobody looked."""
+
+    name: str
+    clusters: tuple[str, ...]
+    soak_ms: int
+    changes: int | None = None
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyMap:
+    """``live``: clusters and jobs were asked. ``planned``: a plan is drawn on it; ``verdict`` is that of the plan then.
+    ``chains`` None: which topics travel is not known."""
+
+    environment: str
+    clusters: tuple[MapCluster, ...]
+    flows: tuple[MapFlow, ...]
+    chains: tuple[Chain, ...] | None = None
+    waves: tuple[MapWave, ...] = ()
+    gates: Gates | None = None
+    live: bool = False
+    planned: bool = False
+    verdict: str = ""
