@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler.backends.files import write_text
-from reconciler.cli.commands import apply, begin, clusters, failover, mirror, offsets, reassignments, review
+from reconciler.cli.commands import (
+    apply,
+    begin,
+    clusters,
+    failover,
+    mirror,
+    offsets,
+    reassignments,
+    review,
+    topology_map,
+)
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.model.options import Autonomy
 from reconciler.render.completion import flows
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (begin, review, clusters, apply, failover):
+for module in (begin, review, clusters, apply, failover, topology_map):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror.app, name="mirror")

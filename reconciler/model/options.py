@@ -25,6 +25,14 @@ class TableFormat(StrEnum):
     CSV = "csv"
 
 
+class MapFormat(StrEnum):
+    SVG = "svg"
+    HTML = "html"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    JSON = "json"
+
+
 CONFIRM_S = 60.0
 """How long a mirror job may take to confirm a pause."""
 WITHIN_S = 20.0

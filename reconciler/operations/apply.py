@@ -99,22 +99,22 @@ def changing(
 
 
 def _require_reviewed(plan: Plan, path: Path) -> None:
-    if unseen := uncovered(plan, _read_plan(path)):
+    if unseen := uncovered(plan, read_plan(path)):
         raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
     say("checked: every change of the fresh plan is in the reviewed one")
 
 
-def _read_plan(path: Path) -> Plan:
+def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
+    """A saved plan. ``why``: what it means that it cannot be read. Raises ReconcilerError."""
     try:
         return planfile.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         problem = f"the saved plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
-        why = "Nothing was applied."
         raise ReconcilerError(problem, why, "Make it with: reconciler plan ENV --out FILE.") from None
 
 
 def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
-    plan = session.guard(_read_plan(path), request.consent)
+    plan = session.guard(read_plan(path), request.consent)
     if not request.part:
         limits.refuse_if_blocked(plan)
     if moved := session.moved(plan):

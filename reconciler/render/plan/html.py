@@ -43,23 +43,24 @@ def plan_html(plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Sectio
         *([f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>"] if handoff.apply and ready else ()),
         f'<p class="faint">plan digest <code>{planfile.digest(plan)}</code></p>',
     ]
-    return _page(f"{plan.basis.environment}: plan", body)
+    return page_html(f"{plan.basis.environment}: plan", body)
 
 
 def offline_html(environment: str, sections: Sequence[Section]) -> str:
     """What is known without any cluster."""
     top = f"<h1>{safe(environment)}: {safe(sections[0].why)}</h1>"
     said = "<p>No cluster was asked: this is the edit alone, not a plan.</p>"
-    return _page(f"{environment}: edit", [top, said, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
+    return page_html(f"{environment}: edit", [top, said, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
 
 
 def report_html(report: ReportPage) -> str:
     sections = report.sections
     body = [*_top(report.verdict, report.environment, report.basis, _links((), sections)), *_sections(sections)]
-    return _page(f"{report.environment}: {report.title or report.kind}", body)
+    return page_html(f"{report.environment}: {report.title or report.kind}", body)
 
 
-def _page(title: str, body: Iterable[str]) -> str:
+def page_html(title: str, body: Iterable[str]) -> str:
+    """A whole page. ``body``: elements, escaped."""
     allowed = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
     head = (

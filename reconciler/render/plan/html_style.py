@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-CSS = """
+from reconciler.render.map.style import MAP_CSS
+
+PAGE_CSS = """
 :root{color-scheme:light dark;--ink:#1d2329;--faint:#57606a;--page:#f6f7f9;--card:#fff;--line:#d5dae0;--code:#eef1f4;
 --add:#116329;--change:#7a4b00;--restart:#6f3fb5;--remove:#a40e26;--high:#b3122b;--medium:#8a5a00;--low:#3d5a73;
 --warn:#fff1f0;--warnline:#e5a3a3}
@@ -12,7 +14,7 @@ CSS = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
 overflow-wrap:anywhere}
-main{max-width:64rem;margin:0 auto;padding:1rem 1rem 3rem}
+main{max-width:72rem;margin:0 auto;padding:1rem 1rem 3rem}
 h1{font-size:1.35rem;line-height:1.3;margin:.3rem 0 .5rem;text-wrap:balance}
 h2{font-size:1.1rem;line-height:1.35;margin:2rem 0 .5rem}h2 small{display:block;font-weight:400;color:var(--faint)}
 h3{font-size:.95rem;margin:1rem 0 .3rem;color:var(--faint)}
@@ -61,7 +63,11 @@ background:var(--card);color:inherit;margin-top:.5rem}
 details::details-content{content-visibility:visible;height:auto}
 body{background:#fff;color:#000;font-size:11px}main{max-width:none;padding:0}input,nav{display:none}
 .card,.urgent{break-inside:avoid}.badge{border:1px solid;color:#000;background:none!important}}
+.map{background:var(--card);border:1px solid var(--line);border-radius:8px}
+.map svg{display:block;width:100%;height:auto;min-width:44rem;margin:auto}.map .topology{--m-page:var(--card)}
+.map.wide svg{width:auto;max-width:none}
 """
+CSS = PAGE_CSS + MAP_CSS
 
 # The field is made by the script, so that nobody without scripts meets a field that does nothing.
 SCRIPT = """

@@ -16,7 +16,8 @@ from tests.support.documents.maps import changed_plan, copying, observed, region
 
 def test_from_git_alone_nothing_is_known_to_be_well_or_empty() -> None:
     drawn = topology_map(regions())
-    assert {each.state for each in (*drawn.clusters, *drawn.flows)} == {State.UNKNOWN}
+    states = [*(each.state for each in drawn.clusters), *(each.state for each in drawn.flows)]
+    assert set(states) == {State.UNKNOWN}
     assert [(each.name, each.region, each.declared, each.brokers, each.topics) for each in drawn.clusters] == [
         ("east", "us-east", 2, None, None),
         ("west", "us-west", 1, None, None),

@@ -54,7 +54,7 @@ def observed(declared: Topology) -> LiveState:
     seen.apply(declared)
     live = seen.look(declared)
     stopped = ({"code": "record-too-large", "stops": True, "text": "t", "todo": "d"},)
-    mirrors = {
+    mirrors: dict[str, LiveMirror | Unknown] = {
         "west": running("west", copying("east-to-west", records_per_second=12_000.0, bytes_per_second=9.4 * 2**20)),
         "east": running("east", copying("west-to-east", state="degraded", records_lag=1_234, conditions=stopped)),
         "hub": Unknown("mirror hub", "its status could not be read. Nothing is concluded from it", "Ask again."),

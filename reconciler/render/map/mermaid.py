@@ -1,0 +1,88 @@
+"""The map as a Mermaid flowchart, which GitHub and GitLab draw in comments and pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reconciler.model.reports.topology_map import MapCluster, State, TopologyMap
+from reconciler.render.escape import visible
+from reconciler.render.map.fold import Edge, edges_of
+from reconciler.render.map.words import cluster_facts, planned_words, wave_lines
+from reconciler.text import grouped
+
+MOST_EDGES = 200
+"""Mermaid draws no chart of more than 500 edges or 50,000 characters, and hardly readable ones before."""
+_PLAIN = re.compile(r"[^A-Za-z0-9 .,_/()+-]")
+_COLOURS = {
+    "added": "#1a7f37",
+    "changed": "#9a6700",
+    "restarting": "#8250df",
+    "removed": "#cf222e",
+    "blocked": "#cf222e",
+    "unknown": "#6e7781",
+    "problem": "#cf222e",
+}
+
+
+def map_mermaid(drawn: TopologyMap) -> str:
+    """Text that somebody chose stands in quotes, every character that could mean something as its number."""
+    edges = edges_of(drawn.flows)
+    ids = {cluster.name: f"c{number}" for number, cluster in enumerate(drawn.clusters)}
+    lines = ["flowchart LR", *_clusters(drawn, ids)]
+    shown = sorted(edges, key=lambda edge: (edge.mark is None, edge.ends))[:MOST_EDGES]
+    for number, edge in enumerate(shown):
+        lines.append(f"  {ids[edge.source]} {_arrow(edge)}|{_quoted(_label(edge))}| {ids[edge.target]}")
+        if word := edge.mark.value if edge.mark is not None else _problem(edge.state):
+            lines.append(f"  linkStyle {number} stroke:{_COLOURS[word]},stroke-width:3px")
+    if len(shown) < len(edges):
+        lines.append(f"  %% {len(edges) - len(shown)} more edges are left out")
+    return "\n".join([*lines, *_waves(drawn)]) + "\n"
+
+
+def _clusters(drawn: TopologyMap, ids: dict[str, str]) -> Iterator[str]:
+    for number, (region, clusters) in enumerate(grouped((each.region, each) for each in drawn.clusters).items()):
+        indent = "  "
+        if region:
+            yield f"  subgraph r{number}[{_quoted(f'region {region}')}]"
+            indent = "    "
+        yield from (f"{indent}{ids[each.name]}[{_quoted(*_cluster_lines(each))}]" for each in clusters)
+        if region:
+            yield "  end"
+    for cluster in drawn.clusters:
+        if word := cluster.mark.value if cluster.mark is not None else _problem(cluster.state):
+            yield f"  style {ids[cluster.name]} stroke:{_COLOURS[word]},stroke-width:3px"
+
+
+def _cluster_lines(cluster: MapCluster) -> Iterator[str]:
+    yield cluster.name
+    yield cluster_facts(cluster)
+    yield from cluster.problems
+    if plan := planned_words(cluster):
+        yield plan
+    if cluster.outside:
+        yield f"{cluster.outside:,} changed outside of git"
+
+
+def _problem(state: State) -> str:
+    return "problem" if state is State.PROBLEM else ""
+
+
+def _arrow(edge: Edge) -> str:
+    return "-->" if edge.state in (State.OK, State.PROBLEM) else "-.->"
+
+
+def _label(edge: Edge) -> str:
+    words = edge.plan_words
+    return ", ".join(part for part in (f"{edge.name}: {words}" if words else edge.name, edge.figures) if part)
+
+
+def _waves(drawn: TopologyMap) -> Iterator[str]:
+    for number, wave in enumerate(drawn.waves):
+        yield f"  w{number}([{_quoted(f'wave {wave.name}', *wave_lines(wave))}])"
+        if number:
+            yield f"  w{number - 1} -. gates .-> w{number}"
+
+
+def _quoted(*lines: str) -> str:
+    return '"' + "<br/>".join(_PLAIN.sub(lambda each: f"#{ord(each.group())};", visible(line)) for line in lines) + '"'

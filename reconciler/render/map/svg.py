@@ -1,0 +1,188 @@
+"""The map as SVG: without scripts, without outside references, light and dark by its own style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
+from reconciler.render.escape import page as safe
+from reconciler.render.map.fold import Edge, edges_of
+from reconciler.render.map.layout import NODE, PAD, TITLE, Box, Layout, Way, layout
+from reconciler.render.map.style import MAP_CSS
+from reconciler.render.map.words import cluster_facts, headline, legend, planned_words, wave_lines
+from reconciler.text import counted
+
+ALL_LABELS = 60
+"""Most edges whose words are all drawn; of more, only those that a plan marks or that have a problem."""
+_CHARACTER = 6.4
+"""Mean width of a character of an edge's words, in pixels."""
+_LONGEST = 38
+_WAVE = (250, 64)
+_BETWEEN_WAVES = 70
+_HEAD = 34
+
+
+def map_svg(drawn: TopologyMap) -> str:
+    """A file of its own, with its headline."""
+    return _svg(drawn, f"<style>{MAP_CSS}</style>", f"{drawn.environment}: {headline(drawn)}")
+
+
+def map_figure(drawn: TopologyMap) -> str:
+    """Within a page that has ``MAP_CSS`` and a headline."""
+    return _svg(drawn, "", "")
+
+
+def _svg(drawn: TopologyMap, style: str, title: str) -> str:
+    edges = edges_of(drawn.flows)
+    head = _HEAD if title else 0
+    strip = _WAVE[1] + 40 if drawn.waves else 0
+    placed = layout(drawn.clusters, edges, head + strip)
+    wide = max(placed.width, len(drawn.waves) * (_WAVE[0] + _BETWEEN_WAVES), len(legend(drawn)) * _CHARACTER + 32)
+    wide = max(wide, min(len(title) * 7.5 + 32, 1400))
+    size = f"{wide:.0f}", f"{placed.height + 26:.0f}"
+    words = f"{counted(len(drawn.clusters), 'cluster')} and {counted(len(drawn.flows), 'flow')} of {drawn.environment}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" viewBox="0 0 {size[0]} {size[1]}"'
+        f' width="{size[0]}" height="{size[1]}" role="img" aria-label="{safe("map: " + words)}">',
+        style,
+        f'<rect class="back" width="{size[0]}" height="{size[1]}"/>' if title else "",
+        f'<text class="name" x="16" y="24">{safe(_cut(title, int((wide - 32) / 7.5)))}</text>' if title else "",
+        *_strip(drawn.waves, head + 8),
+        *(_region(name, box) for name, box in placed.regions.items()),
+        *_edges(placed, len(edges) <= ALL_LABELS),
+        *(_node(cluster, placed.nodes[cluster.name]) for cluster in drawn.clusters),
+        f'<text class="small faint" x="16" y="{placed.height + 10:.0f}">{safe(legend(drawn))}</text>',
+        "</svg>",
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _strip(waves: Sequence[MapWave], top: float) -> Iterator[str]:
+    """Waves from left to right, with a gate between each two."""
+    for number, wave in enumerate(waves):
+        x = 16 + number * (_WAVE[0] + _BETWEEN_WAVES)
+        where, rest = wave_lines(wave)
+        yield f"<g><title>{safe(f'wave {wave.name}: {where}; {rest}')}</title>"
+        yield f'<rect class="node" x="{x}" y="{top:.0f}" width="{_WAVE[0]}" height="{_WAVE[1]}" rx="8"/>'
+        yield _line(x + 12, top + 20, f"{number + 1}. wave {wave.name}", 30, "name")
+        yield _line(x + 12, top + 38, where, 36, "small")
+        yield f"{_line(x + 12, top + 55, rest, 36, 'small faint')}</g>"
+        if number + 1 < len(waves):
+            left, middle = x + _WAVE[0], top + _WAVE[1] / 2
+            yield f'<path class="edge idle" d="M{left + 4} {middle}H{left + _BETWEEN_WAVES - 6}"/>'
+            yield _line(left + 20, middle - 8, "gates", 10, "small faint")
+
+
+def _region(name: str, box: Box) -> str:
+    kind, _, title = name.partition(" ")
+    text = _line(box.x + PAD, box.y + TITLE, f"region {title}", 34, "small faint") if kind == "region" else ""
+    place = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
+    return f'<rect class="region" {place} rx="12"/>{text}'
+
+
+def _node(cluster: MapCluster, box: Box) -> str:
+    mark = f" lined-{cluster.mark.value}" if cluster.mark is not None else ""
+    lines = [("", cluster_facts(cluster))]
+    lines += [("problem said", ", ".join(cluster.problems))] if cluster.problems else []
+    if plan := planned_words(cluster):
+        lines.append((f"marked mark-{cluster.mark.value}" if cluster.mark is not None else "faint", plan))
+    if cluster.outside:
+        lines.append(("problem said", f"{cluster.outside:,} changed outside of git"))
+    step, first = (17, 22) if len(lines) < 3 else (15, 16) if len(lines) == 3 else (12.5, 14)
+    told = "; ".join(text for _, text in lines)
+    parts = [
+        f"<g><title>{safe(f'cluster {cluster.name}: {cluster.state.value}; {told}')}</title>",
+        f'<rect class="node{mark}" x="{box.x:.0f}" y="{box.y:.0f}" width="{NODE[0]}" height="{NODE[1]}" rx="8"/>',
+        f'<circle class="dot {cluster.state.value}" cx="{box.x + 14:.0f}" cy="{box.y + first - 4.5:.1f}" r="4.5"/>',
+        _line(box.x + 25, box.y + first, cluster.name, 22, "name"),
+    ]
+    for number, (style, text) in enumerate(lines, start=1):
+        parts.append(_line(box.x + 12, box.y + first + number * step, text, 31, f"small {style}".strip()))
+    return "".join((*parts, "</g>"))
+
+
+def _edges(placed: Layout, all_labels: bool) -> Iterator[str]:
+    """Lines first, then words, so that no line crosses out what is written."""
+    yield from (_way(way) for way in placed.ways)
+    taken: list[Box] = []
+    for way in sorted(placed.ways, key=lambda way: not _matters(way.edge)):
+        if all_labels or _matters(way.edge):
+            yield from _label(way, taken, list(placed.regions.values()))
+
+
+def _matters(edge: Edge) -> bool:
+    return edge.mark is not None or edge.state is State.PROBLEM
+
+
+def _way(way: Way) -> str:
+    edge, (start, *rest) = way.edge, way.points
+    curves = " ".join(
+        f"C{rest[i][0]:.1f} {rest[i][1]:.1f} {rest[i + 1][0]:.1f} {rest[i + 1][1]:.1f} {rest[i + 2][0]:.1f}"
+        f" {rest[i + 2][1]:.1f}"
+        for i in range(0, len(rest), 3)
+    )
+    x, y = way.points[-1]
+    back = -9 if way.right else 9
+    shape = f"M{x:.1f} {y:.1f}L{x + back:.1f} {y - 4.5:.1f}L{x + back:.1f} {y + 4.5:.1f}Z"
+    mark = edge.mark.value if edge.mark is not None else ""
+    line = f"edge {edge.state.value}" + (f" lined-{mark}" if mark else "")
+    arrow = f"arrow {edge.state.value}" + (f" mark-{mark}" if mark else "")
+    told = "; ".join(part for part in (_title(edge), *_names(edge)) if part)
+    return (
+        f'<g><title>{safe(told)}</title><path class="{line}" stroke-width="{_thickness(edge):.1f}"'
+        f' d="M{start[0]:.1f} {start[1]:.1f} {curves}"/><path class="{arrow}" d="{shape}"/></g>'
+    )
+
+
+def _title(edge: Edge) -> str:
+    return ", ".join(part for part in (f"{edge.source} to {edge.target}", edge.figures, edge.plan_words) if part)
+
+
+def _names(edge: Edge) -> Iterator[str]:
+    yield from (f"{flow.name}: {flow.said}, {flow.delivery}" for flow in edge.flows[:20])
+    if len(edge.flows) > 20:
+        yield f"and {len(edge.flows) - 20} more"
+
+
+def _thickness(edge: Edge) -> float:
+    """1.6 pixels for nothing or unknown, 2 for 1 KiB/s, 6.5 for 1 GiB/s."""
+    rate = edge.bytes_per_second
+    return 1.6 if not rate else 1.6 + min(5.0, max(0.0, math.log10(rate) - 2) * 0.7)
+
+
+def _label(way: Way, taken: list[Box], regions: Sequence[Box]) -> Iterator[str]:
+    """Beside the middle of its first free curve; nothing where all places are taken: title and table have it."""
+    edge = way.edge
+    mark = edge.mark.value if edge.mark is not None else ""
+    lines = [(edge.name, "small"), (edge.figures, "small faint")]
+    if _matters(edge):
+        said = edge.plan_words if mark else ", ".join(dict.fromkeys(flow.said for flow in edge.flows))
+        lines[0] = (f"{lines[0][0]}: {said}", f"small marked mark-{mark}" if mark else "small problem said")
+    lines = [(_cut(text, _LONGEST), style) for text, style in lines if text]
+    width, height = max(len(text) for text, _ in lines) * _CHARACTER, len(lines) * 15 + 3
+    for box in _places(way, width, height):
+        if not any(box.meets(other) for other in (*taken, *regions)):
+            taken.append(box)
+            place = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
+            yield f'<rect class="halo" {place} rx="4"/>'
+            for number, (text, style) in enumerate(lines):
+                yield _line(box.x + 4, box.y + 12.5 + number * 15, text, _LONGEST, style)
+            return
+
+
+def _places(way: Way, width: float, height: float) -> Iterator[Box]:
+    curves = len(way.points) // 3
+    for shift in (0, -0.5, 0.5, -1.1, 1.1, -1.6, 1.6):
+        for curve in range(0, curves, 2):  # every other one leads through a column
+            for share in (0.5, 0.38, 0.62, 0.26, 0.74):
+                x, y = way.at(share, curve)
+                yield Box(x - width / 2, y - height / 2 + shift * (height + 2), width, height)
+
+
+def _line(x: float, y: float, text: str, longest: int, style: str) -> str:
+    return f'<text class="{style}" x="{x:.0f}" y="{y:.1f}">{safe(_cut(text, longest))}</text>'
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: max(1, longest - 1)]}\u2026"
