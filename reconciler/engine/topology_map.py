@@ -22,7 +22,7 @@ from reconciler.model.reports.topology_map import (
     MapCluster,
     MapFlow,
     MapWave,
-    Mark,
+    PlanMark,
     PlannedCounts,
     State,
     TopologyMap,
@@ -67,16 +67,16 @@ class _Findings:
     plan: Plan
     clusters: Mapping[str, PlannedCounts]
     outside: Mapping[str, int]
-    flows: Mapping[str, frozenset[Mark]]
-    mirrors: Mapping[str, frozenset[Mark]]
+    flows: Mapping[str, frozenset[PlanMark]]
+    mirrors: Mapping[str, frozenset[PlanMark]]
     because: Mapping[str, tuple[str, ...]]
     unread: frozenset[str]
 
     @classmethod
     def of(cls, plan: Plan) -> _Findings:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        flows: dict[str, set[Mark]] = defaultdict(set)
-        mirrors: dict[str, set[Mark]] = defaultdict(set)
+        flows: dict[str, set[PlanMark]] = defaultdict(set)
+        mirrors: dict[str, set[PlanMark]] = defaultdict(set)
         because: dict[str, list[str]] = defaultdict(list)
         for planned in plan.changes:
             change = planned.change
@@ -89,8 +89,8 @@ class _Findings:
             else:
                 counts[change.cluster][_counted_as(change.action)] += 1
                 counts[change.cluster]["high_risk"] += planned.risk == Risk.HIGH
-        subjects = [(refused.subject, Mark.BLOCKED) for refused in plan.refused]
-        subjects += [(Subject.of_text(unknown.subject), Mark.UNKNOWN) for unknown in plan.unknown]
+        subjects = [(refused.subject, PlanMark.BLOCKED) for refused in plan.refused]
+        subjects += [(Subject.of_text(unknown.subject), PlanMark.UNKNOWN) for unknown in plan.unknown]
         for subject, mark in subjects:
             if subject.about is About.FLOW:
                 flows[subject.name].add(mark)
@@ -118,10 +118,10 @@ def _counted_as(action: Action) -> str:
     return {Action.CREATE: "added", Action.DELETE: "removed"}.get(action, "changed")
 
 
-def _mirror_mark(change: MirrorChange) -> Mark:
+def _mirror_mark(change: MirrorChange) -> PlanMark:
     if isinstance(change, StopMirror):
-        return Mark.REMOVED
-    return Mark.ADDED if isinstance(change, StartMirror) else Mark.RESTARTING
+        return PlanMark.REMOVED
+    return PlanMark.ADDED if isinstance(change, StartMirror) else PlanMark.RESTARTING
 
 
 def _cluster(
@@ -191,19 +191,19 @@ def _flow_mark(
     mirror: Mirror | None,
     job: LiveMirror | Unknown | None,
     findings: _Findings,
-) -> Mark | None:
+) -> PlanMark | None:
     """A job that restarts stops all its flows for a moment; where its status tells which ones differ, those are marked
     as what they are."""
     marks = set(findings.flows.get(flow.name, ()))
     marks |= findings.mirrors.get(mirror.name, frozenset()) if mirror is not None else frozenset()
     if findings.unread & {flow.source, flow.target}:
-        marks.add(Mark.UNKNOWN)
-    if Mark.RESTARTING in marks and isinstance(job, LiveMirror) and job.flows:
+        marks.add(PlanMark.UNKNOWN)
+    if PlanMark.RESTARTING in marks and isinstance(job, LiveMirror) and job.flows:
         running = job.flows.get(flow.name)
         if running is None:
-            marks = marks - {Mark.RESTARTING} | {Mark.ADDED}
+            marks = marks - {PlanMark.RESTARTING} | {PlanMark.ADDED}
         elif running.fingerprint != flow_handover(topology, flow)["fingerprint"]:
-            marks = marks - {Mark.RESTARTING} | {Mark.CHANGED}
+            marks = marks - {PlanMark.RESTARTING} | {PlanMark.CHANGED}
     return worst_mark(frozenset(marks))
 
 

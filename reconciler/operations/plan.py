@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from reconciler.backends.files import read_environment
@@ -15,6 +16,7 @@ from reconciler.backends.git import Revision, Snapshot, revision, snapshot, touc
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.explain import explain
 from reconciler.engine.guards.connection_changed import held_to_base
+from reconciler.engine.topology_map import topology_map
 from reconciler.environment.load import load
 from reconciler.environment.load_clusters import read_head
 from reconciler.environment.yaml.locations import Places
@@ -62,7 +64,8 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
     if request.base is None:
         _needs_base(request)
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
-            return Review(session.plan(consent=request.consent))
+            plan = session.plan(consent=request.consent)
+            return Review(plan, drawn=partial(topology_map, session.topology, session.seen, plan))
     now, at = read_topology(env), snapshot(env, request.base)
     against = Against(request.base, at.commit, revision(env).dirty, request.revert)
     try:
@@ -72,17 +75,19 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         if request.offline or request.revert:
             raise
         held = _held(now, read_head(at.named).clusters, request)
-        return Review(_planned(env, held, None, request), None, against, untold=error.problems)
+        return replace(_planned(env, held, None, request), against=against, untold=error.problems)
     if not request.revert:
         comparison = replace(compare(before, now), same_text=not touched(env, at))
         held = _held(now, before.clusters if before is not None else {}, request)
-        return Review(None if request.offline else _planned(env, held, None, request), comparison, against)
+        planned = Review(None) if request.offline else _planned(env, held, None, request)
+        return replace(planned, comparison=comparison, against=against)
     if before is None:
         why = "Going back would mean an empty environment, and that is never applied."
         todo = "To remove topics, declare tombstones for them."
         raise ReconcilerError(f"{env} was not there at {request.base}, so there is no going back to it", why, todo)
     back: EditComparison = replace(compare(now, before), same_text=not touched(env, at))
-    return Review(None if request.offline else _planned(env, before, at, request), back, against, compare(before, now))
+    planned = Review(None) if request.offline else _planned(env, before, at, request)
+    return replace(planned, comparison=back, against=against, undone=compare(before, now))
 
 
 def explained(env: Path, subject: str, offline: bool) -> Explanation:
@@ -124,9 +129,10 @@ def worst(codes: Sequence[ExitCode]) -> ExitCode:
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-def _planned(env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest) -> Plan:
+def _planned(env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest) -> Review:
     with closing(Session(env, topology, Principal.PLAN)) as session:
-        return session.plan(Revision(at.commit) if at else None, request.consent)
+        plan = session.plan(Revision(at.commit) if at else None, request.consent)
+        return Review(plan, drawn=partial(topology_map, session.topology, session.seen, plan))
 
 
 def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest) -> Topology:

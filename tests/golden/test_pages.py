@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.engine.plan import file as planfile
+from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.changes import (
     AlterConfigs,
@@ -32,6 +33,7 @@ from reconciler.render.plan.html_style import CSS, SCRIPT
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.outline import outline
 from reconciler.render.style import Format
+from tests.support.documents.maps import changed_plan, regions
 from tests.support.documents.pages import FOREIGN, NASTY, elements, undressed, unescaped, words
 from tests.support.documents.plans import PLANS, agrees
 
@@ -224,3 +226,25 @@ def test_links_within_the_page_lead_somewhere() -> None:
     links = [attributes["href"] for tag, attributes in found.tags if tag == "a"]
     assert links
     assert all(link and link[1:] in names for link in links)
+
+
+def test_the_map_is_on_the_page_and_folded_in_the_comment() -> None:
+    plan, drawn = changed_plan(), topology_map(regions(lanes=4), None, changed_plan())
+    page = plan_html(plan, HANDOFF, drawn=drawn)
+    found = elements(page)
+    assert [tag for tag, _ in found.tags].count("svg") == 1
+    assert "east-to-west: restarting" in words(page)
+    assert not any("style" in attributes for _, attributes in found.tags)
+    comment = plan_markdown(plan, HANDOFF, drawn=drawn)
+    chart = comment.partition("```mermaid\n")[2].partition("```")[0]
+    assert chart.startswith("flowchart LR\n")
+    assert 'c0 -.->|"east-to-west#58; restarting"| c1' in chart
+    assert comment.count("<details>") == comment.count("</details>")
+
+
+def test_a_comment_that_would_be_too_long_leaves_the_map_out_first() -> None:
+    drawn = topology_map(regions(lanes=4), None, changed_plan())
+    whole, cut = plan_markdown(large(20), HANDOFF, drawn=drawn), plan_markdown(large(420), HANDOFF, drawn=drawn)
+    assert "```mermaid" in whole
+    assert "```mermaid" not in cut
+    assert len(cut) <= GITHUB_LIMIT

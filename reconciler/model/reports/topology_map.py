@@ -22,7 +22,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Mark(StrEnum):
+class PlanMark(StrEnum):
     """What a plan does to a cluster or flow. The worst one counts: their order is that of ``MARKS``."""
 
     UNKNOWN = "unknown"
@@ -33,10 +33,10 @@ class Mark(StrEnum):
     ADDED = "added"
 
 
-MARKS = tuple(Mark)
+MARKS = tuple(PlanMark)
 
 
-def worst_mark(marks: frozenset[Mark]) -> Mark | None:
+def worst_mark(marks: frozenset[PlanMark]) -> PlanMark | None:
     return next((mark for mark in MARKS if mark in marks), None)
 
 
@@ -52,13 +52,13 @@ class PlannedCounts:
     unknown: int = 0
 
     @property
-    def marks(self) -> frozenset[Mark]:
+    def marks(self) -> frozenset[PlanMark]:
         counts = {
-            Mark.ADDED: self.added,
-            Mark.CHANGED: self.changed,
-            Mark.REMOVED: self.removed,
-            Mark.BLOCKED: self.blocked,
-            Mark.UNKNOWN: self.unknown,
+            PlanMark.ADDED: self.added,
+            PlanMark.CHANGED: self.changed,
+            PlanMark.REMOVED: self.removed,
+            PlanMark.BLOCKED: self.blocked,
+            PlanMark.UNKNOWN: self.unknown,
         }
         return frozenset(mark for mark, count in counts.items() if count)
 
@@ -83,7 +83,7 @@ class MapCluster:
     wave: str = ""
 
     @property
-    def mark(self) -> Mark | None:
+    def mark(self) -> PlanMark | None:
         return worst_mark(self.planned.marks) if self.planned is not None else None
 
 
@@ -109,7 +109,7 @@ class MapFlow:
     seconds_lag: float | None = None
     lag_at_least: int = 0
     conditions: int | None = None
-    mark: Mark | None = None
+    mark: PlanMark | None = None
     plan_why: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 

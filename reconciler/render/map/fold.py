@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.model.reports.topology_map import MapFlow, Mark, State, worst_mark
+from reconciler.model.reports.topology_map import MapFlow, PlanMark, State, worst_mark
 from reconciler.render.plan.impact import size
 from reconciler.text import counted, grouped, total
 
@@ -35,7 +35,7 @@ class Edge:
         return next(state for state in _WORST if state in states)
 
     @property
-    def mark(self) -> Mark | None:
+    def mark(self) -> PlanMark | None:
         return worst_mark(frozenset(flow.mark for flow in self.flows if flow.mark is not None))
 
     @property

@@ -48,7 +48,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class EdgePath:
     """``points``: cubic curves, as SVG takes them: a start, then two handles and an end for each. ``right``: its arrow
     points to the right."""
 
@@ -72,7 +72,7 @@ class Layout:
     height: float
     regions: Mapping[str, Box]
     nodes: Mapping[str, Box]
-    ways: tuple[Way, ...]
+    ways: tuple[EdgePath, ...]
 
 
 def layout(clusters: Sequence[MapCluster], edges: Sequence[Edge], top: float = 0) -> Layout:
@@ -173,7 +173,7 @@ def _ways(
     region_of: Mapping[str, str],
     rank: Mapping[str, int],
     boxes: Mapping[str, Box],
-) -> Iterator[Way]:
+) -> Iterator[EdgePath]:
     column = {name: rank[region_of[name]] for name in nodes}
     ports = _ports(edges, nodes, column)
     for edge in edges:
@@ -182,7 +182,7 @@ def _ways(
         if step == 0:
             out = BULGE + abs(end[1] - start[1]) / 6
             bent = (start, (start[0] + out, start[1]), (end[0] + out, end[1]), end)
-            yield Way(edge, bent, right=False)
+            yield EdgePath(edge, bent, right=False)
             continue
         sign = 1 if step > 0 else -1
         points = [start]
@@ -193,7 +193,7 @@ def _ways(
             points += _curve(points[-1], (sides[0], middle))
             points += _curve(points[-1], (sides[1], middle))
         points += _curve(points[-1], end)
-        yield Way(edge, tuple(points), right=sign > 0)
+        yield EdgePath(edge, tuple(points), right=sign > 0)
 
 
 def _curve(start: Point, end: Point) -> list[Point]:

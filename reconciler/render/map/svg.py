@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.map.fold import Edge, edges_of
-from reconciler.render.map.layout import NODE, PAD, TITLE, Box, Layout, Way, layout
+from reconciler.render.map.layout import NODE, PAD, TITLE, Box, EdgePath, Layout, layout
 from reconciler.render.map.style import MAP_CSS
 from reconciler.render.map.words import cluster_facts, headline, legend, planned_words, wave_lines
 from reconciler.text import counted
@@ -90,9 +90,9 @@ def _node(cluster: MapCluster, box: Box) -> str:
     if cluster.outside:
         lines.append(("problem said", f"{cluster.outside:,} changed outside of git"))
     step, first = (17, 22) if len(lines) < 3 else (15, 16) if len(lines) == 3 else (12.5, 14)
-    told = "; ".join(text for _, text in lines)
+    tooltip = "; ".join(text for _, text in lines)
     parts = [
-        f"<g><title>{safe(f'cluster {cluster.name}: {cluster.state.value}; {told}')}</title>",
+        f"<g><title>{safe(f'cluster {cluster.name}: {cluster.state.value}; {tooltip}')}</title>",
         f'<rect class="node{mark}" x="{box.x:.0f}" y="{box.y:.0f}" width="{NODE[0]}" height="{NODE[1]}" rx="8"/>',
         f'<circle class="dot {cluster.state.value}" cx="{box.x + 14:.0f}" cy="{box.y + first - 4.5:.1f}" r="4.5"/>',
         _line(box.x + 25, box.y + first, cluster.name, 22, "name"),
@@ -115,7 +115,7 @@ def _matters(edge: Edge) -> bool:
     return edge.mark is not None or edge.state is State.PROBLEM
 
 
-def _way(way: Way) -> str:
+def _way(way: EdgePath) -> str:
     edge, (start, *rest) = way.edge, way.points
     curves = " ".join(
         f"C{rest[i][0]:.1f} {rest[i][1]:.1f} {rest[i + 1][0]:.1f} {rest[i + 1][1]:.1f} {rest[i + 2][0]:.1f}"
@@ -128,9 +128,9 @@ def _way(way: Way) -> str:
     mark = edge.mark.value if edge.mark is not None else ""
     line = f"edge {edge.state.value}" + (f" lined-{mark}" if mark else "")
     arrow = f"arrow {edge.state.value}" + (f" mark-{mark}" if mark else "")
-    told = "; ".join(part for part in (_title(edge), *_names(edge)) if part)
+    tooltip = "; ".join(part for part in (_title(edge), *_names(edge)) if part)
     return (
-        f'<g><title>{safe(told)}</title><path class="{line}" stroke-width="{_thickness(edge):.1f}"'
+        f'<g><title>{safe(tooltip)}</title><path class="{line}" stroke-width="{_thickness(edge):.1f}"'
         f' d="M{start[0]:.1f} {start[1]:.1f} {curves}"/><path class="{arrow}" d="{shape}"/></g>'
     )
 
@@ -151,7 +151,7 @@ def _thickness(edge: Edge) -> float:
     return 1.6 if not rate else 1.6 + min(5.0, max(0.0, math.log10(rate) - 2) * 0.7)
 
 
-def _label(way: Way, taken: list[Box], regions: Sequence[Box]) -> Iterator[str]:
+def _label(way: EdgePath, taken: list[Box], regions: Sequence[Box]) -> Iterator[str]:
     """Beside the middle of its first free curve; nothing where all places are taken: title and table have it."""
     edge = way.edge
     mark = edge.mark.value if edge.mark is not None else ""
@@ -171,7 +171,7 @@ def _label(way: Way, taken: list[Box], regions: Sequence[Box]) -> Iterator[str]:
             return
 
 
-def _places(way: Way, width: float, height: float) -> Iterator[Box]:
+def _places(way: EdgePath, width: float, height: float) -> Iterator[Box]:
     curves = len(way.points) // 3
     for shift in (0, -0.5, 0.5, -1.1, 1.1, -1.6, 1.6):
         for curve in range(0, curves, 2):  # every other one leads through a column

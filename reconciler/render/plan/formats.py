@@ -14,6 +14,7 @@ from reconciler.model.plan import Outcome, Plan
 from reconciler.model.reports.drift import History
 from reconciler.model.reports.edit import Against, EditComparison, Sign
 from reconciler.model.reports.probe import Probe
+from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.html import offline_html, plan_html, report_html
 from reconciler.render.plan.markdown import offline_markdown, plan_markdown, report_markdown
@@ -37,6 +38,7 @@ class Review:
 
     ``undone``: for a way back, the edit that it takes back; ``comparison`` then leads from now to what was.
     ``untold``: what is wrong with the base, so that there is no ``comparison`` with it.
+    ``drawn``: draws the plan on the map of its environment; only pages and comments have a picture.
     """
 
     plan: Plan | None
@@ -44,6 +46,7 @@ class Review:
     against: Against | None = None
     undone: EditComparison | None = None
     untold: tuple[Problem, ...] = ()
+    drawn: Callable[[], TopologyMap] | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -77,11 +80,11 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
             return planfile.dumps(review.plan)
         case Format.MARKDOWN:
             if review.plan is not None:
-                return plan_markdown(review.plan, handoff, before=before)
+                return plan_markdown(review.plan, handoff, before=before, drawn=_drawn(review))
             return offline_markdown(_environment(review), before)
         case Format.HTML:
             if review.plan is not None:
-                return plan_html(review.plan, handoff, before=before)
+                return plan_html(review.plan, handoff, before=before, drawn=_drawn(review))
             return offline_html(_environment(review), before)
         case _:
             assert_never(form)
@@ -150,6 +153,10 @@ def _before(review: Review) -> tuple[Section, ...]:
         return ()
     sections = comparison_sections(review.comparison, review.against)
     return sections if review.undone is None else (*sections, lasting(review.plan, review.undone))
+
+
+def _drawn(review: Review) -> TopologyMap | None:
+    return review.drawn() if review.drawn is not None else None
 
 
 def _environment(review: Review) -> str:

@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.summary import verdict
+from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
+from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.comment_limit import NO_HANDOFF, Handoff
 from reconciler.render.escape import page as safe
+from reconciler.render.map.section import map_section
 from reconciler.render.plan.access_shifts import shift_sections
 from reconciler.render.plan.html_style import CSS, SCRIPT
 from reconciler.render.plan.kinds.topics import OutlinedValue
@@ -27,17 +30,22 @@ _KINDS = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 _OPEN = 40
 
 
-def plan_html(plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = ()) -> str:
-    """``before``: sections told ahead of the changes, such as what an edit means."""
+def plan_html(
+    plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = (), drawn: TopologyMap | None = None
+) -> str:
+    """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map."""
     steps, outside = outline(plan), outside_sections(plan)
     sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
     ready = plan.changes and not plan.refused and not plan.unknown
+    tells_gates = bool(plan.changes) and drawn is None  # the map tells them beneath its waves
     body = [
         *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*outside, *before, *sections))),
         *_sections(outside),
+        *_dangers(steps),
         *_sections(section for section in sections if section.urgent),
+        *(map_section(drawn) if drawn is not None else ()),
         *_sections(before),
-        *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if plan.rollout and plan.changes else ()),
+        *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if tells_gates and plan.rollout else ()),
         *(line for step in steps for line in _step(step)),
         *_sections(section for section in sections if not section.urgent),
         *([f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>"] if handoff.apply and ready else ()),
@@ -97,6 +105,32 @@ def _links(steps: Sequence[PlanStep], sections: Iterable[Section]) -> str:
 
 def _anchor(section: Section) -> str:
     return "-".join(word for word in "".join(c if c.isalnum() else " " for c in section.title.lower()).split())
+
+
+def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
+    """What must not be missed, before all else: what, where, how much is at stake, who reads it, whether it comes back."""
+    high = [
+        (step, place, entry)
+        for step in steps
+        for place in step.places
+        for entry in place.entries
+        if entry.risk is Risk.HIGH
+    ]
+    if not high:
+        return
+    count = sum(len(entry.names) for _, _, entry in high)
+    yield f'<section class="urgent" id="dangerous"><h2>Dangerous ({count:,})</h2>'
+    for step, place, entry in high:
+        where = f" on {_mono(place.cluster)}" if place.cluster else ""
+        stakes = entry.stakes or ("what it puts at stake was not measured",)
+        facts = (*stakes, entry.reversibility)
+        yield (
+            f'<article class="card"><header>{_mono(entry.title)}{where}</header><p>{safe(entry.headline)}</p>'
+            f"{_list(SectionItem(fact) for fact in facts)}"
+            f'<p class="risk high">{safe(entry.risk_text)}</p>'
+            f'<p class="faint"><a href="#step-{step.number}">step {step.number}, {safe(step.title)}</a></p></article>'
+        )
+    yield "</section>"
 
 
 def _step(step: PlanStep) -> Iterator[str]:

@@ -8,8 +8,10 @@ from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
+from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.comment_limit import GITHUB_LIMIT, NO_HANDOFF, Detail, Handoff, fitting, hidden, less
 from reconciler.render.escape import code, fence, markdown
+from reconciler.render.map.mermaid import map_mermaid
 from reconciler.render.plan.access_shifts import shift_sections
 from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, outline, risk_words, seen
 from reconciler.render.plan.outside import outside_sections
@@ -19,14 +21,21 @@ from reconciler.render.style import SHOWN
 from reconciler.text import counted
 
 _LONGEST = 400
+MOST_OF_MAP = 16_384
+"""Characters of a chart: it shall not push what it is about out of a comment."""
 _NAMES = 60
 """Of each list, at the first step down: a report that shows 8 of 50 lines is no report."""
 
 
 def plan_markdown(
-    plan: Plan, handoff: Handoff = NO_HANDOFF, limit: int = GITHUB_LIMIT, before: Sequence[Section] = ()
+    plan: Plan,
+    handoff: Handoff = NO_HANDOFF,
+    limit: int = GITHUB_LIMIT,
+    before: Sequence[Section] = (),
+    drawn: TopologyMap | None = None,
 ) -> str:
-    """``before``: sections told ahead of the changes, such as what an edit means. ``limit`` in UTF-16 code units."""
+    """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map, which
+    is left out where values before and after are. ``limit`` in UTF-16 code units."""
     digest = planfile.digest(plan)
     facts = {"digest": digest, "apply": handoff.apply}
     environment = plan.basis.environment
@@ -34,12 +43,15 @@ def plan_markdown(
     steps, sections = outline(plan), left_sections(plan)
     after = (*load_sections(plan), *shift_sections(plan))
 
+    chart = map_mermaid(drawn) if drawn is not None else ""
+
     def render(detail: Detail) -> Iterator[str]:
         yield from head
         yield from less(detail, handoff.artifact)
         yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
         yield from _sections([section for section in sections if section.urgent], detail)
+        yield from _map(chart) if detail is Detail.ALL else ()
         yield from _sections(before, detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
@@ -91,6 +103,19 @@ def _basis(basis: Basis) -> Iterator[str]:
     yield from (f"- {code(cluster.name)}: {markdown(seen(cluster))}" for cluster in clusters[:SHOWN])
     if len(clusters) > SHOWN:
         yield f"- and {len(clusters) - SHOWN} more clusters"
+
+
+def _map(chart: str) -> Iterator[str]:
+    if chart and len(chart) <= MOST_OF_MAP:
+        yield from (
+            "<details>",
+            "<summary>Map</summary>",
+            "",
+            fence(chart.rstrip("\n"), "mermaid"),
+            "",
+            "</details>",
+            "",
+        )
 
 
 def _dangers(steps: Sequence[PlanStep], detail: Detail) -> Iterator[str]:

@@ -8,7 +8,7 @@ from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, Plan, SeenCluster
-from reconciler.model.reports.topology_map import Chain, Mark, State
+from reconciler.model.reports.topology_map import Chain, PlanMark, State
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
 from tests.support.builders import topic, world
 from tests.support.documents.maps import changed_plan, copying, observed, regions, regions_world, running
@@ -73,10 +73,15 @@ def test_a_plan_marks_what_it_adds_changes_and_restarts() -> None:
     declared, plan = regions(lanes=4), changed_plan()
     drawn = topology_map(declared, None, plan)
     marks = {each.name: each.mark for each in drawn.flows}
-    assert marks == {"east-to-west": Mark.RESTARTING, "west-to-east": None, "west-to-hub": None, "east-to-hub": None}
+    assert marks == {
+        "east-to-west": PlanMark.RESTARTING,
+        "west-to-east": None,
+        "west-to-hub": None,
+        "east-to-hub": None,
+    }
     west = next(each for each in drawn.clusters if each.name == "west")
     assert west.planned is not None
-    assert (west.planned.added, west.mark, west.outside) == (1, Mark.ADDED, 0)
+    assert (west.planned.added, west.mark, west.outside) == (1, PlanMark.ADDED, 0)
     assert [(wave.name, wave.changes) for wave in drawn.waves] == [("canary", 0), ("rest", 2)]
     assert drawn.verdict.startswith("2 changes")
 
@@ -90,13 +95,13 @@ def test_of_flows_in_one_restart_those_that_differ_are_marked_as_what_they_are()
     wished = replace(changed, flows={**changed.flows, "extra": extra}, mirrors={**changed.mirrors, "west": west})
     drawn = topology_map(wished, seen.look(wished), seen.plan(wished))
     marks = {each.name: each.mark for each in drawn.flows}
-    assert (marks["east-to-west"], marks["extra"], marks["east-to-hub"]) == (Mark.CHANGED, Mark.ADDED, None)
+    assert (marks["east-to-west"], marks["extra"], marks["east-to-hub"]) == (PlanMark.CHANGED, PlanMark.ADDED, None)
 
 
 def test_a_first_plan_adds_every_flow() -> None:
     declared = regions()
     drawn = topology_map(declared, None, regions_world().plan(declared))
-    assert {each.mark for each in drawn.flows} == {Mark.ADDED}
+    assert {each.mark for each in drawn.flows} == {PlanMark.ADDED}
 
 
 def test_what_a_plan_could_not_read_is_unknown_on_the_map() -> None:
@@ -105,8 +110,8 @@ def test_what_a_plan_could_not_read_is_unknown_on_the_map() -> None:
     drawn = topology_map(declared, None, Plan(Basis("shop", "0", clusters=seen)))
     clusters = {each.name: each for each in drawn.clusters}
     assert (clusters["east"].mark, clusters["east"].brokers) == (None, 3)
-    assert (clusters["hub"].mark, clusters["hub"].brokers, clusters["hub"].outside) == (Mark.UNKNOWN, None, None)
-    assert {each.name for each in drawn.flows if each.mark is Mark.UNKNOWN} == {"west-to-hub", "east-to-hub"}
+    assert (clusters["hub"].mark, clusters["hub"].brokers, clusters["hub"].outside) == (PlanMark.UNKNOWN, None, None)
+    assert {each.name for each in drawn.flows if each.mark is PlanMark.UNKNOWN} == {"west-to-hub", "east-to-hub"}
 
 
 def test_a_refusal_blocks_its_cluster() -> None:
@@ -114,7 +119,7 @@ def test_a_refusal_blocks_its_cluster() -> None:
     seen.apply(declared)
     wished = replace(declared, topics={**declared.topics, "orders": topic("orders", partitions=1)})
     drawn = topology_map(wished, None, seen.plan(wished))
-    assert drawn.clusters[0].mark is Mark.BLOCKED
+    assert drawn.clusters[0].mark is PlanMark.BLOCKED
 
 
 def test_waves_tell_where_the_rollout_stands() -> None:
