@@ -28,6 +28,8 @@ from reconciler.text import counted
 
 _KINDS = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 _OPEN = 40
+_CARDS = 24
+"""Most cards of dangerous changes: of more, nobody reads each, and the page would hold all of them twice."""
 
 
 def plan_html(
@@ -108,7 +110,7 @@ def _anchor(section: Section) -> str:
 
 
 def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
-    """What must not be missed, before all else: what, where, how much is at stake, who reads it, whether it comes back."""
+    """What must not be missed: what, where, how much is at stake, who reads it, and whether it can be undone."""
     high = [
         (step, place, entry)
         for step in steps
@@ -119,8 +121,8 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
     if not high:
         return
     count = sum(len(entry.names) for _, _, entry in high)
-    yield f'<section class="urgent" id="dangerous"><h2>Dangerous ({count:,})</h2>'
-    for step, place, entry in high:
+    yield f'<section class="urgent" id="dangerous"><h2>Dangerous ({count:,})</h2><div class="cards">'
+    for step, place, entry in high[:_CARDS]:
         where = f" on {_mono(place.cluster)}" if place.cluster else ""
         stakes = entry.stakes or ("what it puts at stake was not measured",)
         facts = (*stakes, entry.reversibility)
@@ -130,7 +132,12 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
             f'<p class="risk high">{safe(entry.risk_text)}</p>'
             f'<p class="faint"><a href="#step-{step.number}">step {step.number}, {safe(step.title)}</a></p></article>'
         )
-    yield "</section>"
+    more = (
+        f"<p>and {len(high) - _CARDS:,} more among the changes, with the badge HIGH risk</p>"
+        if len(high) > _CARDS
+        else ""
+    )
+    yield f"</div>{more}</section>"
 
 
 def _step(step: PlanStep) -> Iterator[str]:

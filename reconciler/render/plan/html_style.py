@@ -63,6 +63,8 @@ background:var(--card);color:inherit;margin-top:.5rem}
 details::details-content{content-visibility:visible;height:auto}
 body{background:#fff;color:#000;font-size:11px}main{max-width:none;padding:0}input,nav{display:none}
 .card,.urgent{break-inside:avoid}.badge{border:1px solid;color:#000;background:none!important}}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:.6rem}
+.cards .card{margin:0}
 .map{background:var(--card);border:1px solid var(--line);border-radius:8px}
 .map svg{display:block;width:100%;height:auto;min-width:44rem;margin:auto}.map .topology{--m-page:var(--card)}
 .map.wide svg{width:auto;max-width:none}

@@ -96,3 +96,15 @@ def large(clusters: int, flows: int) -> TopologyMap:
         if number % clusters != (number * 7 + 1) % clusters
     )
     return TopologyMap("large", nodes, edges, live=True)
+
+
+def documented() -> TopologyMap:
+    """What docs/begin/map.svg shows."""
+    declared = regions()
+    live = observed(declared)
+    hub = running(
+        "hub",
+        copying("west-to-hub", records_per_second=900.0, bytes_per_second=300_000.0),
+        copying("east-to-hub", state="paused", records_lag=88_000),
+    )
+    return topology_map(declared, LiveState(live.clusters, {**live.mirrors, "hub": hub}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -20,8 +21,9 @@ from reconciler.render.map.fold import Edge
 from reconciler.render.map.formats import map_code, map_html, map_in, map_json
 from reconciler.render.map.mermaid import map_mermaid
 from reconciler.render.map.svg import map_svg
-from tests.support.documents.maps import changed_plan, drawn, large, regions
+from tests.support.documents.maps import changed_plan, documented, drawn, large, regions
 from tests.support.documents.pages import NASTY, elements, words
+from tests.support.paths import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -174,3 +176,11 @@ def test_an_edge_of_several_flows_tells_the_worst_and_what_is_known() -> None:
     assert (edge.state, edge.figures) == (State.PROBLEM, "12,000/s (9.4 MiB/s), lag 1,234")
     more = Edge("east", "west", (second, unknown))
     assert more.figures == "rate unknown, lag at least 1,234"
+
+
+def test_the_picture_in_the_documentation_is_what_the_program_draws() -> None:
+    """To accept another one: ``UPDATE_GOLDEN=1 pytest`` of this file."""
+    path = ROOT / "docs" / "begin" / "map.svg"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(map_svg(documented()), "utf-8")
+    assert path.read_text("utf-8") == map_svg(documented())
