@@ -29,7 +29,7 @@ from reconciler.model.reports.topology_map import (
     worst_mark,
 )
 from reconciler.model.state.rollout_progress import Promotion
-from reconciler.resources.flows.routes import Hop, hops_between
+from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.mirrors.handover import flow_handover
 from reconciler.text import counted
 
@@ -243,10 +243,10 @@ def _flow_state(status: FlowStatus) -> State:
     return State.OK if status.state == "running" else State.IDLE
 
 
-def _chains(hops: Collection[Hop]) -> Iterator[Chain]:
+def _chains(hops: Collection[TopicHop]) -> Iterator[Chain]:
     """Of each topic that came over a flow and goes on over another, the whole way. Where several flows make a topic,
     the first one by name is followed back."""
-    makers: dict[TopicRef, Hop] = {}
+    makers: dict[TopicRef, TopicHop] = {}
     for hop in sorted(hops):
         makers.setdefault(hop.remote, hop)
     going_on = {hop.source for hop in hops}

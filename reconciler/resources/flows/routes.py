@@ -70,7 +70,7 @@ class Routing:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Hop:
+class TopicHop:
     """One topic over one flow."""
 
     source: TopicRef
@@ -96,7 +96,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     selectors = {flow.name: selector_of(flow) for flow in flows}
     present = _present(topology, live)
     hops, endless, held = _hops(flows, selectors, present, limit=len(topology.clusters))
-    makers: dict[TopicRef, list[Hop]] = defaultdict(list)
+    makers: dict[TopicRef, list[TopicHop]] = defaultdict(list)
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
     contested = frozenset(ref for ref, hops in makers.items() if len(hops) > 1 and not _shared(topology, hops))
@@ -111,7 +111,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     return Routing(routes, prospects, contested, refused, notes)
 
 
-def hops_between(topology: Topology, live: LiveState) -> Collection[Hop]:
+def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:
     """Every topic of every flow, and nothing more of it. Flows whose source or target is not known take no part."""
     flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
     selectors = {flow.name: selector_of(flow) for flow in flows}
@@ -140,7 +140,7 @@ def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[T
     return topic_refs
 
 
-def _shared(topology: Topology, hops: Sequence[Hop]) -> bool:
+def _shared(topology: Topology, hops: Sequence[TopicHop]) -> bool:
     """Several flows may write to one topic where each record tells where it is from (``validate`` proves the rest)."""
     return all(topology.flows[hop.flow].provenance is not None for hop in hops)
 
@@ -164,14 +164,14 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
 
 def _hops(
     flows: list[Flow], selectors: Mapping[str, TopicSelector], present: Mapping[str, set[str]], limit: int
-) -> tuple[set[Hop], set[Hop], Mapping[str, set[str]]]:
+) -> tuple[set[TopicHop], set[TopicHop], Mapping[str, set[str]]]:
     """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless. The last
     part is by flow what the cycle rule keeps from it."""
     ends = {end: present[end] for flow in flows for end in (flow.source, flow.target)}
     fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in ends.items()}
     known_names = {cluster: set(names) for cluster, names in ends.items()}
-    hops: set[Hop] = set()
-    endless: set[Hop] = set()
+    hops: set[TopicHop] = set()
+    endless: set[TopicHop] = set()
     held: dict[str, set[str]] = defaultdict(set)
     while any(fresh.values()):
         by_name: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
@@ -183,7 +183,7 @@ def _hops(
                         held[flow.name].add(name)
                     continue
                 remote = selector.remote_name(name)
-                hop = Hop(TopicRef(flow.source, name), TopicRef(flow.target, remote), flow.name)
+                hop = TopicHop(TopicRef(flow.source, name), TopicRef(flow.target, remote), flow.name)
                 if hop_count >= limit:
                     endless.add(hop)
                     continue
@@ -195,15 +195,15 @@ def _hops(
     return hops, endless, held
 
 
-def _with_source(hops: Mapping[TopicRef, Hop], there: Prospects) -> dict[TopicRef, Hop]:
+def _with_source(hops: Mapping[TopicRef, TopicHop], there: Prospects) -> dict[TopicRef, TopicHop]:
     """Hops whose source is there or is made by such a hop: not those behind a contested topic."""
-    kept: dict[TopicRef, Hop] = {}
+    kept: dict[TopicRef, TopicHop] = {}
     while fresh := {r: h for r, h in hops.items() if r not in kept and (h.source in there or h.source in kept)}:
         kept |= fresh
     return {ref: kept[ref] for ref in hops if ref in kept}
 
 
-def _nearest_first(hops: Mapping[TopicRef, Hop]) -> tuple[list[TopicRef], frozenset[TopicRef]]:
+def _nearest_first(hops: Mapping[TopicRef, TopicHop]) -> tuple[list[TopicRef], frozenset[TopicRef]]:
     """Remote topics so that each comes after its source. The second part is on a ring of same-name flows."""
     order: list[TopicRef] = []
     placed: set[TopicRef] = set()
@@ -225,7 +225,7 @@ def _values(
     topology: Topology,
     prospects: Prospects,
     brokers: Mapping[str, BrokerConfigs],
-    makers: Mapping[TopicRef, Sequence[Hop]],
+    makers: Mapping[TopicRef, Sequence[TopicHop]],
 ) -> tuple[Route, ...]:
     """Works out every remote topic and adds it to ``prospects``. The first of several makers leads."""
     hops = {ref: hops[0] for ref, hops in makers.items()}
@@ -272,7 +272,7 @@ def _values(
 def _level(
     prospects: Prospects,
     brokers: Mapping[str, BrokerConfigs],
-    makers: Mapping[TopicRef, Sequence[Hop]],
+    makers: Mapping[TopicRef, Sequence[TopicHop]],
     ring: list[TopicRef],
 ) -> None:
     """Gives all topics of a ring the largest partition count among them; it may have to travel all the way round."""
@@ -305,7 +305,7 @@ def _prospects(
     return Prospects(present, work_out)
 
 
-def _loop(hop: Hop) -> Refused:
+def _loop(hop: TopicHop) -> Refused:
     problem = f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}, without end"
     todo = "Exclude it with exclude_topics, or give all flows of the ring the same naming"
     return Refused.of(Subject(About.FLOW, name=hop.flow), Why.MIRROR_LOOP, problem, todo)
@@ -314,7 +314,7 @@ def _loop(hop: Hop) -> Refused:
 _HARM = "their records would be mixed or doubled"
 
 
-def _collision(remote: TopicRef, makers: list[Hop]) -> Refused:
+def _collision(remote: TopicRef, makers: list[TopicHop]) -> Refused:
     by = " and ".join(f"flow {hop.flow} from {hop.source}" for hop in makers)
     problem = f"{remote} would be written by {by}; {_HARM}"
     todo = "Narrow the topics of one flow, or use naming policy default"
