@@ -13,6 +13,7 @@ import typer
 from reconciler.backends.files import write_text
 from reconciler.cli.commands import (
     apply,
+    audit,
     begin,
     clusters,
     failover,
@@ -46,6 +47,7 @@ app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_excepti
 for module in (begin, review, clusters, apply, failover, topology_map):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
+app.add_typer(audit.app, name="audit")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(reassignments.app, name="reassignments")

@@ -78,6 +78,8 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
             code = ExitCode.PARTIAL if code is ExitCode.DONE and plan.changes else code
         if code is ExitCode.DONE and plan.changes:
             _verify(session, plan)
+        for place, head in execute.audit.heads().items():
+            say(f"head of the audit record, {place}: {head}")
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
     rolled = Rolled(code, execute.halted, request.ignore, execute.ended_by) if plan.rollout else None

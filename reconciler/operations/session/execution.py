@@ -55,6 +55,13 @@ class Audit:
         if self.topic is not None:
             self.topic.write(line)
 
+    def heads(self) -> dict[str, str]:
+        """Digest of the last record by the place where it is kept, as ``reconciler audit verify`` names them."""
+        kept = {"this machine": self.file.head()}
+        if self.topic is not None:
+            kept[f"{self.topic.cluster.name}/{self.topic.topic}"] = self.topic.head or ""
+        return {place: head for place, head in kept.items() if head}
+
     def left(self) -> str:
         return self.topic.left() if self.topic is not None else ""
 

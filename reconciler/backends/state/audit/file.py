@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import ReconcilerError
+from reconciler.model.state.audit_chain import PREVIOUS, digest
 
 NAME = "audit.jsonl"
 LAST_BYTES = 1 << 20
@@ -32,21 +34,42 @@ class AuditFile:
             raise self._unwritable(error) from None
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """All of the line or nothing of it, also when this is interrupted."""
-        whole = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        """All of the line or nothing of it, also when this is interrupted, with the digest of the line before it."""
         try:
-            before, data = self._handle.seek(0, os.SEEK_END), whole
-            try:
-                while data:  # a disk that is nearly full takes a part, and refuses the rest
-                    data = data[self._handle.write(data) :]
-                os.fsync(self._handle.fileno())
-            except BaseException as error:
-                with contextlib.suppress(OSError):
-                    if isinstance(error, OSError) or self._handle.seek(0, os.SEEK_END) != before + len(whole):
-                        self._handle.truncate(before)
-                raise
+            fcntl.flock(self._handle, fcntl.LOCK_EX)  # a pause writes beside an apply
+            self._append(json.dumps({**line, PREVIOUS: self.head() or None}, ensure_ascii=False).encode() + b"\n")
         except OSError as error:
             raise self._unwritable(error) from None
+        finally:
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
+
+    def head(self) -> str:
+        """Digest of the newest record, or empty. A line that was cut off is passed over."""
+        size, end = LAST_BYTES >> 4, self._handle.seek(0, os.SEEK_END)
+        while end:
+            self._handle.seek(max(0, end - size))
+            lines = self._handle.read(size).splitlines()
+            for text in reversed(lines if size >= end else lines[1:]):
+                with contextlib.suppress(ValueError):
+                    line = json.loads(text)
+                    if isinstance(line, dict):
+                        return digest(line)
+            if size >= end:
+                break
+            size *= 16
+        return ""
+
+    def _append(self, whole: bytes) -> None:
+        before, data = self._handle.seek(0, os.SEEK_END), whole
+        try:
+            while data:  # a disk that is nearly full takes a part, and refuses the rest
+                data = data[self._handle.write(data) :]
+            os.fsync(self._handle.fileno())
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                if isinstance(error, OSError) or self._handle.seek(0, os.SEEK_END) != before + len(whole):
+                    self._handle.truncate(before)
+            raise
 
     def holds(self, run: str) -> bool:
         """Whether the last lines have one of this run."""
@@ -81,14 +104,24 @@ class AuditFile:
 
 def read_lines(state: Path) -> list[Mapping[str, Any]]:
     """The record so far, oldest first; empty where there is none. A line that was cut off is passed over."""
+    with contextlib.suppress(ReconcilerError):
+        return recorded(state)
+    return []
+
+
+def recorded(state: Path) -> list[Mapping[str, Any]]:
+    """As ``read_lines``. Raises ReconcilerError when the record is there and cannot be read."""
     try:
-        texts = (state / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        text = (state / NAME).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        problem = f"the audit record {state / NAME} cannot be read: {error.strerror or error}"
+        raise ReconcilerError(problem, "Whether it is whole is not known.", "Check the file's permissions.") from None
     lines: list[Mapping[str, Any]] = []
-    for text in texts:
+    for part in text.split("\n"):
         with contextlib.suppress(ValueError):
-            line = json.loads(text)
+            line = json.loads(part)
             if isinstance(line, dict):
                 lines.append(line)
     return lines

@@ -19,6 +19,7 @@ from reconciler.backends.connections.librdkafka import AdminConnection, DebugLog
 from reconciler.backends.mirror_jobs.status.tail import Tail, open_tail
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.state.audit_chain import PREVIOUS, digest
 
 Line = Mapping[str, Any]
 SECONDS = 10.0
@@ -37,8 +38,14 @@ class AuditTopicLog:
         self.cluster = cluster
         self.topic = topic
         self.key = environment.encode()
-        self.waiting: list[bytes] = []
+        self.waiting: list[Line] = []
         self.trouble = ""
+        self.head: str | None = None
+        """Digest of the newest record of the environment, empty for none; None before that was read."""
+        self.begins_anew = ""
+        """Why the chain of digests begins anew with this run, or empty."""
+        self._encoded: list[bytes] = []
+        """Of the first lines that wait: what may have been sent is sent again as it was."""
         self._not_before = 0.0
         self._connection: AdminConnection | None = None
         self._producer: Producer | None = None
@@ -56,7 +63,7 @@ class AuditTopicLog:
 
     def write(self, line: Line) -> None:
         """Never raises: a run under way is not left half done for a copy of its record. ``left`` tells."""
-        self.waiting.append(json.dumps(line, ensure_ascii=False).encode())
+        self.waiting.append(line)
         if line["kind"] == "change" and time.monotonic() < self._not_before:
             return
         self._not_before = 0.0
@@ -75,6 +82,8 @@ class AuditTopicLog:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if not self.waiting and self.begins_anew:
+            return f"the chain of {self.cluster.name}/{self.topic} begins anew with this run: {self.begins_anew}"
         if not self.waiting:
             return ""
         why = self.trouble or "the topic does not exist"
@@ -84,15 +93,29 @@ class AuditTopicLog:
         if not self._exists():
             return
         producer = self._opened()
+        self._chain()
         sent = len(self.waiting)
-        failed, pending = deliver(producer, self.topic, [(self.key, line) for line in self.waiting], SECONDS)
+        failed, pending = deliver(producer, self.topic, [(self.key, line) for line in self._encoded], SECONDS)
         if failed:
             raise KafkaException(failed)
         if pending:
             self._producer = None
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {SECONDS:.0f} s"))
-        del self.waiting[:sent]
+        del self.waiting[:sent], self._encoded[:sent]
         self.trouble = ""
+
+    def _chain(self) -> None:
+        """Each line gets the digest of the one before it, which another machine may have written."""
+        if self.head is None:
+            try:
+                lines = read_copy(self.cluster, Principal.APPLY, self.topic, self.key.decode())
+                self.head = digest(lines[-1]) if lines else ""
+            except ClusterError as error:
+                self.head, self.begins_anew = "", f"{error.what}. Let the apply principal read the topic."
+        for line in self.waiting[len(self._encoded) :]:
+            chained = {**line, PREVIOUS: self.head or None}
+            self.head = digest(chained)
+            self._encoded.append(json.dumps(chained, ensure_ascii=False).encode())
 
     def _exists(self) -> bool:
         if self._producer is not None:
@@ -135,13 +158,17 @@ class _Lines(Tail):
                 self.lines.setdefault(message.key() or b"", []).append(line)
 
 
-def read_copy(cluster: Cluster, principal: Principal, topic: str, environment: str) -> list[Line]:
-    """The newest lines of ``environment``; empty where the topic is not there yet. Raises ClusterError."""
+def read_copy(
+    cluster: Cluster, principal: Principal, topic: str, environment: str, *, whole: bool = False
+) -> list[Line]:
+    """The newest lines of ``environment``, or all of them; empty where the topic is not there yet. Raises ClusterError."""
     tail = open_tail(cluster, principal, topic, _Lines)
     if tail is None:
         return []
     try:
         tail.advance()
+        if whole:
+            tail.complete()
     finally:
         tail.consumer.close()
         tail.connection.close()
@@ -150,5 +177,7 @@ def read_copy(cluster: Cluster, principal: Principal, topic: str, environment: s
 
 def together(*records: Iterable[Line]) -> list[Line]:
     """Each line once, oldest first."""
-    by_name = {json.dumps(line, sort_keys=True): line for record in records for line in record}
+    by_name = {
+        json.dumps({**line, PREVIOUS: None}, sort_keys=True): line for record in records for line in record
+    }
     return sorted(by_name.values(), key=lambda line: str(line.get("at", "")))

@@ -1,0 +1,93 @@
+"""The chain of the audit record: what was changed, taken out or written anew, and what no chain can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.model.state.audit_chain import PREVIOUS, check, digest
+
+
+def chain(length: int, after: str | None = None, run: str = "a") -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for number in range(length):
+        records.append({"kind": "change", "run": run, "at": f"t{number}", "id": number, PREVIOUS: after})
+        after = digest(records[-1])
+    return records
+
+
+def test_a_whole_chain_tells_since_when_and_its_head() -> None:
+    records = chain(5)
+    report = check(records)
+    assert (report.whole, report.since, report.records, report.before) == (True, "t0", 5, "")
+    assert report.heads == (digest(records[-1]),)
+
+
+@given(st.integers(2, 8), st.data())
+def test_a_record_that_was_changed_or_taken_out_is_noticed_at_the_next(length: int, data: st.DataObject) -> None:
+    records = chain(length)
+    at = data.draw(st.integers(1, length - 2)) if length > 2 else 0
+    original = digest(records[at])
+    if at and data.draw(st.booleans()):
+        del records[at]
+        present = digest(records[at - 1])
+    else:
+        records[at]["id"] = "forged"
+        present = digest(records[at])
+    broken = check(records).broken
+    assert broken is not None
+    assert (broken.expected, broken.present) == (original, present)
+    assert (broken.at, "missing, or was changed" in broken.problem) == (f"t{at + 1}", True)
+
+
+def test_records_of_older_releases_are_counted_where_they_come_first() -> None:
+    old = {"kind": "end", "run": "o", "at": "t"}
+    report = check([old, *chain(2, digest(old))])
+    assert (report.whole, report.unchained, report.records, report.before) == (True, 1, 2, "")
+    broken = check([*chain(2), old]).broken
+    assert broken is not None
+    assert "carries no digest" in broken.problem
+
+
+def test_what_retention_took_is_told_by_its_digest() -> None:
+    records = chain(4)
+    report = check(records[2:])
+    assert (report.whole, report.before, report.since) == (True, digest(records[1]), "t2")
+
+
+def test_a_chain_that_begins_anew_is_broken() -> None:
+    broken = check([*chain(2), *chain(2, run="b")]).broken
+    assert broken is not None
+    assert (broken.run, broken.expected) == ("b", "")
+    assert "begins anew" in broken.problem
+
+
+def test_two_writers_at_once_make_two_heads_and_no_alarm() -> None:
+    records = chain(2)
+    both = [*records, *chain(1, digest(records[0]), run="b")]
+    report = check(both)
+    assert report.whole
+    assert set(report.heads) == {digest(records[1]), digest(both[-1])}
+
+
+def test_a_record_that_was_sent_twice_counts_once() -> None:
+    records = chain(3)
+    report = check([*records[:2], *records])
+    assert (report.whole, report.records, len(report.heads)) == (True, 3, 1)
+
+
+def test_a_head_kept_elsewhere_tells_of_a_cut_and_of_a_chain_written_anew() -> None:
+    records = chain(4)
+    head = digest(records[-1])
+    assert check(records, head).whole
+    for history in (records[:-1], chain(4, run="forged")):
+        assert check(history).whole, "nothing in the chain itself tells"
+        report = check(history, head)
+        assert (report.whole, report.pinned) == (False, False)
+
+
+def test_no_record_is_no_chain() -> None:
+    report = check([])
+    assert (report.whole, report.since, report.heads) == (True, "", ())
