@@ -27,8 +27,7 @@ def audit_text(verification: AuditVerification, style: Style = PLAIN) -> str:
 def audit_json(verification: AuditVerification) -> str:
     """As schemas/reports/audit-verification.schema.json."""
     places = [
-        {"place": place, "verdict": _state(report), **_fields(report)}
-        for place, report in verification.places.items()
+        {"place": place, "verdict": _state(report), **_fields(report)} for place, report in verification.places.items()
     ]
     return report_json(
         "audit", verification.environment, exit_code=int(verification.exit_code), places=places, limit=LIMIT

@@ -116,9 +116,15 @@ def test_a_copy_of_the_record_goes_to_its_topic(
     ended = cli("apply", env, "--yes")
     assert ended.code == 0, ended.words
     assert "in the file alone" not in ended.words
-    assert cli("apply", env, "--yes").code == 0
+    ended_again = cli("apply", env, "--yes")
+    assert ended_again.code == 0
     (records,) = content(plain["west"], place, 1).values()
-    assert [json.loads(value or b"") for _, value, _, _ in records] == audit(env)
+    copied = [json.loads(value or b"") for _, value, _, _ in records]
+    assert [{**line, PREVIOUS: None} for line in copied] == [{**line, PREVIOUS: None} for line in audit(env)]
+    verified = cli("audit", "verify", env, "--head", digest(copied[-1]), "--format", "json")
+    jsonschema.validate(json.loads(verified.out), schema_of("audit-verification"))
+    assert f"head of the audit record, west/{place}: {digest(copied[-1])}" in ended_again.words
+    assert [each["verdict"] for each in json.loads(verified.out)["places"]] == ["whole", "whole"]
     assert {key for key, _, _, _ in records} == {unique.encode()}
     assert cli("drift", env).code == 0
     shutil.rmtree(env.parent / ".reconciler")

@@ -177,7 +177,5 @@ def read_copy(
 
 def together(*records: Iterable[Line]) -> list[Line]:
     """Each line once, oldest first."""
-    by_name = {
-        json.dumps({**line, PREVIOUS: None}, sort_keys=True): line for record in records for line in record
-    }
+    by_name = {json.dumps({**line, PREVIOUS: None}, sort_keys=True): line for record in records for line in record}
     return sorted(by_name.values(), key=lambda line: str(line.get("at", "")))

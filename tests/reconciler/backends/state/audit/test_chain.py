@@ -72,7 +72,7 @@ def test_a_run_goes_on_from_what_another_machine_wrote(monkeypatch: pytest.Monke
 
 def test_a_topic_that_may_not_be_read_is_written_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object) -> None:
-        raise ClusterError("topic audit may not be read", "", "")
+        raise ClusterError("east", "denied", "topic audit may not be read")
 
     monkeypatch.setattr(audit_topic, "read_copy", denied)
     log = Topic()
