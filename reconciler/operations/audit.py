@@ -1,4 +1,4 @@
-"""``audit verify``: reads the audit record of an environment, on this machine and in its topic, and checks its chain."""
+"""``audit verify``: reads the audit record of an environment, here and in its topic, and checks its chains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reconciler.backends.state.audit.file import NAME, recorded
 from reconciler.backends.state.audit.topic import read_copy
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.environment.topology import Principal, TopicRef
-from reconciler.model.reports.audit import AuditVerification
+from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
 from reconciler.model.state.audit_chain import ChainReport, check
 from reconciler.operations.session.session import Session, open_session
 
@@ -25,7 +25,7 @@ def verify_audit(folder: Path, pinned: str) -> AuditVerification:
             places[f"{place.cluster}/{place.name}"] = or_unknown(
                 f"topic {place.cluster}/{place.name}", lambda: _of_topic(session, place, pinned)
             )
-        return AuditVerification(session.topology.environment, places)
+        return AuditVerification(session.topology.environment, pinned_somewhere(places))
 
 
 def _of_topic(session: Session, place: TopicRef, pinned: str) -> ChainReport:

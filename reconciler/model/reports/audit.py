@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.state.audit_chain import ChainReport
@@ -23,3 +23,14 @@ class AuditVerification:
         if any(not report.whole for report in reports):
             return ExitCode.CHANGES
         return ExitCode.DONE if len(reports) == len(self.places) else ExitCode.ERROR
+
+
+def pinned_somewhere(places: Mapping[str, ChainReport | Unknown]) -> dict[str, ChainReport | Unknown]:
+    """A head is of one place, and says nothing of the others. While a place is unknown, it may be there."""
+    reports = [report for report in places.values() if not isinstance(report, Unknown)]
+    if len(reports) == len(places) and not any(report.pinned for report in reports):
+        return dict(places)
+    return {
+        name: report if isinstance(report, Unknown) or report.pinned else replace(report, pinned=None)
+        for name, report in places.items()
+    }

@@ -19,8 +19,8 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
-    """The first record whose predecessor is not there. ``expected``: the digest it carries, empty for none. ``present``:
-    that of the record that stands before it."""
+    """The first record whose predecessor is not there. ``expected``: the digest it carries, empty for none.
+    ``present``: that of the record which stands before it."""
 
     run: str
     kind: str
@@ -32,8 +32,8 @@ class ChainBreak:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """``since``: when the first record of the chain was written, empty where there is none. ``unchained``: records before
-    it, of older releases. ``before``: the digest of a record before the first, which is not there any more. ``heads``:
+    """``since``: when the first record of the chain was written, empty where there is none. ``unchained``: records
+    before it, of older releases. ``before``: the digest of a record before the first, which is not there any more. ``heads``:
     records that none follows; several when runs wrote at the same time. ``pinned``: whether the head that was asked for
     is in the chain; None when none was asked for."""
 

@@ -17,12 +17,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.state.audit.file import AuditFile, read_lines
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.drift import History
+from reconciler.model.schemas import schema as schema_of
+from reconciler.model.state.audit_chain import PREVIOUS, digest
 from reconciler.model.state.lock import LEASE_MS
 from reconciler.operations.drift import past
 from reconciler.operations.session.session import open_session

@@ -161,7 +161,7 @@ class _Lines(Tail):
 def read_copy(
     cluster: Cluster, principal: Principal, topic: str, environment: str, *, whole: bool = False
 ) -> list[Line]:
-    """The newest lines of ``environment``, or all of them; empty where the topic is not there yet. Raises ClusterError."""
+    """The newest lines of ``environment``, or all; empty where the topic is not there yet. Raises ClusterError."""
     tail = open_tail(cluster, principal, topic, _Lines)
     if tail is None:
         return []

@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.errors import Unknown
+from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
 from reconciler.model.state.audit_chain import PREVIOUS, check, digest
 
 
@@ -91,3 +93,18 @@ def test_a_head_kept_elsewhere_tells_of_a_cut_and_of_a_chain_written_anew() -> N
 def test_no_record_is_no_chain() -> None:
     report = check([])
     assert (report.whole, report.since, report.heads) == (True, "", ())
+
+
+def test_a_head_is_of_one_place_and_says_nothing_of_the_others() -> None:
+    here, there = chain(3), chain(3, run="b")
+    head, silent = digest(here[-1]), Unknown("topic east/audit", "east does not answer", "")
+
+    def verified(pinned: str, **more: Unknown) -> AuditVerification:
+        return AuditVerification(
+            "prod", pinned_somewhere({"here": check(here, pinned), "there": check(there, pinned), **more})
+        )
+
+    assert verified(head).exit_code == 0
+    assert verified("sha256:0").exit_code == 2
+    assert verified("sha256:0", silent=silent).exit_code == 1, "it may be where nothing answers"
+    assert verified(head, silent=silent).exit_code == 1
