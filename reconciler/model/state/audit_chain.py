@@ -33,9 +33,9 @@ class ChainBreak:
 @dataclass(frozen=True, slots=True)
 class ChainReport:
     """``since``: when the first record of the chain was written, empty where there is none. ``unchained``: records
-    before it, of older releases. ``before``: the digest of a record before the first, which is not there any more. ``heads``:
-    records that none follows; several when runs wrote at the same time. ``pinned``: whether the head that was asked for
-    is in the chain; None when none was asked for."""
+    before it, of older releases. ``before``: the digest of a record before the first, which is not there any more.
+    ``heads``: records that none follows; several when runs wrote at the same time. ``pinned``: whether the head that
+    was asked for is in the chain; None when none was asked for."""
 
     records: int
     unchained: int
