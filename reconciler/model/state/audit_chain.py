@@ -88,6 +88,6 @@ def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mappi
             problem = "a chain begins anew here: its writer could not read the records before it, or they were replaced"
         else:
             problem = "the record before it is missing, or was changed"
-        place = (str(record.get(name, "")) for name in ("run", "kind", "at"))
-        return ChainBreak(*place, problem, str(expected or ""), ordered[index - 1][0])
+        run, kind, at = (str(record.get(name, "")) for name in ("run", "kind", "at"))
+        return ChainBreak(run, kind, at, problem, str(expected or ""), ordered[index - 1][0])
     return None
