@@ -214,6 +214,9 @@ def pack(out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help=
         f"{archive.path}: {archive.size / 1e6:.1f} MB, for Python {archive.python} on Linux {archive.machine}, with "
         f"{packages}\npython: {{archive: {archive.path}}}"
     )
+
+
+@app.command(
     "host",
     epilog=ending(
         "0 ended by a signal, its mirrors handed over; 1 error; 6 another host works in the same state folder",

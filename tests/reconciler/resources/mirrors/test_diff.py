@@ -104,7 +104,9 @@ def test_without_the_old_hand_over_the_job_itself_tells_which_flow_changed() -> 
     settings = replace(wished, mirrors={"west": replace(wished.mirrors["west"], parallelism=9)})
     change = seen.plan(settings).changes[-1].change
     assert isinstance(change, RestartMirror)
-    assert change.because == ("no flow changed; parallelism, intervals, metrics, channel, deployment, master or spark_conf did",)
+    assert change.because == (
+        "no flow changed; parallelism, intervals, metrics, channel, deployment, master or spark_conf did",
+    )
 
 
 def test_an_old_hand_over_of_another_start_is_not_believed() -> None:
