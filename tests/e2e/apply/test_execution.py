@@ -332,7 +332,10 @@ def test_a_line_that_is_interrupted_is_there_as_a_whole_or_not_at_all(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(kept, "_handle", SimpleNamespace(seek=whole.seek, truncate=whole.truncate, write=half))
+            stand_in = SimpleNamespace(
+                seek=whole.seek, truncate=whole.truncate, write=half, read=whole.read, fileno=whole.fileno
+            )
+            patched.setattr(kept, "_handle", stand_in)
             with pytest.raises(KeyboardInterrupt):
                 kept.write({"run": "three"})
         kept.write({"run": "four"})
