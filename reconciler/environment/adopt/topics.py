@@ -196,7 +196,10 @@ def undeclarable(topic: LiveTopic, key: str, value: str) -> str:
     least = number(value) if key == "min.insync.replicas" else None
     factor = min((len(part.replicas) for part in topic.partitions), default=None)
     if least is not None and factor is not None and least > factor:
-        return f"above the replication factor {factor}, so no producer with acks=all can write, and plan would refuse"
+        return (
+            f"above the replication factor {factor}: brokers before Kafka 3.7 refuse every write with acks=all there, "
+            f"later ones count it as {factor}; plan would refuse it"
+        )
     return ""
 
 

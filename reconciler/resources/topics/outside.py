@@ -171,7 +171,7 @@ def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> It
             names[str(entry.value), entry.source, factor].append(name)
     for (value, source, factor), some in sorted(names.items()):
         why = (
-            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some, SHOWN)}. "
+            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some, SHOWN)}."
             f" {min_insync_above(factor)}. Lower it, or raise the factor"
         )
         subject = Subject(About.CLUSTER, cluster.name)

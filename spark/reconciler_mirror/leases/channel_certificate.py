@@ -1,7 +1,7 @@
 """A certificate of its own for the driver's end of the control channel, made when the application starts.
 
 Key and signature come from the Java that runs the driver, so nothing else has to be installed. Tasks are given its
-fingerprint with their lease, and compare: no name, date or issuer in it is ever read (docs/decisions/job/0120).
+fingerprint with their lease, and compare: no name, date or issuer in it is ever read (docs/decisions/spark/0120).
 """
 
 from __future__ import annotations
