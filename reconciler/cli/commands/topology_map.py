@@ -40,7 +40,9 @@ def map_(
 
     drawn = draw(env, plan_file, offline)
     text = map_in(drawn, form)
-    if out is not None:
+    if out is None:
+        show(text)
+    else:
         write_text(out, text)
-    show(text)
+        show(f"{out}: the map of {env} as {form.value}")
     raise typer.Exit(map_code(drawn))

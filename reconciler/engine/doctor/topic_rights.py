@@ -88,6 +88,8 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
                 yield from (Needed.of(each, topic, why) for each in ("READ", "WRITE"))
             for topic in _audit(topology, cluster):
                 yield Needed.of("WRITE", topic, "nothing is begun without a record of who does what")
+                why = "its chain would begin anew with each run, which audit verify calls broken"
+                yield Needed.of("READ", topic, why)
         case Principal.MIRROR:
             yield from _mirror(topology, cluster, routes)
         case _:

@@ -79,7 +79,7 @@ def work_on(
     partition = Partition(SPEC, committed=0, reached=position, covered=position, worker=worker, largest=largest)
     pieces, partition.covered = pieces_of(partition, _fetched(raw), None)
     if partition.doubted[0] == partition.covered:  # a gap before the last batch is believed when two answers tell it
-        last = list(scan(raw))[-1]
+        last = list(scan(memoryview(raw)))[-1]
         more, partition.covered = pieces_of(partition, _fetched(raw[last.start :]), None)
         pieces = [*pieces, *more]
     return pieces, partition.covered, partition
