@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-least-privilege check bench soak down lock
+.PHONY: install demo test test-fast test-least-privilege check bench soak down lock licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,3 +50,17 @@ lock:
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
 	echo "setuptools>=80,<81" | $(UV_COMPILE) - -o requirements/build.lock
 	$(PYTHON_IN_VENV) -m reconciler.sandbox jars --lock
+	$(PYTHON_IN_VENV) -m requirements.jars
+
+# docs/licences.md anew, after `make lock` and `make install`.
+licences: install
+	@$(PYTHON_IN_VENV) -m requirements.licences
+
+# The bill of materials, CycloneDX 1.6. SOURCE_DATE_EPOCH gives it a timestamp.
+OUT ?= build/sbom.cdx.json
+sbom: install
+	@$(PYTHON_IN_VENV) -m requirements.sbom "$(OUT)"
+
+# Asks OSV about the locked packages; needs nothing installed.
+advisories:
+	@python3 -m requirements.advisories
