@@ -42,7 +42,7 @@ down:
 	@if [ ! -x $(PYTHON_IN_VENV) ]; then echo "nothing is installed, so nothing runs"; exit 0; fi; \
 	$(PYTHON_IN_VENV) -m reconciler.sandbox.demo.down; .venv/bin/reconciler sandbox down
 
-# Renews the locked packages and the digests of the jars; review the difference. The locks name no package index.
+# Renews the locked packages, the digests of the jars and their coordinates; review the difference. The locks name no package index.
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock:

@@ -11,6 +11,8 @@ import pytest
 from requirements import advisories
 from requirements.advisories import Ask
 from requirements.locked import Package
+from tests.support.paths import ROOT
+from tests.support.workflow_runner import workflow
 
 PACKAGES = (Package("left", "1.0", (), runtime=True), Package("right", "2.0", (), runtime=False))
 
@@ -151,3 +153,9 @@ def test_in_github_actions_both_are_annotations_of_one_line(
     reason = http.client.HTTPException("a line\n::error::forged 100%")
     advisories.main(raising(reason), PACKAGES)
     assert [line[:2] for line in capsys.readouterr().out.splitlines()] == ["::", "2 "]
+
+
+def test_continuous_integration_asks() -> None:
+    steps = workflow("check")["jobs"]["advisories"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make advisories"]
+    assert "advisories:\n\t@python3 -m requirements.advisories\n" in (ROOT / "Makefile").read_text("utf-8")
