@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 FOLDER = Path(__file__).parent
 RUNTIME = FOLDER / "runtime.lock"
@@ -29,7 +30,7 @@ class Package:
 
     @property
     def purl(self) -> str:
-        return f"pkg:pypi/{self.name}@{self.version}"
+        return f"pkg:pypi/{self.name}@{quote(self.version)}"
 
 
 def packages(locks: Sequence[Path] = LOCKS) -> tuple[Package, ...]:

@@ -19,6 +19,8 @@ def test_a_lock_is_read_with_versions_hashes_and_markers() -> None:
     assert (package.name, package.version, package.hashes) == ("typing-extensions", "4.16.0", (DIGEST,))
     assert package.marker == "sys_platform == 'win32'"
     assert package.purl == "pkg:pypi/typing-extensions@4.16.0"
+    [local] = parse(LINE.replace("4.16.0", "1!4.16.0+local"), runtime=True)
+    assert local.purl == "pkg:pypi/typing-extensions@1%214.16.0%2Blocal"
 
 
 @pytest.mark.parametrize(
