@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-least-privilege check bench soak down lock licences sbom advisories
+.PHONY: install demo test test-fast test-least-privilege test-clusters check bench soak down lock licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,6 +36,10 @@ soak: install
 # Each rule of the documented roles taken away in turn; make test takes a few.
 test-least-privilege: install
 	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py
+
+# A standalone Spark cluster that loses workers, and two mirror hosts of which one is lost: four minutes by themselves.
+test-clusters: install
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py
 
 # The mirror job stops first, so that it can commit and leave.
 down:

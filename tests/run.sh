@@ -1,5 +1,5 @@
 #!/bin/sh
-# All tests, in six shares at the same time, because much of a test is waiting for a broker. Each share has its own
+# All tests, in five shares at the same time, because much of a test is waiting for a broker. Each share has its own
 # clusters, and none of the clusters is started for what needs no broker. Conformance leaves users and quotas on them, which
 # commands that read whole clusters (adopt, the workflows) would find: so they are in different shares.
 set -u
@@ -20,10 +20,9 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
 $python -m tests.support.jobs.class_archive
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-clusters="tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py"
+# What costs minutes by itself is run by make test-clusters.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py
-share clusters 1 -m "$brokers" $clusters
 share lanes 1 -m "$brokers" tests/mirror/lane tests/reconciler
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
