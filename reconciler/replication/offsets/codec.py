@@ -126,6 +126,13 @@ def end_of(key: bytes, value: bytes) -> int:
     return sum(_numbers(value[:64], 34, 2))  # two varints of at most ten bytes
 
 
+def place_of(key: bytes, value: bytes) -> MapPartition:
+    """Of which partition a chunk is, without reading its runs. Raises ChunkError."""
+    flow, topic, partition, _ = decode_key(key)
+    _check(key, value)
+    return MapPartition(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))
+
+
 def _check(key: bytes, value: bytes) -> None:
     if len(value) < 36 or value[0] != VERSION:
         raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
@@ -133,9 +140,7 @@ def _check(key: bytes, value: bytes) -> None:
 
 def decode(key: bytes, value: bytes) -> tuple[MapPartition, Stretch]:
     """Raises ChunkError."""
-    flow, topic, partition, _ = decode_key(key)
-    _check(key, value)
-    place = MapPartition(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))
+    place = place_of(key, value)
     numbers = _numbers(value, 34)
     if len(numbers) == 2:
         return place, Stretch(numbers[0], sum(numbers), (), bool(value[1] & _FIRST))

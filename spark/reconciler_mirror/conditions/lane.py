@@ -22,6 +22,7 @@ OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 WITHOUT_LAG = frozenset(
     {
         *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
+        "position_went_back",
         *("target_topic_missing", "target_topic_smaller"),
     }
 )
@@ -85,6 +86,19 @@ def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: 
         f"way; {known}. Copying from {position} on could double records or leave some out",
         f"Keep other consumers out of group {group}. Go on where the copy ended: "
         f"{_seek(spec, 'OFFSET' if copied_to is None else copied_to)}.",
+    )
+
+
+def position_went_back(spec: PartitionSpec, group: str, position: int, copied_to: int) -> Condition:
+    """``copied_to``: the source offset up to which the flow has committed, at least, as the offset map says."""
+    return Condition.of_partition(
+        "position_went_back",
+        spec,
+        f"is not copied: the target's group coordinator tells position {position} in group {group}, but {copied_to} "
+        f"had been committed; copying from {position} on would double {copied_to - position} offsets",
+        "It is read again automatically, since a broker that has just started may tell an old one for a while. If it "
+        f"stays, the target has lost committed offsets. Go on where the copy ended, at {copied_to} or a little "
+        f"further: compare the last records, then {_seek(spec, copied_to)}.",
     )
 
 

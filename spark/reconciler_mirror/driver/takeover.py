@@ -18,18 +18,21 @@ the lanes' own: they hold for any such partition without a position.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.kafka.client.cluster import Key, parsed_id
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.handover import MOST_LANES, FlowSettings
 from reconciler.replication.names import position_group, transactional_id
-from reconciler.replication.offsets.copied_before import copied_before
+from reconciler.replication.offsets.copied_before import Ids, copied_before
+from reconciler.replication.offsets.last_committed import last_committed
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
@@ -42,6 +45,8 @@ _CONNECTIONS = 4
 """A broker fences one id a connection at a time."""
 _APPLIED_S = 0.1
 """A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
+_OLD_WITHIN_S, _LOOK_AGAIN_S = 20.0, 0.2
+"""So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,8 @@ class _Open:
             for lane in range(1, MOST_LANES if once else 1)
         ]
         self._prepared = False
+        self._least: Mapping[Key, int] = {}
+        self._until = 0.0
 
     async def prepare(self) -> None:
         """The coordinators are asked anew by whoever finds that they moved."""
@@ -116,6 +123,7 @@ class _Open:
 
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         mine = {(spec.target_topic, spec.partition) for spec in specs}
+        self._least, self._until = await self._committed(specs), time.monotonic() + _OLD_WITHIN_S
         if self.first.transactional:
             claim, lane_positions = await self._claim_and_fence(application, mine)
         else:
@@ -125,6 +133,8 @@ class _Open:
             **(_of(lane_positions, mine) if self.first.transactional else {}),
             **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
         }
+        old = self._old(lane_positions)
+        changed = {key: position for key, position in changed.items() if key not in old}
         await self._claim(claim, changed)
         if changed and self.first.transactional:
             await self.first.end(committed=True)
@@ -140,9 +150,11 @@ class _Open:
         await settle(self.cluster, keys, self.first)
         lane_positions = await self._positions()
         while True:
-            claim = _above(lane_positions, application)
-            await self._claim(claim, _of(lane_positions, mine))
+            claim, old = _above(lane_positions, application), self._old(lane_positions)
+            await self._claim(claim, _of(lane_positions, {*mine} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
+            if self._old(lane_positions) - old:
+                raise BrokerError(UNSTABLE, f"group {self.group} on {self.flow.target.cluster} tells old positions")
             if before or not lane_positions:
                 return _above(lane_positions, application), lane_positions
 
@@ -155,7 +167,28 @@ class _Open:
         return await self._positions()
 
     async def _positions(self) -> dict[Key, LanePosition]:
-        return await positions.read_all(self.groups, self.group)
+        """As the coordinator tells them: a broker that has just started may tell old ones, which must not be written
+        again with our claim."""
+        while True:
+            lane_positions = await positions.read_all(self.groups, self.group)
+            if not self._old(lane_positions) or time.monotonic() > self._until:
+                return lane_positions
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _old(self, lane_positions: Mapping[Key, LanePosition]) -> set[Key]:
+        """Those below what had been committed; their lanes stop them and say so."""
+        return {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
+
+    async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
+        """By target topic and partition: up to where the flow had been committed, at least, as the offset map says."""
+        await self.cluster.refresh({spec.target_topic for spec in specs})
+        least = await last_committed(self.cluster, self.flow.name, self._ids(specs))
+        ends = {(s.target_topic, s.partition): least.get((s.topic, s.partition)) for s in specs}
+        return {key: end for key, end in ends.items() if end is not None}
+
+    def _ids(self, specs: Sequence[PartitionSpec]) -> Mapping[Key, Ids]:
+        topics = self.cluster.topics
+        return {(s.topic, s.partition): (parsed_id(s.topic_id), topics[s.target_topic].topic_id) for s in specs}
 
     async def _claim(self, claim: Claim, lane_positions: Mapping[Key, LanePosition]) -> None:
         hour = positions.hour_now()
@@ -184,10 +217,7 @@ class _Open:
     async def _never_copied(self, specs: Sequence[PartitionSpec]) -> list[PartitionSpec]:
         """Without those that another flow copied before; their lanes stop them and say so."""
         await self.cluster.refresh({spec.target_topic for spec in specs})
-        ids = {
-            (s.topic, s.partition): (parsed_id(s.topic_id), self.cluster.topics[s.target_topic].topic_id) for s in specs
-        }
-        before = await copied_before(self.cluster, ids)
+        before = await copied_before(self.cluster, self._ids(specs))
         return [spec for spec in specs if (spec.topic, spec.partition) not in before]
 
     async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:

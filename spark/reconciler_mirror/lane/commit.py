@@ -134,7 +134,7 @@ class Committer:
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, OffsetToCommit]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
         written = (
-            (p, positions.LanePosition(offset, p.spec.topic_id, p.epoch_at(offset), claim, hour, p.marked))
+            (p, positions.LanePosition(offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked))
             for p, offset in moved
         )
         return {p.target: positions.to_commit(at) for p, at in written}

@@ -19,9 +19,10 @@ Spans = tuple[tuple[int, int], ...]
 
 class Copied:
     """``last``: the newest record's (source offset, target offset), ``synced`` what MirrorMaker 2's topic has of it.
-    ``version`` grows with every change."""
+    ``version`` grows with every change. ``anchored``: the newest chunk in the map is not beyond the position, so a
+    position below its end was not put there by a seek, nor by a lane."""
 
-    __slots__ = ("_broken", "_open", "_written", "chunk", "full", "last", "synced", "version")
+    __slots__ = ("_before", "_broken", "_open", "_written", "anchored", "chunk", "full", "last", "synced", "version")
 
     def __init__(self) -> None:
         self.chunk: OffsetChunk | None = None
@@ -29,6 +30,8 @@ class Copied:
         self.last: tuple[int, int] | None = None
         self.synced: tuple[int, int] | None = None
         self.version = 0
+        self.anchored = True
+        self._before: OffsetChunk | None = None
         self._written = 0
         self._open: list[list[int]] = []
         self._broken = False
@@ -88,10 +91,23 @@ class Copied:
         if self.chunk is not None and self.chunk.end > self.chunk.begin:
             yield self.chunk
 
-    def written(self, full: int, version: int) -> None:
-        """The map has ``chunks`` as they were at ``version``, when ``full`` of them were closed."""
+    def moved_back(self) -> None:
+        """The position was, or is about to be, set to an offset that may lie before the end of the newest chunk."""
+        self.anchored = False
+        self._before = self.chunk if self.chunk is not None and self.chunk.end > self.chunk.begin else None
+
+    @property
+    def newest(self) -> OffsetChunk | None:
+        """The chunk that anchors the position once the map has it."""
+        chunk = self.chunk
+        return chunk if chunk is not None and chunk.end > chunk.begin and chunk is not self._before else None
+
+    def written(self, full: int, version: int, newest: OffsetChunk | None) -> None:
+        """The map has ``chunks`` as they were at ``version``, when ``full`` of them were closed and ``newest`` was."""
         del self.full[:full]
         self._written = version
+        if newest is not None and newest is not self._before:
+            self.anchored, self._before = True, None
 
     def _close(self) -> None:
         if self.chunk is not None and self.chunk.end > self.chunk.begin:

@@ -17,7 +17,7 @@ from reconciler.kafka.client.small_topics import KeyValue, append
 from reconciler.replication.mirrormaker_records import OffsetSync
 from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets import map_topic
-from reconciler.replication.offsets.codec import MapPartition
+from reconciler.replication.offsets.codec import MapPartition, OffsetChunk
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Partition
@@ -79,17 +79,17 @@ class MapWriter:
 
     async def _write(self, target: ClusterClient, changed: list[Partition]) -> None:
         chunks: dict[Key, list[KeyValue]] = {}
-        written: list[tuple[Copied, int, int]] = []
+        written: list[tuple[Copied, int, int, OffsetChunk | None]] = []
         for partition in changed:
             spec, copied = partition.spec, partition.copied
             target_topic = target.topics.get(spec.target_topic)
             target_id = target_topic.topic_id if target_topic is not None else NO_ID
             place = MapPartition(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
             chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
-            written.append((copied, len(copied.full), copied.version))
+            written.append((copied, len(copied.full), copied.version, copied.newest))
         await map_topic.append(target, self._lane.spec.flow, chunks)
-        for copied, full, version in written:
-            copied.written(full, version)
+        for copied, full, version, newest in written:
+            copied.written(full, version, newest)
 
     def _complain(self, topic: str, why: str) -> None:
         if why != self._complained.get(topic):

@@ -218,6 +218,11 @@ class Partition:
         return (self.spec.target_topic, self.spec.partition)
 
     @property
+    def position_id(self) -> str:
+        """The topic id that goes with its position; empty, as after a seek, until the map knows the position."""
+        return self.spec.topic_id if self.copied.anchored else ""
+
+    @property
     def idle(self) -> bool:
         """Nothing fetched is waiting for an acknowledgement."""
         return not self.queue and not self.unacked

@@ -49,6 +49,12 @@ def is_superseded(positions: Iterable[CommittedPosition], claim: Claim) -> bool:
     return any(decode(position.offset, position.metadata).claim > claim for position in positions)
 
 
+def went_back(position: LanePosition, least: int | None) -> bool:
+    """Whether a lane or a takeover cannot have left ``position``, because ``least`` had been committed. A seek can: it
+    names no topic, and lanes name it again once the offset map has their new place."""
+    return least is not None and position.proved and position.topic_id != "" and position.offset < least
+
+
 def to_commit(position: LanePosition) -> OffsetToCommit:
     return OffsetToCommit(position.offset, position.leader_epoch, encode(position) + END)
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.replication.offsets.copied_before import copied_before
+from reconciler.replication.offsets.last_committed import last_committed
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
@@ -138,6 +139,7 @@ class Starter:
         committed_positions = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
         fresh: list[Partition] = []
         foreign: dict[Partition, int] = {}
+        least = await self._least(unknown)
         for partition in unknown:
             committed = committed_positions[partition.target]
             known = positions.decode(committed.offset, committed.metadata)
@@ -149,7 +151,10 @@ class Starter:
             if known.topic_id not in ("", partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
                 continue
-            if known.proved:
+            if positions.went_back(known, least.get(partition.source)):
+                end = least[partition.source]
+                lane.stop(partition, conditions.position_went_back(partition.spec, lane.spec.group, known.offset, end))
+            elif known.proved:
                 self._begin(partition, known)
             else:
                 foreign[partition] = known.offset
@@ -157,11 +162,19 @@ class Starter:
         await self._begin_fresh(fresh)
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 
+    async def _least(self, unknown: Sequence[Partition]) -> Mapping[Key, int]:
+        """Up to where they had been committed, at least, whatever the group coordinator tells."""
+        target = self._lane.target
+        ids = {p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in unknown if p.spec.topic_id}
+        return await last_committed(target, self._lane.spec.flow, ids)
+
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)
         partition.committed = partition.reached = partition.covered = known.offset
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.copied.begin(known.offset)
+        if not known.topic_id:
+            partition.copied.moved_back()
         partition.marked = known.marked if self._lane.spec.work.provenance else None
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
@@ -223,6 +236,8 @@ class Starter:
         partition.committed = -1
         partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
         partition.copied.begin(partition.covered, first=True)
+        if partition.source in spec.start_offsets:
+            partition.copied.moved_back()
         partition.marked = spec.work.first_mark(partition.covered)
         self._write_soon(partition)
 
@@ -308,6 +323,8 @@ class Starter:
             asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
             return
         number = low if partition.covered < low else high
+        if number < partition.covered:
+            partition.copied.moved_back()
         partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
         lane.move_on(partition, number, Loss(condition.code, abs(number - partition.covered), text=condition.text))
         self.add(partition)

@@ -9,12 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reconciler_mirror.driver import takeover
 from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of
@@ -23,6 +26,7 @@ from reconciler.kafka.client.cluster import Key
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
+from tests.support.lanes.truth import map_topic
 
 PARTITIONS, OLD_LANES, NEW_LANES = 4, 7, 2
 FIRST, MORE = 400, 300
@@ -158,3 +162,29 @@ def test_what_was_committed_between_reading_and_fencing_counts(flow: Flow, monke
     run_new_lanes(flow, took.claim)
     values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
     assert values == {partition: list(range(FIRST + MORE)) for partition in range(PARTITIONS)}
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["for a while", "for good"])
+def test_positions_that_went_back_are_not_written_again(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, *, for_good: bool
+) -> None:
+    """A broker that has just started told what had been committed 20 minutes before, and records were doubled."""
+    map_topic(flow.target)
+    write(flow, 0, FIRST)
+    run_new_lanes(flow, WireTakeover(settings(flow)).take("old", flow.specs()).claim)
+    read_all, told = positions.read_all, count()
+
+    async def read_old(*asked: Any) -> dict[Key, LanePosition]:
+        right = await read_all(*asked)
+        old = for_good or next(told) < 3
+        return {key: replace(at, offset=7, claim=Claim(1, "older")) for key, at in right.items()} if old else right
+
+    with monkeypatch.context() as patched:
+        patched.setattr(positions, "read_all", read_old)
+        patched.setattr(takeover, "_OLD_WITHIN_S", 1.0 if for_good else 60.0)
+        took = WireTakeover(settings(flow)).take("new", flow.specs())
+    assert took.started is None
+    report = run_new_lanes(flow, took.claim)
+    assert {r.end for r in report} == {LaneEnd.STOPPED}
+    values = {p: [int(value or b"") for _, value, _, _ in content] for p, content in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST)) for partition in range(PARTITIONS)}

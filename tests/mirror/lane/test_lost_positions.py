@@ -10,7 +10,11 @@ from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, PartitionSpec
 
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.replication.offsets.copied_before import copied_before
@@ -72,6 +76,52 @@ def test_a_position_that_another_client_committed_stops_the_partition(offset: in
     flow.set_position(60)
     flow.run(batch_path)
     assert flow.target_content()[0] == flow.source_content()[0]
+
+
+def test_a_position_that_went_back_stops_the_partition_until_it_is_right_again(flow: Flow) -> None:
+    [spec] = flow.specs()
+    old = positions.encode(LanePosition(20, spec.topic_id, 0, Claim(1, "test")))
+    flow.set_position(20, metadata=old)  # as a coordinator would tell it that has lost what came later
+    report, _ = flow.run(batch_path, has("position_went_back"))
+    [condition] = report.progress.conditions
+    assert condition.stops
+    assert f"tells position 20 in group mirror.{flow.topic}, but 60 had been committed" in condition.text
+    assert "--partition 0 --to 60" in condition.todo
+    flow.set_position(60, metadata=positions.encode(LanePosition(60, spec.topic_id, 0, Claim(1, "test"))))
+    fill(flow.source, flow.topic, RECORDS[:1])
+    flow.run(batch_path)
+    assert flow.target_content()[0] == flow.source_content()[0]
+
+
+def test_a_seek_to_an_earlier_offset_goes_on_there_and_after_a_restart(flow: Flow) -> None:
+    flow.set_position(20)
+    flow.run(batch_path)
+    fill(flow.source, flow.topic, RECORDS[:1])
+    report, _ = flow.run(batch_path)
+    assert report.progress.conditions == ()
+    assert len(flow.target_content()[0]) == 60 + 40 + 1
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["the map does not know it", "the map knows it"])
+def test_after_a_seek_the_position_names_its_topic_once_the_map_has_its_place(*, written: bool) -> None:
+    partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
+    copied = partition.copied
+    copied.begin(40)
+    copied.acknowledged(((40, 5),), 100)
+    copied.committed(45)
+    copied.moved_back()
+    copied.written(0, copied.version, copied.newest)  # a chunk of before
+    assert partition.position_id == ""
+    copied.begin(20)
+    copied.acknowledged(((20, 5),), 105)
+    copied.committed(25)
+    if written:
+        copied.written(len(copied.full), copied.version, copied.newest)
+    assert partition.position_id == ("id" if written else "")
+    at = LanePosition(25, partition.position_id)
+    assert positions.went_back(at, 45) is written
+    assert not positions.went_back(at, 25)
+    assert not positions.went_back(at, None)
 
 
 def test_a_topic_made_anew_was_never_copied(flow: Flow) -> None:

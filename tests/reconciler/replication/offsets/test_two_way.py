@@ -49,7 +49,7 @@ class Lane:
 
     def write_map(self) -> None:
         self.topic |= dict(chunk.encode(PLACE) for chunk in self.copied.chunks())
-        self.copied.written(len(self.copied.full), self.copied.version)
+        self.copied.written(len(self.copied.full), self.copied.version, self.copied.newest)
 
     def restart(self) -> None:
         """Killed: what was not written of the map is lost."""
