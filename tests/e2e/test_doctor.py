@@ -174,4 +174,5 @@ def test_rights_on_the_audit_topic_are_asked_for_before_it_is_there(
     assert set(problems(ended)) == {
         acl(east, "plan", f"Read --topic {name}"),
         acl(east, "apply", f"Write --topic {name}"),
+        acl(east, "apply", f"Read --topic {name}"),
     }, ended.words
