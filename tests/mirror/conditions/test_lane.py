@@ -109,7 +109,8 @@ def test_a_refused_record_is_one_condition_until_it_goes_through_or_its_position
         until = time.monotonic() + 60
         while not _copied(0, 21)(lane.control.reports[-1]):  # what is tried just now may commit its own position again
             assert time.monotonic() < until
-            flow.set_position(11)
+            if flow.position(0).offset < 11:  # later, it would go back to what is copied
+                flow.set_position(11)
             time.sleep(1)
         lane.until(lambda p: "source offset 21" in str(p.conditions))
         _configure(flow.target, flow.remote, "max.message.bytes", "1000000")
