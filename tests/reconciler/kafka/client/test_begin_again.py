@@ -12,7 +12,7 @@ import pytest
 from reconciler.kafka.client import transactions
 from reconciler.kafka.client.cluster import TRANSACTION, ClusterClient
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, UNSTABLE, BrokerError, FencedError
+from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC, UNSTABLE, BrokerError, FencedError
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol
@@ -44,7 +44,15 @@ class Holders:
         return Identity(self.cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}")
 
     async def open(self, holder: Identity, offset: int) -> None:
-        await holder.commit_positions({(self.topic, 0): OffsetToCommit(offset, 0, "")})
+        """Brokers know a new topic a moment after its creation was answered."""
+        until = time.monotonic() + 10
+        while True:
+            try:
+                return await holder.commit_positions({(self.topic, 0): OffsetToCommit(offset, 0, "")})
+            except BrokerError as error:
+                if error.code != UNKNOWN_TOPIC or time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.02)
 
     async def position(self) -> int:
         """Once it is decided."""
