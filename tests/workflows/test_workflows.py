@@ -420,6 +420,7 @@ def _masked(text: str, shop: Repository) -> str:
     text = re.sub(r"\b[0-9a-f]{64}\b", "0" * 64, text)
     text = re.sub(r"(commit|topology) [0-9a-f]{12}\b", r"\1 000000000000", text)
     text = re.sub(r"--plan \S+/plan\.json", "--plan plan.json", text)
+    text = re.sub(r"(brokers?), [\d,]+ topics?\b", r"\1, N topics", text)
     return re.sub(r"[\d,]+ topics? visible", "N topics visible", text)
 
 
