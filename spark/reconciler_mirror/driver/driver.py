@@ -28,7 +28,6 @@ from reconciler_mirror.driver.readiness import LOOK_S, Patience, lacking
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
-from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
 from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.model import Condition
@@ -86,9 +85,8 @@ class Driver:
         self._may_take = threading.Event()
         self._can_take: set[str] = set()
         self._superseded_by = ""
-        listener, advertised = listen_for_tasks(settings.channel, channel_host, context)
-        channel.prepare(listener)
-        self._leases = Leases(context, settings, self._board, advertised, self._superseded)
+        listener = listen_for_tasks(settings.channel, channel_host, context)
+        self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
         self._state = "starting"
         self._pauses = PauseReader(settings.status, settings.environment, self._paused)

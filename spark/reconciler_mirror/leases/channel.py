@@ -18,12 +18,11 @@ import socket
 import threading
 from collections.abc import Callable
 
-from reconciler.replication.handover import ChannelSettings
 from reconciler.replication.json_codec import Codec
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.leases.channel_line import Line, PlainStream, TlsStream, pinned, shut
 from reconciler_mirror.leases.channel_line import Message as Message
-from reconciler_mirror.leases.channel_listener import Listener, open_listener
+from reconciler_mirror.leases.channel_listener import Listener
 from reconciler_mirror.model import PartitionSpec
 
 _CONNECT_S = 5.0
@@ -35,12 +34,6 @@ _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]
 ROWS = Codec(rows=True)
 """Of what lanes and driver tell each other: driver and tasks are of one release, so fields need no names."""
-_prepared: list[Listener] = []
-
-
-def prepare(listener: Listener) -> None:
-    """What the next server of this process listens on; without it, any port of the address that it is given, plain."""
-    _prepared[:] = [listener]
 
 
 class ChannelServer:
@@ -49,12 +42,11 @@ class ChannelServer:
 
     def __init__(
         self,
-        host: str,
+        listener: Listener,
         orders: Callable[[str], Message | None],
         report: Callable[[str, Message], None],
         broken: Callable[[str], None] = lambda _: None,
     ) -> None:
-        listener = _prepared.pop() if _prepared else open_listener(ChannelSettings(), host, host, None)
         self._secret = secrets.token_hex(16)
         self._tls = listener.tls
         self.token = f"{listener.pin}:{self._secret}" if listener.tls else self._secret
@@ -63,7 +55,7 @@ class ChannelServer:
         self._guard = threading.Lock()
         self._strangers = threading.BoundedSemaphore(GREETINGS)
         self._socket = listener.socket
-        self.port: int = self._socket.getsockname()[1]
+        self.address: tuple[str, int] = (listener.advertised, self._socket.getsockname()[1])
         threading.Thread(target=self._accept, name="channel", daemon=True).start()
 
     def send(self, lease: str, message: Message) -> None:

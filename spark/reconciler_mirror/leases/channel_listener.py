@@ -15,15 +15,17 @@ from reconciler_mirror.leases.channel_certificate import ServerIdentity, made_by
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """``tls`` None: plain, on loopback. ``pin``: fingerprint of the certificate, which tasks are told."""
+    """``advertised``: the address that tasks are told. ``tls`` None: plain, on loopback. ``pin``: fingerprint of the
+    certificate, which tasks are told."""
 
     socket: socket.socket
+    advertised: str
     tls: ssl.SSLContext | None = None
     pin: str = ""
 
 
-def listen_for_tasks(settings: ChannelSettings | None, host: str, context: Any) -> tuple[Listener, str]:
-    """The listener, and the address that tasks are told. ``host``: ``spark.driver.host``, or loopback with a local
+def listen_for_tasks(settings: ChannelSettings | None, host: str, context: Any) -> Listener:
+    """``host``: ``spark.driver.host``, or loopback with a local
     master. Raises HandoverError."""
     settings = settings or ChannelSettings()
     advertised = settings.advertised_address or host
@@ -31,13 +33,15 @@ def listen_for_tasks(settings: ChannelSettings | None, host: str, context: Any) 
         advertised if _is_loopback(host) else context.getConf().get("spark.driver.bindAddress") or host
     )
     plain = _is_loopback(bind) and _is_loopback(advertised)
-    return open_listener(settings, bind, advertised, None if plain else made_by_java(context._jvm)), advertised
+    return open_listener(settings, bind, advertised, None if plain else made_by_java(context._jvm))
 
 
 def open_listener(settings: ChannelSettings, bind: str, advertised: str, identity: ServerIdentity | None) -> Listener:
     """On the first free port of the range. Raises HandoverError, with the addresses and ports that were tried."""
     listening = _bound(settings, bind, advertised)
-    return Listener(listening) if identity is None else Listener(listening, identity.context(), identity.pin)
+    if identity is None:
+        return Listener(listening, advertised)
+    return Listener(listening, advertised, identity.context(), identity.pin)
 
 
 def _bound(settings: ChannelSettings, bind: str, advertised: str) -> socket.socket:

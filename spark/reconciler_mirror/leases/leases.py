@@ -13,6 +13,7 @@ from reconciler_mirror.driver.board import Board
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.assign import LaneKey
 from reconciler_mirror.leases.channel import ROWS
+from reconciler_mirror.leases.channel_listener import Listener
 from reconciler_mirror.leases.lane_orders import LaneOrders
 from reconciler_mirror.leases.placement import LanePlacement
 from reconciler_mirror.leases.running import RunningLeases
@@ -52,13 +53,17 @@ class Leases:
     """
 
     def __init__(
-        self, context: Any, settings: MirrorSettings, board: Board, host: str, superseded: Callable[[str], None]
+        self,
+        context: Any,
+        settings: MirrorSettings,
+        board: Board,
+        listener: Listener,
+        superseded: Callable[[str], None],
     ) -> None:
         self._context = context
         self._settings = settings
         self._board = board
         self._superseded = superseded
-        self._host = host
         self._guard = threading.Condition()
         self._stopping = False
         self._lost = 0
@@ -67,7 +72,7 @@ class Leases:
         self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
         self._running = RunningLeases()
-        self._server = channel.ChannelServer(host, self._orders, self._told, self._broken)
+        self._server = channel.ChannelServer(listener, self._orders, self._told, self._broken)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
             for slot in range(settings.parallelism)
@@ -250,7 +255,7 @@ class Leases:
             name,
             lanes,
             LEASE_S,
-            (self._host, self._server.port),
+            self._server.address,
             self._server.token,
             self._settings.environment,
             self._settings.mirror,

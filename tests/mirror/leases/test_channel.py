@@ -19,6 +19,7 @@ from reconciler_mirror.leases.channel_listener import listen_for_tasks, open_lis
 
 from reconciler.replication.handover import ChannelSettings, HandoverError
 from tests.support.access.certificates import self_signed
+from tests.support.lanes.loopback import loopback_listener
 from tests.support.waiting import until
 
 ANY = ChannelSettings()
@@ -31,13 +32,13 @@ def identity() -> ServerIdentity:
 
 @pytest.fixture
 def server() -> Iterator[ChannelServer]:
-    server = ChannelServer("127.0.0.1", lambda lease: {"lease": lease}, lambda _lease, _message: None)
+    server = ChannelServer(loopback_listener(), lambda lease: {"lease": lease}, lambda _lease, _message: None)
     yield server
     server.close()
 
 
 def opened(server: ChannelServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), 60.0)
+    return socket.create_connection(server.address, 60.0)
 
 
 def answer(server: ChannelServer, line: bytes) -> bytes:
@@ -84,7 +85,7 @@ def test_nothing_is_parsed_before_the_token(server: ChannelServer, monkeypatch: 
 def test_only_so_many_strangers_wait_and_they_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "GREETINGS", 3)
     monkeypatch.setattr(channel, "_CONNECT_S", 600.0)
-    server = ChannelServer("127.0.0.1", lambda lease: {"lease": lease}, lambda _lease, _message: None)
+    server = ChannelServer(loopback_listener(), lambda lease: {"lease": lease}, lambda _lease, _message: None)
     with ExitStack() as held:
         held.callback(server.close)
         strangers = [held.enter_context(opened(server)) for _ in range(3)]
@@ -96,7 +97,7 @@ def test_only_so_many_strangers_wait_and_they_give_way(monkeypatch: pytest.Monke
 def test_a_stranger_who_sends_byte_after_byte_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit for each read alone would let 256 of them keep every task out for hours."""
     monkeypatch.setattr(channel, "_CONNECT_S", 0.3)
-    server = ChannelServer("127.0.0.1", lambda _: None, lambda _lease, _message: None)
+    server = ChannelServer(loopback_listener(), lambda _: None, lambda _lease, _message: None)
     with ExitStack() as held:
         held.callback(server.close)
         stranger = held.enter_context(opened(server))
@@ -118,15 +119,15 @@ def test_a_stranger_who_sends_byte_after_byte_is_closed_all_the_same(monkeypatch
 
 
 def encrypted(identity: ServerIdentity, heard: list[Any]) -> ChannelServer:
-    channel.prepare(open_listener(ANY, "127.0.0.1", "127.0.0.1", identity))
-    return ChannelServer("127.0.0.1", lambda lease: {"lease": lease}, lambda lease, message: heard.append(message))
+    listener = open_listener(ANY, "127.0.0.1", "127.0.0.1", identity)
+    return ChannelServer(listener, lambda lease: {"lease": lease}, lambda lease, message: heard.append(message))
 
 
 def test_beyond_loopback_lines_travel_in_tls_with_the_certificate_that_tasks_are_told(identity: ServerIdentity) -> None:
     heard: list[Any] = []
     orders: list[Any] = []
     server = encrypted(identity, heard)
-    client = ChannelClient(("127.0.0.1", server.port), server.token, "0.1", orders.append)
+    client = ChannelClient(server.address, server.token, "0.1", orders.append)
     large = {"progress": "x" * 300_000}
     try:
         until(lambda: orders == [{"lease": "0.1"}], 60.0)
@@ -147,7 +148,7 @@ def test_a_task_says_nothing_to_a_driver_with_another_certificate(identity: Serv
     heard: list[Any] = []
     orders: list[Any] = []
     impostor = encrypted(ServerIdentity(*self_signed()), heard)
-    client = ChannelClient(("127.0.0.1", impostor.port), f"{identity.pin}:{impostor.token}", "0.1", orders.append)
+    client = ChannelClient(impostor.address, f"{identity.pin}:{impostor.token}", "0.1", orders.append)
     client.send({"alive": []})
     client.close()
     impostor.close()
@@ -213,16 +214,16 @@ def test_what_is_bound_is_apart_from_what_tasks_are_told(
 ) -> None:  # fmt: skip
     """Behind NAT or a service name no address of the machine is the one that executors know."""
     monkeypatch.setattr(channel_listener, "made_by_java", lambda _: identity)
-    listener, advertised = listen_for_tasks(settings, "driver.example.net", Spark(**conf))
+    listener = listen_for_tasks(settings, "driver.example.net", Spark(**conf))
     with listener.socket:
-        assert (listener.socket.getsockname()[0], advertised) == (bound, told)
+        assert (listener.socket.getsockname()[0], listener.advertised) == (bound, told)
         assert listener.pin == identity.pin, "a cluster has TLS"
 
 
 def test_with_a_local_master_it_is_plain_and_on_loopback() -> None:
-    listener, advertised = listen_for_tasks(None, "127.0.0.1", None)
+    listener = listen_for_tasks(None, "127.0.0.1", None)
     with listener.socket:
-        assert (listener.socket.getsockname()[0], advertised, listener.tls) == ("127.0.0.1", "127.0.0.1", None)
+        assert (listener.socket.getsockname()[0], listener.advertised, listener.tls) == ("127.0.0.1", "127.0.0.1", None)
 
 
 def test_an_address_of_another_machine_is_named_with_what_tasks_are_told() -> None:
@@ -256,4 +257,4 @@ def _neighbours() -> tuple[int, int]:
             except OSError:
                 continue
         return first, first + 1
-    pytest.skip("no two free ports in a row")
+    pytest.fail("this machine has no two free ports in a row")

@@ -24,6 +24,7 @@ from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSp
 
 from reconciler.replication.handover_reader import parse
 from tests.support.lanes.handover import handover
+from tests.support.lanes.loopback import loopback_listener
 from tests.support.waiting import until
 
 PARTITIONS = 40
@@ -144,7 +145,7 @@ def board() -> Board:
 @pytest.fixture
 def leases(spark: Spark, board: Board) -> Iterator[Leases]:
     settings = parse(json.dumps(handover(parallelism=2)))
-    made = Leases(spark, settings, board, "127.0.0.1", lambda _: None)
+    made = Leases(spark, settings, board, loopback_listener(), lambda _: None)
     made.start()
     until(lambda: spark.has(0) and spark.has(1))
     try:
@@ -249,16 +250,22 @@ def test_a_stopped_context_is_the_end_at_once(spark: Spark, leases: Leases) -> N
     assert "Spark has stopped the context" in leases.tell_untasked()
 
 
-def test_lanes_without_a_place_go_to_a_lease_that_has_one_and_come_back(
-    spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unassigned, "LOST_S", 0.0)
-    monkeypatch.setattr(module, "COME_BACK_S", 0.05)
+def lose_the_task_of_slot_0(spark: Spark, leases: Leases, board: Board) -> Task:
+    """Both leases have run. Returns that of slot 1, which goes on."""
     lost, other = (spark.waiting(slot).run() for slot in range(2))
     until(lambda: view(board).records_lag == 0)
     lost.dies()
     until(lambda: view(board).records_lag is None)
     leases.tell_untasked()
+    return other
+
+
+def test_lanes_without_a_place_go_to_a_lease_that_has_one_and_come_back(
+    spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unassigned, "LOST_S", 0.0)
+    monkeypatch.setattr(module, "COME_BACK_S", 0.05)
+    other = lose_the_task_of_slot_0(spark, leases, board)
     assert spark.cancelled == ["lease-0"], "what waits for a core must not get that of the lease that ends"
     until(lambda: other.over.is_set() and spark.has(1))
     alone = spark.waiting(1)
@@ -281,11 +288,7 @@ def test_a_place_that_another_lease_has_just_left_is_none(
 ) -> None:
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     monkeypatch.setattr(module, "COME_BACK_S", 0.05)
-    lost, _ = (spark.waiting(slot).run() for slot in range(2))
-    until(lambda: view(board).records_lag == 0)
-    lost.dies()
-    until(lambda: view(board).records_lag is None)
-    leases.tell_untasked()
+    lose_the_task_of_slot_0(spark, leases, board)
     until(lambda: spark.has(0) and spark.waiting(0).spec is None and spark.has(1))
     probe = spark.waiting(0)
     probe.end()  # while the lease of the other slot waits for a core

@@ -20,6 +20,7 @@ from reconciler_mirror.model import PartitionSpec
 
 from reconciler.replication.handover_reader import parse
 from tests.support.lanes.handover import handover
+from tests.support.lanes.loopback import loopback_listener
 
 Job = namedtuple("Job", "jobId stageIds status")
 Stage = namedtuple("Stage", "stageId numActiveTasks")
@@ -94,7 +95,7 @@ def leases_on(spark: Spark, partitions: int = 0) -> Iterator[Leases]:
     board = Board(settings.flows)
     specs = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in range(partitions))
     board.discovered("orders", Discovered(specs, (), 1, complete=True))
-    leases = Leases(spark, settings, board, "127.0.0.1", lambda _: None)
+    leases = Leases(spark, settings, board, loopback_listener(), lambda _: None)
     leases.start()
     try:
         yield leases

@@ -26,12 +26,13 @@ from reconciler_mirror.model import (
 from reconciler_mirror.report.latency import LatencyCounter
 
 from tests.support.lanes.lane_spec import lane
+from tests.support.lanes.loopback import loopback_listener
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "id")
 
 
 def lease(server: Driver | None, *lanes: LaneSpec, seconds: float = 10.0) -> LeaseSpec:
-    address = ("127.0.0.1", server.server.port if server else _unused_port())
+    address = server.server.address if server else ("127.0.0.1", _unused_port())
     return LeaseSpec("0.1", lanes, seconds, address, server.server.token if server else "", "test", "west")
 
 
@@ -48,7 +49,9 @@ class Driver:
     heard: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.server = channel.ChannelServer("127.0.0.1", lambda _: self.orders, lambda _, m: self.heard.append(m))
+        self.server = channel.ChannelServer(
+            loopback_listener(), lambda _: self.orders, lambda _, m: self.heard.append(m)
+        )
 
     def progress(self) -> list[LaneProgress]:
         return [channel.ROWS.decoded(LaneProgress, m["progress"]) for m in self.heard if "progress" in m]
@@ -170,10 +173,12 @@ def test_a_lease_says_which_of_its_lanes_are_at_work_though_nothing_changes(monk
 def test_the_driver_is_told_when_a_line_ends_before_its_lease_and_only_then() -> None:
     broken: list[str] = []
     heard: list[str] = []
-    server = channel.ChannelServer("127.0.0.1", lambda _: {}, lambda lease, _: heard.append(lease), broken.append)
+    server = channel.ChannelServer(
+        loopback_listener(), lambda _: {}, lambda lease, _: heard.append(lease), broken.append
+    )
     lines = {}
     for name in ("0.1", "1.1"):
-        lines[name] = channel.ChannelClient(("127.0.0.1", server.port), server.token, name, lambda _: None)
+        lines[name] = channel.ChannelClient(server.address, server.token, name, lambda _: None)
         lines[name].send({"alive": []})
     until(lambda: {*heard} == {"0.1", "1.1"})
     server.end("1.1")
@@ -260,7 +265,7 @@ def test_a_task_that_spark_tries_again_under_the_same_name_ends_the_first_and_is
 
 
 def test_a_lease_that_nobody_gives_any_more_ends_at_once() -> None:
-    server = channel.ChannelServer("127.0.0.1", lambda _: None, lambda _, m: None)
-    spec = replace(lease(None, lane(0, SPEC), seconds=60.0), driver=("127.0.0.1", server.port), token=server.token)
+    server = channel.ChannelServer(loopback_listener(), lambda _: None, lambda _, m: None)
+    spec = replace(lease(None, lane(0, SPEC), seconds=60.0), driver=server.address, token=server.token)
     [report] = run_lease(spec, copy_until_told)
     assert report.end is LaneEnd.LEASE_OVER
