@@ -19,7 +19,7 @@ from reconciler_mirror.leases.channel_listener import listen_for_tasks, open_lis
 
 from reconciler.replication.handover import ChannelSettings, HandoverError
 from tests.support.access.certificates import self_signed
-from tests.support.lanes.loopback import loopback_listener
+from tests.support.jobs.loopback import loopback_listener
 from tests.support.waiting import until
 
 ANY = ChannelSettings()

@@ -23,8 +23,8 @@ from reconciler_mirror.leases.task import LeaseSpec
 from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec
 
 from reconciler.replication.handover_reader import parse
+from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.handover import handover
-from tests.support.lanes.loopback import loopback_listener
 from tests.support.waiting import until
 
 PARTITIONS = 40

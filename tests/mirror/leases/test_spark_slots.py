@@ -19,8 +19,8 @@ from reconciler_mirror.leases.spark_slots import cause, has_task, is_shared
 from reconciler_mirror.model import PartitionSpec
 
 from reconciler.replication.handover_reader import parse
+from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.handover import handover
-from tests.support.lanes.loopback import loopback_listener
 
 Job = namedtuple("Job", "jobId stageIds status")
 Stage = namedtuple("Stage", "stageId numActiveTasks")

@@ -25,8 +25,8 @@ from reconciler_mirror.model import (
 )
 from reconciler_mirror.report.latency import LatencyCounter
 
+from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.lane_spec import lane
-from tests.support.lanes.loopback import loopback_listener
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "id")
 
