@@ -159,13 +159,15 @@ def status_text(topology: Topology, live: LiveState, now_ms: int, affairs: Statu
 
 
 def verdict(live: LiveState) -> str:
-    """Mirrors, lag and conditions in one line."""
+    """Mirrors, lag and conditions in one line. Of a mirror that could not be asked, neither "not running" nor "no
+    condition" is said."""
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
     unknown = _unknown(live)
     running = sum(mirror.state.value == "running" for mirror in mirrors)
     conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
-    head = f"{running} of {counted(len(live.mirrors), 'mirror')} running"
-    words = [head, _lag_of_all(live, mirrors), counted(conditions, "condition")]
+    runs, known = ("running", "") if len(mirrors) == len(live.mirrors) else ("known to run", " known")
+    head = f"{running} of {counted(len(live.mirrors), 'mirror')} {runs}"
+    words = [head, _lag_of_all(live, mirrors), counted(conditions, "condition") + known]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
 
 

@@ -177,7 +177,7 @@ def test_a_job_that_nobody_can_see_is_unknown_and_says_why() -> None:
     unseen = Unknown("mirror west", "its status topic __mirror_status does not exist at west", "Run reconciler apply.")
     state = LiveState({}, {"west": LiveMirror("west", JobState.STARTING, unseen=unseen)})
     first, _, _, *rest = status_text(topology(), state, 0).splitlines()
-    assert first == "0 of 1 mirror running; lag unknown; 0 conditions; 1 unknown"
+    assert first == "0 of 1 mirror known to run; lag unknown; 0 conditions known; 1 unknown"
     assert f"mirror west: unknown: {unseen.error}. {unseen.todo}" in "\n".join(rest)
     assert "__mirror_status" in shown(state)
     assert status_code(state) == ExitCode.ERROR
@@ -204,7 +204,7 @@ def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
     nobody = LiveState({}, {"west": Unknown("mirror west", "no answer from west", "Check it.", ())})
     assert "(mirror west)" in shown(nobody)
     assert "no answer from west" in shown(nobody)
-    assert "lag unknown; 0 conditions; 1 unknown" in shown(nobody)
+    assert "lag unknown; 0 conditions known; 1 unknown" in shown(nobody)
     assert "absent" in shown(live(JobState.ABSENT))
     first = status_text(topology(), live(JobState.ABSENT), 0).splitlines()[0]
     assert first == "0 of 1 mirror running; lag unknown; 0 conditions"
