@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-least-privilege test-clusters check bench soak down lock licences sbom advisories
+.PHONY: install demo test test-fast test-least-privilege test-clusters check bench soak down lock docs licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,9 +37,10 @@ soak: install
 test-least-privilege: install
 	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py
 
-# A standalone Spark cluster that loses workers, and two mirror hosts of which one is lost: four minutes by themselves.
+# A standalone Spark cluster that loses workers, two mirror hosts of which one is lost, and the tutorial.
 test-clusters: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py \
+		tests/e2e/spark/test_tutorial.py
 
 # The mirror job stops first, so that it can commit and leave.
 down:
@@ -53,8 +54,17 @@ lock:
 	$(UV_COMPILE) pyproject.toml -o requirements/runtime.lock
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
 	echo "setuptools>=80,<81" | $(UV_COMPILE) - -o requirements/build.lock
+	echo "mkdocs-material>=9.6,<10" | $(UV_COMPILE) - -o requirements/docs.lock
 	$(PYTHON_IN_VENV) -m reconciler.sandbox jars --lock
 	$(PYTHON_IN_VENV) -m requirements.jars
+
+# The pages as a site in site/, by mkdocs in an environment of its own; a link that leads nowhere is an error.
+docs: install
+	@test build/docs-venv/built -nt requirements/docs.lock || { \
+		.venv/bin/uv venv -q --allow-existing build/docs-venv && \
+		VIRTUAL_ENV=build/docs-venv .venv/bin/uv pip install -q --require-hashes -r requirements/docs.lock && \
+		touch build/docs-venv/built; }
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --quiet --strict -f docs/site/mkdocs.yml && echo "site/index.html is written"
 
 # docs/licences.md anew, after `make lock` and `make install`.
 licences: install

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +17,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+
+from tests.support.jobs.free_ports import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -94,19 +95,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     subprocess.run(
         [str(folder / "venv" / "bin" / "reconciler"), "sandbox", "down", "--clear"], env=environ, check=False
     )
-
-
-def free_ports() -> int:
-    """A port with enough free ones behind it for a plain sandbox; other runs on this machine have others."""
-    for first in range(21_000 + os.getpid() % 5_000, 60_000, 50):
-        if all(_free(port) for port in range(first, first + 30)):
-            return first
-    raise AssertionError("no free ports")
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 TOPOLOGY = """

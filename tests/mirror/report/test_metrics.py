@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from reconciler_mirror.driver.board import Board
@@ -294,3 +295,14 @@ def test_without_a_port_nothing_is_served(busy: Board) -> None:
     endpoint = MetricsEndpoint("127.0.0.1", 0, lambda: seen(busy))
     endpoint.open()
     assert endpoint.port is None
+
+
+def test_the_rules_for_alerts_are_those_of_the_page_and_each_has_a_page_that_helps() -> None:
+    [group] = yaml.safe_load((DOCS / "grafana" / "alerts.yml").read_text("utf-8"))["groups"]
+    expressions = {part for rule in group["rules"] for part in rule["expr"].split(" or ")}
+    table = (DOCS / "mirror" / "metrics.md").read_text("utf-8").partition("## Worth an alert")[2]
+    shown = re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)
+    assert expressions == {part for each in shown for part in each.split(" or ")}
+    for rule in group["rules"]:
+        page, _, _ = rule["annotations"]["runbook_url"].partition("#")
+        assert (ROOT / page).is_file(), page

@@ -1,0 +1,37 @@
+"""What mkdocs calls while it builds: adds pages that are not below `docs/`, and turns links into the site's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from docs.site.links import of_the_site, with_anchors  # noqa: E402  # mkdocs loads this file by its path
+from docs.site.reference import commands_page, environment_page  # noqa: E402
+
+_ABOVE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md"}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    made = {place: (ROOT / source).read_text("utf-8") for place, source in _ABOVE.items()} | {
+        "reference/commands.md": commands_page(ROOT / "tests" / "golden" / "help"),
+        "reference/environment.md": environment_page(ROOT / "schemas" / "environment.schema.json"),
+    }
+    for place, text in made.items():
+        files.append(File.generated(config, place, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    place = page.file.src_uri
+    source = _ABOVE.get(place, f"docs/{place}")
+    if place.startswith("reference/"):
+        return markdown
+    repository = f"{config.repo_url.rstrip('/')}/blob/main" if config.repo_url else ""
+    linked = of_the_site(markdown, source, repository)
+    return with_anchors(linked) if place == "mirror/conditions.md" else linked

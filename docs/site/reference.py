@@ -1,0 +1,86 @@
+"""Pages of reference, made of what the program itself says: its `--help`, and the schema of an environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+
+def commands_page(helps: Path) -> str:
+    """``helps``: the folder with one text a command, which tests hold to what the program prints."""
+    lines = ["# Commands", "", "As `--help` prints it.", ""]
+    for folder in sorted(path for path in helps.iterdir() if path.is_dir()):
+        group = "" if folder.name == "commands" else f"{folder.name} "
+        for text in sorted(folder.glob("*.txt")):
+            lines += [f"## {group}{text.stem}", "", "```text", text.read_text("utf-8").strip("\n"), "```", ""]
+    return "\n".join(lines)
+
+
+def environment_page(schema_file: Path) -> str:
+    """Every key of the YAML of an environment: what it takes, and what it means."""
+    schema = json.loads(schema_file.read_text("utf-8"))
+    lines = [f"# {_sentence(schema['title'])}", "", schema.get("description", ""), ""]
+    for key, value in schema["properties"].items():
+        lines += [f"## {key}", "", _description(value, schema), "", *_table(value, schema), ""]
+    return "\n".join(lines)
+
+
+def _table(value: Schema, schema: Schema) -> Iterator[str]:
+    rows = list(_rows("", value, schema, ()))
+    if rows:
+        yield "| key | takes | means |"
+        yield "|---|---|---|"
+        yield from rows
+
+
+def _rows(path: str, value: Schema, schema: Schema, above: tuple[str, ...]) -> Iterator[str]:
+    """One row a key, and below it the rows of the keys that it holds; ``above`` ends what holds itself."""
+    value, name = _resolved(value, schema)
+    if name in above:
+        return
+    above = (*above, name) if name else above
+    for key, inner in value.get("properties", {}).items():
+        place = f"{path}.{key}" if path else key
+        yield f"| `{place}` | {_cell(_takes(inner, schema))} | {_cell(_description(inner, schema))} |"
+        yield from _rows(place, inner, schema, above)
+    items = value.get("items")
+    if isinstance(items, Mapping):
+        yield from _rows(f"{path}[]" if path else "[]", items, schema, above)
+    for inner in (value.get("additionalProperties"), *value.get("patternProperties", {}).values()):
+        if isinstance(inner, Mapping):
+            yield from _rows(f"{path}.NAME" if path else "NAME", inner, schema, above)
+    for choice in (*value.get("oneOf", ()), *value.get("anyOf", ())):
+        yield from _rows(path, choice, schema, above)
+
+
+def _resolved(value: Schema, schema: Schema) -> tuple[Schema, str]:
+    reference = value.get("$ref", "")
+    if not reference:
+        return value, ""
+    name = reference.rpartition("/")[2]
+    target = schema["$defs"][name]
+    return {**target, **{key: content for key, content in value.items() if key != "$ref"}}, name
+
+
+def _takes(value: Schema, schema: Schema) -> str:
+    resolved, _ = _resolved(value, schema)
+    if "enum" in resolved:
+        return ", ".join(f"`{json.dumps(each)}`" for each in resolved["enum"])
+    return str(resolved.get("title") or resolved.get("type", ""))
+
+
+def _description(value: Schema, schema: Schema) -> str:
+    return str(_resolved(value, schema)[0].get("description", ""))
+
+
+def _cell(text: str) -> str:
+    escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return escaped.replace("*", "\\*")
+
+
+def _sentence(title: str) -> str:
+    return title[:1].upper() + title[1:]
