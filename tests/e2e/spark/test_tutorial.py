@@ -31,7 +31,11 @@ def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
         "SANDBOX_PORT": str(free_ports()),
     }
     yield environ
-    subprocess.run(["reconciler", "sandbox", "down", "--clear"], env=environ, cwd=tmp_path, check=False)
+    for words in (
+        ["mirror", "stop", "environments/tutorial"],
+        ["sandbox", "down", "--clear"],
+    ):  # a block may have failed
+        subprocess.run(["reconciler", *words], env=environ, cwd=tmp_path, check=False)
 
 
 def test_every_block_does_what_the_page_says(reader: dict[str, str], tmp_path: Path) -> None:
