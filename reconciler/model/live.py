@@ -185,7 +185,8 @@ class FlowStatus:
     ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
     A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
     ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
-    where ``conditions`` holds only the first; empty where it holds all.
+    where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
+    ``pauses`` holds only the newest; None where it holds all.
     """
 
     name: str
@@ -208,6 +209,7 @@ class FlowStatus:
     conditions: tuple[Mapping[str, object], ...] = ()
     condition_counts: tuple[Mapping[str, object], ...] = field(default=(), metadata=SPARSE)
     pauses: tuple[Mapping[str, object], ...] = ()
+    pause_counts: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
     resuming_partitions: int = 0
     lost: tuple[Mapping[str, object], ...] = ()
     rate_limit: int | None = None
@@ -223,6 +225,13 @@ class FlowStatus:
         if self.condition_counts:
             return {(str(c["code"]), bool(c["stops"])): int(str(c["conditions"])) for c in self.condition_counts}
         return Counter((str(condition["code"]), bool(condition.get("stops"))) for condition in self.conditions)
+
+    @property
+    def counted_pauses(self) -> tuple[int, int]:
+        """Requests, and partitions that are paused: those included that are not told one by one."""
+        if self.pause_counts is not None:
+            return int(str(self.pause_counts["pauses"])), int(str(self.pause_counts["paused_partitions"]))
+        return len(self.pauses), sum(int(str(pause["paused_partitions"])) for pause in self.pauses)
 
 
 class JobState(StrEnum):

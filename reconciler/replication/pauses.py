@@ -37,6 +37,11 @@ class Scope:
         return f"{description} of flow {self.flow}"
 
 
+def scopes_around(flow: str, topic: str, partition: int) -> tuple[Scope, Scope, Scope]:
+    """All that a pause of this partition can name: with a set of scopes three look-ups, however many there are."""
+    return Scope(flow), Scope(flow, topic), Scope(flow, topic, partition)
+
+
 @dataclass(frozen=True, slots=True)
 class Pause:
     scope: Scope

@@ -89,6 +89,8 @@ def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
         for scope, fields in reported_pauses(name, flow):
             pause = Pause(scope, _number(fields["since_ms"]), str(fields["by"]), str(fields["reason"]))
             names.append(f"{scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume")
+        if more := flow.counted_pauses[0] - len(flow.pauses):
+            names.append(f"flow {name} has {counted(more, 'pause')} more; see reconciler status")
     return tuple(names)
 
 
@@ -153,11 +155,14 @@ def progress(
         if flow is not None
         for scope, fields in reported_pauses(name, flow)
     }
+    capped = [flow for flow in flows.values() if flow is not None and flow.pause_counts is not None]
     if not paused:
         resuming = sum(flow.resuming_partitions for flow in flows.values() if flow is not None)
         gone = not any(each_scope.within(scope) for each_scope in reported for scope in wanted)
         said = f"not copied yet: {counted(resuming, 'partition')}" if gone else "it has not read the request yet"
-        return PauseProgress(True, fresh and gone and not resuming, said)
+        if gone and capped:
+            said = "it has too many pauses to tell each, so whether it has read this request is not known"
+        return PauseProgress(True, fresh and gone and not resuming and not capped, said)
     counts = [reported.get(scope) for scope in wanted]
     total = sum(_number(count["partitions"]) for count in counts if count is not None)
     done = sum(_number(count["paused_partitions"]) for count in counts if count is not None)

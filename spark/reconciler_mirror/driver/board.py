@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from reconciler.replication.handover import FlowSettings
-from reconciler.replication.pauses import Pause
+from reconciler.replication.pauses import Pause, scopes_around
 from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.driver.flow_state import (
     FlowState,
@@ -73,10 +73,11 @@ class Board:
             flow = self._flows[lane[0]]
             if not flow.pauses:
                 return frozenset()
+            scopes = {pause.scope for pause in flow.pauses}
             return frozenset(
                 (spec.topic, spec.partition)
                 for spec in flow.lanes[lane[1]].specs
-                if any(pause.scope.covers(spec.topic, spec.partition) for pause in flow.pauses)
+                if not scopes.isdisjoint(scopes_around(lane[0], spec.topic, spec.partition))
             )
 
     def taken_over(self, flow: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import WireError
 from reconciler.replication.handover import FlowSettings, MirrorSettings
+from reconciler.replication.pauses import scopes_around
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.views import FlowView, PartitionView
@@ -120,9 +121,11 @@ class CatchUp:
     def _hopeless(self, view: FlowView) -> str | None:
         now = time.monotonic()  # a clock that is set must end nothing
         behind, laneless = self._left(view), self._without_lane(view.settings.name)
-        for pause in view.pauses:
-            if any(pause.scope.covers(partition.topic, partition.partition) for partition in behind):
-                return f"{pause.scope} is paused. Resume it with reconciler mirror resume, then start again"
+        held = {pause.scope for pause in view.pauses}
+        for partition in behind if held else ():
+            around = scopes_around(view.settings.name, partition.topic, partition.partition)
+            if scope := next((scope for scope in around if scope in held), None):
+                return f"{scope} is paused. Resume it with reconciler mirror resume, then start again"
         conditions: list[Condition] = []
         lasts = False
         for condition, since in self._since(view, now):

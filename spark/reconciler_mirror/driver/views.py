@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.replication.handover import FlowSettings
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.pauses import Pause, Scope, scopes_around
 from reconciler_mirror.model import Condition
 from reconciler_mirror.report.latency import NO_LATENCY, Latency
 from reconciler_mirror.report.losses import Loss, Losses, added
@@ -152,18 +152,36 @@ def worst(partitions: Iterable[PartitionView], count: int) -> tuple[PartitionVie
     return tuple(sorted(behind, key=lambda p: (-(p.records_lag or 0), p.topic, p.partition))[:count])
 
 
-def pause_count(scope: Scope, partitions: Iterable[PartitionView]) -> tuple[int, int]:
-    """Partitions that a pause covers, and for how many of them lanes have confirmed."""
-    covered = [partition for partition in partitions if scope.covers(partition.topic, partition.partition)]
-    return len(covered), sum(partition.paused for partition in covered)
+@dataclass(frozen=True, slots=True)
+class PauseCounts:
+    """``by_scope``: of each pause, the partitions that it covers, and for how many of them lanes have confirmed.
+    ``partitions`` and ``paused``: the same of all pauses together, each partition once. ``resuming``: partitions that
+    no pause covers any more and that a lane still holds."""
+
+    by_scope: Mapping[Scope, tuple[int, int]]
+    partitions: int
+    paused: int
+    resuming: int
 
 
-def resuming(view: FlowView) -> int:
-    """Partitions that no pause covers any more and that a lane still holds."""
-    return sum(
-        partition.paused and not any(pause.scope.covers(partition.topic, partition.partition) for pause in view.pauses)
-        for partition in view.partitions
-    )
+def pause_counts(view: FlowView) -> PauseCounts:
+    by_scope = {pause.scope: (0, 0) for pause in view.pauses}
+    partitions = paused = resuming = 0
+    for partition in view.partitions if by_scope else ():
+        covering = [
+            scope
+            for scope in scopes_around(view.settings.name, partition.topic, partition.partition)
+            if scope in by_scope
+        ]
+        for scope in covering:
+            covered, confirmed = by_scope[scope]
+            by_scope[scope] = covered + 1, confirmed + partition.paused
+        partitions += bool(covering)
+        paused += partition.paused and bool(covering)
+        resuming += partition.paused and not covering
+    if not by_scope:
+        resuming = sum(partition.paused for partition in view.partitions)
+    return PauseCounts(by_scope, partitions, paused, resuming)
 
 
 def lost_of(partitions: Iterable[Losses]) -> tuple[FlowLoss, ...]:

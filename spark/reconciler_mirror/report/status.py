@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from reconciler.replication.handover import MirrorSettings, StatusPlace
 from reconciler.replication.names import LAG_HEADER
-from reconciler.replication.pauses import Pause
+from reconciler.replication.pauses import Pause, Scope
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
 from reconciler_mirror.driver.views import (
@@ -26,9 +26,9 @@ from reconciler_mirror.driver.views import (
     GoalView,
     GroupsView,
     PartitionView,
+    PauseCounts,
     path_counts,
-    pause_count,
-    resuming,
+    pause_counts,
     worst,
 )
 from reconciler_mirror.model import Condition
@@ -40,6 +40,8 @@ WORST_PARTITIONS = 5
 CONDITION_BYTES = 128_000
 """Of a record, for the conditions that it tells in full, shared among its flows; all of them are counted. A client
 sends no record above 1 MB before compression, and readers begin with the last 500 records."""
+PAUSE_BYTES = 64_000
+"""Of a record, for the pauses that it tells, shared among its flows as well; all of them are counted."""
 _FIGURES = (
     *("records_total", "records_per_second", "bytes_per_second", "records_lag", "seconds_lag"),
     *("transactions", "retries"),
@@ -61,6 +63,7 @@ def record(
     settings: MirrorSettings, who: Application, state: str, flows: tuple[FlowView, ...], now_ms: int, detail: str = ""
 ) -> Mapping[str, Any]:
     share = CONDITION_BYTES // max(1, sum(bool(view.conditions) for view in flows))
+    of_pauses = PAUSE_BYTES // max(1, sum(bool(view.pauses) for view in flows))
     return {
         "format_version": FORMAT_VERSION,
         "environment": settings.environment,
@@ -74,14 +77,15 @@ def record(
         "status_interval_ms": settings.status_interval_ms,
         "host": who.host,
         "pid": who.pid,
-        "flows": {view.settings.name: _flow(view, state, share) for view in flows},
+        "flows": {view.settings.name: _flow(view, state, share, of_pauses) for view in flows},
     }
 
 
-def _flow(view: FlowView, state: str, share: int) -> Mapping[str, Any]:
+def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> Mapping[str, Any]:
     """What is None among the last ones is left out: a reader of an older release would not know the fields. ``share``:
-    bytes for its conditions."""
-    settings = view.settings
+    bytes for its conditions; ``of_pauses``: for its pauses. Nothing else here grows with partitions."""
+    settings, counts = view.settings, pause_counts(view)
+    pauses = _first_pauses(view.pauses, counts, of_pauses)
     return {
         "fingerprint": settings.fingerprint,
         "state": flow_state(view, state),
@@ -100,8 +104,9 @@ def _flow(view: FlowView, state: str, share: int) -> Mapping[str, Any]:
         **_known(
             {
                 "condition_counts": _counted(view.conditions) if len(shown) < len(view.conditions) else None,
-                "pauses": [_pause(pause, view) for pause in view.pauses] or None,
-                "resuming_partitions": resuming(view) or None,
+                "pauses": pauses or None,
+                "pause_counts": _pauses_counted(view.pauses, counts) if len(pauses) < len(view.pauses) else None,
+                "resuming_partitions": counts.resuming or None,
                 "rate_limit": settings.rate_limit,
                 "throttled_seconds": None if settings.rate_limit is None else view.throttled_seconds,
                 "catch_up": None if view.goal is None else _goal(view.goal),
@@ -144,8 +149,24 @@ def _lost(flow_loss: FlowLoss) -> Mapping[str, Any]:
     return {"code": loss.pop("code"), "partitions": flow_loss.partitions, **loss}
 
 
-def _pause(pause: Pause, view: FlowView) -> Mapping[str, Any]:
-    scope, (partitions, paused) = pause.scope, pause_count(pause.scope, view.partitions)
+def _first_pauses(pauses: Sequence[Pause], counts: PauseCounts, share: int) -> list[Mapping[str, Any]]:
+    """Of the flow as a whole, and the newest, because somebody may wait for it: as many as ``share`` bytes hold."""
+    shown: list[tuple[Scope, Mapping[str, Any]]] = []
+    for pause in sorted(pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope)):
+        fields = _pause(pause, counts)
+        share -= len(json.dumps(fields))
+        if share < 0:
+            break
+        shown.append((pause.scope, fields))
+    return [fields for _, fields in sorted(shown, key=lambda pair: pair[0])]
+
+
+def _pauses_counted(pauses: Sequence[Pause], counts: PauseCounts) -> Mapping[str, Any]:
+    return {"pauses": len(pauses), "partitions": counts.partitions, "paused_partitions": counts.paused}
+
+
+def _pause(pause: Pause, counts: PauseCounts) -> Mapping[str, Any]:
+    scope, (partitions, paused) = pause.scope, counts.by_scope[pause.scope]
     return {
         **_known({"topic": scope.topic or None, "partition": scope.partition if scope.partition >= 0 else None}),
         "since_ms": pause.since_ms,

@@ -20,13 +20,14 @@ from reconciler_mirror.conditions.standing import STANDS_S
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.driver.flow_state import SILENT_S
-from reconciler_mirror.driver.views import FlowView
+from reconciler_mirror.driver.views import FlowView, PartitionView, pause_counts
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.report.status import Application, lag_header, record
 
 from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.pauses import Pause, Scope
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
 
@@ -399,3 +400,37 @@ def test_an_outage_of_ten_thousand_partitions_can_still_be_told(board: Board, se
     board.progress(told(0, 1, 4, 0, *hints))
     made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)
     assert "condition_counts" not in made["flows"]["orders"], "all are told"
+
+
+def test_pauses_of_ten_thousand_partitions_can_still_be_told(board: Board, settings: MirrorSettings) -> None:
+    newest, reason = 10_000, "maintenance of the far side " * 5
+    pauses = [Pause(Scope("orders", f"t{n}", 0), n, "ann@host", reason) for n in range(newest)]
+    everything = Pause(Scope("orders"), 0, "bob@host", "all of it")
+    board.set_pauses([*pauses, everything])
+    made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)
+    assert len(json.dumps(made)) < 200_000
+    jsonschema.validate(made, json.loads((ROOT / "schemas" / "status.schema.json").read_text()))
+    flow = made["flows"]["orders"]
+    assert [pause["since_ms"] for pause in flow["pauses"] if "topic" not in pause] == [0], "it covers all others"
+    shown = {pause["since_ms"] for pause in flow["pauses"] if "topic" in pause}
+    assert shown == set(range(newest - len(shown), newest)), "somebody may wait for the newest"
+    assert 100 < len(shown) < newest
+    partitions = flow["partitions"]
+    assert flow["pause_counts"] == {"pauses": newest + 1, "partitions": partitions, "paused_partitions": 0}
+    board.set_pauses(pauses[:5])
+    made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)
+    assert "pause_counts" not in made["flows"]["orders"], "all are told"
+
+
+def test_partitions_of_a_pause_and_of_all_are_counted_once_each(board: Board) -> None:
+    [view] = [view for view in board.view() if view.settings.name == "orders"]
+    parts = tuple(PartitionView("t", n, paused=n in (0, 1, 3)) for n in range(4))
+    scopes = (Scope("orders", "t", 0), Scope("orders", "t", 2), Scope("other"))
+    one = replace(view, partitions=parts, pauses=tuple(Pause(scope, 1, "ann") for scope in scopes))
+    counts = pause_counts(one)
+    assert counts.by_scope == {scopes[0]: (1, 1), scopes[1]: (1, 0), scopes[2]: (0, 0)}
+    assert (counts.partitions, counts.paused, counts.resuming) == (2, 1, 2)
+    both = replace(one, pauses=(*one.pauses, Pause(Scope("orders", "t"), 1, "bob")))
+    assert pause_counts(both).by_scope[Scope("orders", "t")] == (4, 3)
+    assert (pause_counts(both).partitions, pause_counts(both).resuming) == (4, 0)
+    assert pause_counts(replace(one, pauses=())).resuming == 3

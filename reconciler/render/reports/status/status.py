@@ -255,6 +255,9 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
         pause = Pause(scope, int(str(fields["since_ms"])), str(fields["by"]), str(fields["reason"]))
         every = counted(int(str(fields["partitions"])), "partition")
         yield f"{scope} is paused {words(pause)}; {fields['paused_partitions']} of {every}"
+    requests, paused = flow.counted_pauses
+    if more := requests - len(flow.pauses):
+        yield f"flow {flow.name}: and {counted(more, 'pause')} more; all together hold {counted(paused, 'partition')}"
     if flow.resuming_partitions:
         yield f"flow {flow.name} is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
 

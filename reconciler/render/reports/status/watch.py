@@ -75,7 +75,7 @@ def _conditions(flow: FlowStatus) -> str:
         counts[code] += count
     stopping = {code for code, stops in flow.counted_conditions if stops}
     words = [("! " if code in stopping else "") + code + (f" x{n:,}" if n > 1 else "") for code, n in counts.items()]
-    if flow.pauses:
-        paused = sum(int(str(pause["paused_partitions"])) for pause in flow.pauses)
-        words.append(f"paused ({counted(len(flow.pauses), 'request', 'requests')}, {counted(paused, 'partition')})")
+    requests, paused = flow.counted_pauses
+    if requests:
+        words.append(f"paused ({counted(requests, 'request', 'requests')}, {counted(paused, 'partition')})")
     return ", ".join(words)

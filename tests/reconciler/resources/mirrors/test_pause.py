@@ -145,6 +145,20 @@ def test_without_a_job_nobody_confirms() -> None:
     assert not progress(told(state=JobState.STOPPED), [F], paused=True, asked_ms=0).runs
 
 
+def test_where_not_all_pauses_are_told_a_resume_is_not_taken_for_confirmed() -> None:
+    """The pause may be among those that the record does not name."""
+    mirror = told(entry(1, topic="other"))
+    [name] = mirror.flows
+    counts = {"pauses": 900, "partitions": 900, "paused_partitions": 900}
+    capped = replace(mirror, flows={name: replace(mirror.flows[name], pause_counts=counts)})
+    one = Scope(name, "t")
+    assert progress(mirror, [one], paused=False, asked_ms=100).done
+    unknown = progress(capped, [one], paused=False, asked_ms=100)
+    assert (unknown.runs, unknown.done) == (True, False)
+    assert "too many pauses to tell each" in unknown.words
+    assert paused_notes(capped)[-1] == f"flow {name} has 899 pauses more; see reconciler status"
+
+
 def test_a_plan_says_what_is_paused_by_whom_and_why() -> None:
     [note] = paused_notes(told(entry(4, topic="orders")))
     assert note.startswith("topic orders of flow f is paused since 1970-01-01 00:00:00 UTC by ann@host: why")

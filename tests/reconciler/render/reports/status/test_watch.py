@@ -127,6 +127,18 @@ def test_of_very_many_conditions_the_true_count_is_told() -> None:
     assert told["mirrors"]["west"]["flows"]["orders"]["condition_counts"] == list(counts)
 
 
+def test_of_very_many_pauses_the_true_count_is_told() -> None:
+    pause = {"topic": "t", "since_ms": 0, "by": "ann", "reason": "", "partitions": 1, "paused_partitions": 1}
+    counts = {"pauses": 9_000, "partitions": 9_500, "paused_partitions": 8_999}
+    state = live(JobState.RUNNING, replace(BUSY, conditions=(), pauses=(pause,) * 20, pause_counts=counts))
+    assert row(state, "orders")[-1] == "paused (9,000 requests, 8,999 partitions)"
+    text = status_text(topology(), state, 5)
+    assert "  = flow orders: and 8,980 pauses more; all together hold 8,999 partitions" in text
+    told = json.loads(status_json(topology(), state, 5))
+    jsonschema.validate(told, schema_of("status-report"))
+    assert told["mirrors"]["west"]["flows"]["orders"]["pause_counts"] == counts
+
+
 def test_a_dead_cluster_is_told_once() -> None:
     error = "cluster west does not answer at w:9092. w:9092: Connect failed"
     silent = Unknown("cluster west", error, "Check that the brokers run.")
