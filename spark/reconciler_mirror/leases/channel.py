@@ -5,9 +5,11 @@ sign of life. It carries no records and no secrets, and nothing depends on it fo
 what it began with until its deadline. It is the driver's proof that a task lives: Spark tells the loss of an executor
 late, and tries a task again without a word.
 
-The first line of a task is the token and its lease; nothing else is read before the token is known. The token travels
-in Spark's own closure. Beyond loopback it begins with the fingerprint of the driver's certificate, and the task demands
-TLS with just that one before it says anything.
+The first line of a task is the token, its lease and a word of its own; nothing else is read before the token is known.
+A task whose line breaks dials again, and says all that it had said; by that word the driver knows it from one that
+Spark tries again under the same name, whose counts begin at 0. The token travels in Spark's own closure. Beyond
+loopback it begins with the fingerprint of the driver's certificate, and the task demands TLS with just that one before
+it says anything.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import hmac
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 from reconciler.replication.json_codec import Codec
@@ -29,6 +32,7 @@ _CONNECT_S = 5.0
 """How long a stranger may take for everything up to its token: TLS and the first line."""
 GREETING_BYTES, GREETINGS = 4096, 256
 """How long a first line may be, and how many connections may be without a token at a time: more are closed at once."""
+_REDIAL_FIRST_S, _REDIAL_LAST_S = 0.1, 2.0
 _LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]
@@ -38,7 +42,8 @@ ROWS = Codec(rows=True)
 
 class ChannelServer:
     """The driver's end. ``orders`` gives what a lease must know when it connects; ``report`` gets each message of it,
-    and ``broken`` is told when its line ends before the lease does."""
+    and ``broken`` is told when its line ends before the lease does. ``begins`` is told of each task once, when it first
+    connects, before its orders are asked for."""
 
     def __init__(
         self,
@@ -46,12 +51,14 @@ class ChannelServer:
         orders: Callable[[str], Message | None],
         report: Callable[[str, Message], None],
         broken: Callable[[str], None] = lambda _: None,
+        begins: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._secret = secrets.token_hex(16)
         self._tls = listener.tls
         self.token = f"{listener.pin}:{self._secret}" if listener.tls else self._secret
-        self._orders, self._told, self._broken = orders, report, broken
+        self._orders, self._told, self._broken, self._begins = orders, report, broken, begins
         self._lines: dict[str, Line] = {}
+        self._tasks: dict[str, str] = {}  # by lease, the word of the task that connected last
         self._guard = threading.Lock()
         self._strangers = threading.BoundedSemaphore(GREETINGS)
         self._socket = listener.socket
@@ -68,6 +75,7 @@ class ChannelServer:
         """The lease is not given any more, though its task may live on where Spark lost sight of it: it must leave."""
         with self._guard:
             line = self._lines.pop(lease, None)
+            self._tasks.pop(lease, None)
         if line is not None:
             line.send(_LEAVE)
 
@@ -89,17 +97,18 @@ class ChannelServer:
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="channel lease", daemon=True).start()
 
-    def _greeted(self, connection: socket.socket) -> tuple[str, Line] | None:
-        """Its lease; None for whoever does not know the token in time."""
+    def _greeted(self, connection: socket.socket) -> tuple[str, str, Line] | None:
+        """Its lease and task; None for whoever does not know the token in time."""
         too_late = threading.Timer(_CONNECT_S, shut, (connection,))
         too_late.daemon = True
         too_late.start()
         try:
             stream = TlsStream(connection, self._tls, server_side=True) if self._tls else PlainStream(connection)
             line = Line(connection, stream)
-            token, _, lease = (line.receive_raw(GREETING_BYTES) or b"").partition(b" ")
+            token, _, name = (line.receive_raw(GREETING_BYTES) or b"").partition(b" ")
             knows = hmac.compare_digest(token, self._secret.encode())
-            return (lease.decode(), line) if knows else None
+            lease, _, task = name.decode().partition(" ") if knows else ("", "", "")
+            return (lease, task, line) if knows else None
         except (OSError, ValueError):
             return None
         finally:
@@ -111,7 +120,11 @@ class ChannelServer:
         if greeted is None:
             shut(connection)
             return
-        lease, line = greeted
+        lease, task, line = greeted
+        with self._guard:
+            again = self._tasks.get(lease) == task
+        if not again:
+            self._begins(lease)
         orders = self._orders(lease)
         if orders is None:
             line.send(_LEAVE)
@@ -121,7 +134,10 @@ class ChannelServer:
             return
         with self._guard:
             before, self._lines[lease] = self._lines.get(lease), line
-        if before is not None:  # Spark tries a task again under the same name
+            self._tasks[lease] = task
+        if before is not None and again:
+            before.close()
+        elif before is not None:  # Spark tries a task again under the same name
             before.send(_LEAVE)
         line.send(self._orders(lease) or orders)  # again: what changed before the line was listed
         while (message := line.receive()) is not None:
@@ -137,36 +153,64 @@ class ChannelServer:
 
 
 class ChannelClient:
-    """The task's end. ``heard`` gets each message, on a thread of its own. Never raises."""
+    """The task's end. ``heard`` gets each message, on a thread of its own. Never raises.
+
+    A line that breaks, or cannot be opened, is dialed again until ``close``. What was sent last may be lost with it:
+    whoever sends looks whether ``lines``, how many there were so far, has grown, and then says everything again.
+    """
 
     def __init__(self, address: tuple[str, int], token: str, lease: str, heard: Callable[[Message], None]) -> None:
-        self._line: Line | None = None
-        pin, _, secret = token.rpartition(":")
-        connection: socket.socket | None = None
-        try:
-            connection = socket.create_connection(address, timeout=_CONNECT_S)
-            stream = pinned(connection, pin) if pin else PlainStream(connection)
-        except OSError as error:
-            if connection is not None:
-                shut(connection)
-            place = f"{address[0]}:{address[1]}"
-            _log.warning("no control channel; the lease runs to its deadline", driver=place, error=str(error))
-            return
-        connection.settimeout(None)
-        self._line = Line(connection, stream)
-        self._line.send_raw(f"{secret} {lease}".encode())
-        self._heard = heard
+        self.lines = 0
+        self._refused = False
+        self._address, self._heard = address, heard
+        self._pin, _, secret = token.rpartition(":")
+        self._greeting = f"{secret} {lease} {secrets.token_hex(8)}".encode()
+        self._closed = threading.Event()
+        self._line = self._dialed()
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        if self._line is not None and not self._line.send(message):
-            self._line = None
+        """Lost where there is no line."""
+        if self._line is not None:
+            self._line.send(message)
 
     def close(self) -> None:
+        self._closed.set()
         if self._line is not None:
             self._line.close()
 
     def _listen(self) -> None:
-        line = self._line
-        while line is not None and (message := line.receive()) is not None:
-            self._heard(message)
+        pause = _REDIAL_FIRST_S
+        while not self._closed.is_set():
+            began, line = time.monotonic(), self._line
+            while line is not None and (message := line.receive()) is not None:
+                self._heard(message)
+            if line is not None:
+                self._line = None
+                line.close()
+                pause = _REDIAL_FIRST_S if time.monotonic() - began > _REDIAL_LAST_S else pause
+            if self._closed.wait(pause):
+                return
+            pause = min(_REDIAL_LAST_S, 2 * pause)
+            self._line = self._dialed()
+            if self._closed.is_set() and self._line is not None:
+                self._line.close()
+
+    def _dialed(self) -> Line | None:
+        connection: socket.socket | None = None
+        try:
+            connection = socket.create_connection(self._address, timeout=_CONNECT_S)
+            stream = pinned(connection, self._pin) if self._pin else PlainStream(connection)
+        except OSError as error:
+            if connection is not None:
+                shut(connection)
+            place, log = f"{self._address[0]}:{self._address[1]}", _log.debug if self._refused else _log.warning
+            log("no control channel; without one the lease runs to its deadline", driver=place, error=str(error))
+            self._refused = True
+            return None
+        connection.settimeout(None)
+        line = Line(connection, stream)
+        line.send_raw(self._greeting)
+        self._refused = False
+        self.lines += 1
+        return line

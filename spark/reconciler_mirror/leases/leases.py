@@ -72,7 +72,7 @@ class Leases:
         self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
         self._running = RunningLeases()
-        self._server = channel.ChannelServer(listener, self._orders, self._told, self._broken)
+        self._server = channel.ChannelServer(listener, self._orders, self._told, self._broken, self._begins)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
             for slot in range(settings.parallelism)
@@ -326,21 +326,26 @@ class Leases:
 
     # the channel
 
+    def _begins(self, lease: str) -> None:
+        """A task, also one that Spark tries again under the same name: it counts from 0."""
+        with self._guard:
+            lanes = self._running.lanes_of(lease) or ()
+        for key in lanes:
+            self._board.lease_begins(key)
+
     def _orders(self, lease: str) -> channel.Message | None:
         with self._guard:
             lanes = self._running.lanes_of(lease)
             if lanes is None:
                 return None
-            begins = lanes if self._running.signs.begins(lease) else ()
+            self._running.signs.begins(lease)
             self._untasked.begins(lanes)
             orders = {**self._lanes.claims(), "stop": self._stopping, "over": self._running.is_over(lease)}
-        for key in begins:
-            self._board.lease_begins(key)  # also where Spark tries a task again under the same name: it counts from 0
         return {**self._lanes.partitions(lanes), **orders}
 
     def _broken(self, lease: str) -> None:
         """The line is the proof of life: Spark may learn much later that the executor is gone, and then tries the task
-        again within the same job."""
+        again within the same job. A task that lives dials again at once, before anybody is told."""
         self._gone(lease, "its connection to the Spark driver ended before it did")
 
     def _gone(self, lease: str, why: str) -> None:

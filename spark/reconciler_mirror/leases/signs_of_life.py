@@ -26,11 +26,9 @@ class SignsOfLife:
         """Those whose lease is connected."""
         return frozenset(map(slot_of, self._heard))
 
-    def begins(self, lease: str) -> bool:
-        """Its line is open. False when it was before."""
-        first = lease not in self._heard
+    def begins(self, lease: str) -> None:
+        """Its line is open."""
         self._heard[lease] = self._clock()
-        return first
 
     def hear(self, lease: str) -> None:
         if lease in self._heard:

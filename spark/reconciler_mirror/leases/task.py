@@ -89,7 +89,7 @@ class LaneControl:
         self.paused_now = lane.paused
         self.rate_now = lane.rate
         self.latest = LaneProgress(lane.flow, lane.lane, (), at_work=False)
-        self.newly_prepared = False
+        self.newly_prepared = self._is_prepared = False
         self.reported_at = float("-inf")
         self.wake: Callable[[], None] = lambda: None
         self._untold = ReportDelta()
@@ -110,7 +110,7 @@ class LaneControl:
         return self._lease.claims.get(self._flow, self._claim)
 
     def prepared(self) -> None:
-        self.newly_prepared = True
+        self.newly_prepared = self._is_prepared = True
         self._lease.news.set()
 
     def watch(self, wake: Callable[[], None]) -> None:
@@ -140,6 +140,11 @@ class LaneControl:
             self.specs = specs
             self._untold.everything = True
             self._lease.news.set()
+
+    def tell_again(self) -> None:
+        """The line to the driver broke, and nobody knows what came through."""
+        self.newly_prepared = self._is_prepared
+        self._untold.everything = True
 
     def untold(self) -> LaneProgress | None:
         """What the driver does not know yet: only the partitions that changed; None when nothing did."""
@@ -211,10 +216,16 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
     for thread in threads:
         thread.start()
-    told_alive = 0.0
+    told_alive, lines = 0.0, line.lines
     while len(ended_lanes) < len(threads):
         state.news.wait(ALIVE_S)
         state.news.clear()
+        if lines != line.lines:
+            lines = line.lines
+            for control in controls.values():
+                control.tell_again()
+            for key in ended_lanes:
+                line.send({"left": [*key]})
         _tell(line, controls)
         if time.monotonic() - told_alive >= ALIVE_S:
             told_alive = time.monotonic()

@@ -56,10 +56,15 @@ class Task:
         """Its worker connects to the driver and tells that all its partitions are copied."""
         assert self.spec is not None
         self.line = ChannelClient(self.spec.driver, self.spec.token, self.spec.name, self.heard)
-        for lane in self.spec.lanes:
-            rows = tuple(PartitionProgress(p.topic, p.partition, 9, 9) for p in lane.partitions)
-            self.line.send({"progress": ROWS.encoded(LaneProgress(lane.flow, lane.lane, rows))})
+        self.tell()
         return self
+
+    def tell(self) -> None:
+        assert self.spec is not None
+        assert self.line is not None
+        for lane in self.spec.lanes:
+            rows = tuple(PartitionProgress(p.topic, p.partition, 9, 9, 5) for p in lane.partitions)
+            self.line.send({"progress": ROWS.encoded(LaneProgress(lane.flow, lane.lane, rows))})
 
     def heard(self, message: Any) -> None:
         if message.get("over") and self.spec is not None:
@@ -212,6 +217,28 @@ def test_a_task_that_spark_tries_again_in_the_same_job_is_one_with_a_task(
     until(lambda: view(board).records_lag is None)
     task.run()
     until(lambda: view(board).records_lag == 0)
+    assert codes(leases, board) == set()
+
+
+def test_a_line_that_breaks_and_comes_back_counts_nothing_twice_and_is_no_loss(
+    spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the 20 s after which a lane without a task is told, and its lanes may be given to another."""
+    task = spark.waiting(0).run()
+    spark.waiting(1).run()
+    until(lambda: view(board).records_lag == 0)
+    copied = view(board).records_total
+    assert task.spec is not None
+    assert task.line is not None
+    lines = task.line.lines
+    leases._server._lines[task.spec.name].close()
+    until(lambda: task.line is not None and task.line.lines > lines)
+    until(lambda: task.spec is not None and task.spec.name in leases._running.signs)
+    task.tell()
+    until(lambda: view(board).records_lag == 0)
+    assert view(board).records_total == copied
+    assert not task.over.is_set()
+    monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     assert codes(leases, board) == set()
 
 

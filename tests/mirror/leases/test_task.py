@@ -103,6 +103,48 @@ def test_partitions_arrive_and_a_stop_ends_the_lease() -> None:
     assert report.progress.partitions == (_copied(SPEC),)
 
 
+def test_a_line_that_breaks_is_dialed_again_and_all_is_told_again_while_the_lane_goes_on() -> None:
+    driver, broken = Driver(), threading.Event()
+    driver.server._broken = lambda _: broken.set()
+    reached: list[int] = []
+
+    def copy(lane: LaneSpec, control: Control) -> LaneReport:
+        control.prepared()
+        records = 0
+        while not control.stopping():
+            records += 1
+            reached.append(records)
+            still = PartitionProgress("still", 0, 7, 7, 7, 700)
+            control.report(LaneProgress(lane.flow, lane.lane, (_copied(SPEC, records), still)))
+            time.sleep(0.01)
+        return LaneReport(LaneEnd.STOPPED, LaneProgress(lane.flow, lane.lane, ()))
+
+    join = in_thread(lease(driver, lane(0, SPEC)), copy)
+    until(lambda: any(progress.partitions for progress in driver.progress()))
+    driver.heard.clear()
+    driver.server._lines["0.1"].close()
+    assert broken.wait(60)
+    before = len(reached)
+    until(lambda: any("prepared" in message for message in driver.heard) and len(driver.progress()) > 2)
+    assert {p.topic for p in driver.progress()[0].partitions} == {"orders", "still"}, "also what did not change"
+    assert len(reached) > before, "the lane was not disturbed"
+    driver.server.send("0.1", {"stop": True})
+    [report] = join()
+    assert report.end is LaneEnd.STOPPED
+    assert reached == list(range(1, len(reached) + 1)), "one lane, which never began again"
+
+
+def test_a_driver_that_does_not_know_the_lease_any_more_ends_a_task_that_dials_again() -> None:
+    """Its lanes may be at work elsewhere by then."""
+    driver = Driver()
+    join = in_thread(lease(driver, lane(0, SPEC)), copy_until_told)
+    until(lambda: "0.1" in driver.server._lines)
+    driver.server._orders = lambda _: None
+    driver.server._lines["0.1"].close()
+    [report] = join()
+    assert report.end is LaneEnd.LEASE_OVER
+
+
 def _resend(driver: Driver) -> bool:
     driver.server.send("0.1", driver.orders)
     return False
