@@ -4,7 +4,8 @@ For an exactly-once flow, in this order, so that no lane of an earlier applicati
 many lanes it had and whatever it was doing (a stopped process that wakes up later included):
 
 1. Take the transactional.id of lane 0 and write our claim into all positions, as a transaction that stays open. From
-   now on nobody can read a position of the flow, because lanes only read stable ones.
+   now on nobody can read a position of the flow, because lanes only read stable ones. Ours are read that way too, just
+   before: no later answer may tell less.
 2. Fence every other transactional.id the flow can ever have had. A lane that held one can no longer commit; one that
    takes it again afterwards has to wait for the positions, and then finds our claim and leaves.
 3. Read the positions once more; what was committed between 1 and 2 goes into the transaction. End it.
@@ -47,6 +48,8 @@ _APPLIED_S = 0.1
 """A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
 _OLD_WITHIN_S, _LOOK_AGAIN_S = 20.0, 0.2
 """So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are."""
+_DECIDED_WITHIN_S = 2.0
+"""So long commits that are under way are waited for. A lane that hangs holds its own until it is fenced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class _Open:
         ]
         self._prepared = False
         self._least: Mapping[Key, int] = {}
+        self._decided: Mapping[Key, LanePosition] = {}
         self._until = 0.0
 
     async def prepare(self) -> None:
@@ -123,12 +127,14 @@ class _Open:
 
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         mine = {(spec.target_topic, spec.partition) for spec in specs}
-        self._least, self._until = await self._committed(specs), time.monotonic() + _OLD_WITHIN_S
+        self._least, self._decided = await self._committed(specs), {}
+        self._until = time.monotonic() + _OLD_WITHIN_S
         if self.first.transactional:
             claim, lane_positions = await self._claim_and_fence(application, mine)
         else:
+            self._decided = await self._stable()
             lane_positions = await self._positions()
-            claim = _above(lane_positions, application)
+            claim = _above(self._known(lane_positions), application)
         changed = {
             **(_of(lane_positions, mine) if self.first.transactional else {}),
             **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
@@ -140,7 +146,7 @@ class _Open:
             await self.first.end(committed=True)
         if self.flow.provenance is not None:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
-        return Takeover(claim, None if lane_positions else await self._begin(claim, specs))
+        return Takeover(claim, None if self._known(lane_positions) else await self._begin(claim, specs))
 
     async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, LanePosition]]:
         """Steps 1 and 2, and the positions as nobody else can change them any more."""
@@ -148,15 +154,16 @@ class _Open:
         keys = {*mine, *await self._positions()}
         await self.cluster.refresh({topic for topic, _ in keys})
         await settle(self.cluster, keys, self.first)
+        self._decided = await self._stable()
         lane_positions = await self._positions()
         while True:
-            claim, old = _above(lane_positions, application), self._old(lane_positions)
+            claim, old = _above(self._known(lane_positions), application), self._old(lane_positions)
             await self._claim(claim, _of(lane_positions, {*mine} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
             if self._old(lane_positions) - old:
                 raise BrokerError(UNSTABLE, f"group {self.group} on {self.flow.target.cluster} tells old positions")
             if before or not lane_positions:
-                return _above(lane_positions, application), lane_positions
+                return _above(self._known(lane_positions), application), lane_positions
 
     async def _fence_others(self, keys: Collection[Key]) -> dict[Key, LanePosition]:
         """Once all are fenced, what they had under way is decided. Gives the positions as they stand then."""
@@ -165,6 +172,11 @@ class _Open:
         if not self.first.version_2:
             await asyncio.sleep(_APPLIED_S)
         return await self._positions()
+
+    async def _stable(self) -> dict[Key, LanePosition]:
+        """Before our claim makes all of them undecided (KIP-447). Without those that are, for longer than is waited."""
+        decided = await self.groups.decided(self.group, _DECIDED_WITHIN_S)
+        return {key: positions.decode(at.offset, at.metadata) for key, at in decided.items() if at is not None}
 
     async def _positions(self) -> dict[Key, LanePosition]:
         """As the coordinator tells them: a broker that has just started may tell old ones, which must not be written
@@ -177,7 +189,12 @@ class _Open:
 
     def _old(self, lane_positions: Mapping[Key, LanePosition]) -> set[Key]:
         """Those below what had been committed; their lanes stop them and say so."""
-        return {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
+        below = {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
+        return below | {key for key, at in self._decided.items() if positions.is_older(lane_positions.get(key), at)}
+
+    def _known(self, lane_positions: Mapping[Key, LanePosition]) -> Sequence[LanePosition]:
+        """Also those that an earlier, stable answer told."""
+        return [*self._decided.values(), *lane_positions.values()]
 
     async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
         """By target topic and partition: up to where the flow had been committed, at least, as the offset map says."""
@@ -224,8 +241,8 @@ class _Open:
         await self.first.commit_positions({key: positions.to_commit(at) for key, at in lane_positions.items()})
 
 
-def _above(lane_positions: Mapping[Key, LanePosition], application: str) -> Claim:
-    return Claim(1 + max((position.claim.number for position in lane_positions.values()), default=0), application)
+def _above(known: Iterable[LanePosition], application: str) -> Claim:
+    return Claim(1 + max((position.claim.number for position in known), default=0), application)
 
 
 def _of(lane_positions: Mapping[Key, LanePosition], keys: Iterable[Key]) -> dict[Key, LanePosition]:

@@ -55,6 +55,14 @@ def went_back(position: LanePosition, least: int | None) -> bool:
     return least is not None and position.proved and position.topic_id != "" and position.offset < least
 
 
+def is_older(later: LanePosition | None, earlier: LanePosition) -> bool:
+    """Whether an answer that came ``later`` tells of a time before ``earlier``, which had been decided. None: it tells
+    nothing. Of one that nobody proved, and of one after a seek or of another topic, that is not known."""
+    if later is None:
+        return True
+    return later.topic_id == earlier.topic_id and went_back(later, earlier.offset)
+
+
 def to_commit(position: LanePosition) -> OffsetToCommit:
     return OffsetToCommit(position.offset, position.leader_epoch, encode(position) + END)
 

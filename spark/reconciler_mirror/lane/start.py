@@ -60,16 +60,20 @@ class Starter:
                     raise
                 again = [p for p in taken if p.phase is Phase.STARTING]
                 failing_since = failing_since or time.monotonic()
-                if time.monotonic() - failing_since > TELL_AFTER:
-                    side = "target" if self._at_target else "source"
-                    self._lane.trouble = conditions.unreachable(self._lane.spec, side, str(error))
                 undecided = isinstance(error, BrokerError) and error.code == UNSTABLE
+                if time.monotonic() - failing_since > TELL_AFTER:
+                    self._lane.trouble = self._waits_for(str(error), undecided=undecided)
                 await asyncio.sleep(min(pause, PAUSE_UNDECIDED) if undecided else pause)
                 pause = min(PAUSE_LAST, pause * (1.2 if undecided else 2))
             else:
                 pause = PAUSE_FIRST
             if again:
                 asyncio.get_running_loop().call_later(WAIT, self._add_again, again)
+
+    def _waits_for(self, why: str, *, undecided: bool) -> Condition:
+        if undecided:
+            return conditions.positions_undecided(self._lane.spec, why)
+        return conditions.unreachable(self._lane.spec, "target" if self._at_target else "source", why)
 
     async def _start(self, taken: Sequence[Partition]) -> list[Partition]:
         """Returns those that have to wait, for example for a leader."""

@@ -1,0 +1,163 @@
+"""What a takeover writes when its group coordinator tells an older state than it told before, or nothing yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from reconciler_mirror.driver import takeover
+from reconciler_mirror.driver.takeover import Takeover
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.model import Claim, PartitionSpec
+
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.group_offsets import CommittedOffset, GroupOffsets
+from reconciler.replication.handover import FlowSettings, Naming, Start
+from tests.support.lanes.lane_spec import lane
+
+IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
+KEYS = (("east.orders", 0), ("east.orders", 1))
+SPECS = tuple(PartitionSpec("orders", number, "east.orders", IDS[0]) for number in range(2))
+LOADING = 14
+State = Mapping[Key, LanePosition]
+
+
+def state(offset: int, claim: int, topic_id: str = IDS[0]) -> State:
+    return {key: LanePosition(offset, topic_id, 0, Claim(claim, f"app-{claim}")) for key in KEYS}
+
+
+NOW, OLD = state(1_000, 3), state(7, 2)
+
+
+@dataclass
+class Coordinator:
+    """A coordinator in memory. ``snapshots``: what its answers without require_stable tell in turn, the last for good;
+    ``pending``: partitions whose commit is undecided. ``commits``: what was asked to be committed."""
+
+    log: State
+    snapshots: Sequence[State]
+    pending: Collection[Key] = ()
+    error: int = 0
+    asked: int = 0
+    commits: list[Mapping[Key, OffsetToCommit]] = field(default_factory=list)
+    cluster: Any = field(default_factory=lambda: SimpleNamespace(name="west"))
+
+    async def offsets(self, groups: Sequence[str], *, stable: bool = False) -> dict[str, GroupOffsets]:
+        assert not stable
+        told = self.snapshots[min(self.asked, len(self.snapshots) - 1)]
+        self.asked += 1
+        return {groups[0]: GroupOffsets({key: _committed(at) for key, at in told.items()}, self.error)}
+
+    async def decided(self, group: str, within: float) -> dict[Key, CommittedOffset | None]:
+        assert self.commits == [], "our own claim makes all of them undecided"
+        return {key: None if key in self.pending else _committed(at) for key, at in self.log.items()}
+
+    def written(self) -> dict[Key, tuple[int, Claim]]:
+        """The last that was committed of each."""
+        last = {key: at for commit in self.commits for key, at in commit.items()}
+        return {key: (at.offset, positions.decode(at.offset, at.metadata).claim) for key, at in last.items()}
+
+
+def _committed(at: LanePosition) -> CommittedOffset:
+    return CommittedOffset(at.offset, at.leader_epoch, positions.encode(at))
+
+
+class Identity:
+    version_2 = True
+
+    def __init__(self, coordinator: Coordinator, transactional_id: str | None) -> None:
+        self._coordinator, self.transactional = coordinator, transactional_id is not None
+
+    async def prepare(self) -> None:
+        pass
+
+    async def start(self) -> None:
+        pass
+
+    async def end(self, *, committed: bool) -> None:
+        assert committed
+
+    async def commit_positions(self, wanted: Mapping[Key, OffsetToCommit]) -> None:
+        if wanted:
+            self._coordinator.commits.append(wanted)
+
+
+async def _nothing(*_: Any) -> Any:
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = {"east.orders": SimpleNamespace(topic_id=IDS[0])}
+    cluster = SimpleNamespace(refresh=_nothing, topics=topics, close=lambda: None)
+    monkeypatch.setattr(takeover, "cluster_of", lambda _: cluster)
+    for name in ("settle", "last_committed", "copied_before"):
+        monkeypatch.setattr(takeover, name, _nothing)
+    monkeypatch.setattr(takeover, "_LOOK_AGAIN_S", 0.001)
+
+
+def take(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, delivery: str = "exactly_once") -> Takeover:
+    monkeypatch.setattr(takeover, "GroupClient", lambda _: coordinator)
+    monkeypatch.setattr(takeover, "Identity", lambda _cluster, name, *_: Identity(coordinator, name))
+    ends = lane(0)
+    flow = FlowSettings(
+        "orders", "0", ends.source, ends.target, ("orders",), (), Naming(), delivery, "read_committed", Start(), 2
+    )
+    return asyncio.run(takeover._Open(flow).take("new", SPECS))
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("first", [OLD, {}], ids=["old", "nothing"])
+def test_an_answer_older_than_one_before_is_asked_for_again(
+    first: State, delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = Coordinator(NOW, [NOW, first, first, first, NOW])
+    took = take(coordinator, monkeypatch, delivery)
+    assert took == Takeover(Claim(4, "new"), None)
+    if delivery == "exactly_once":
+        assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
+
+
+@pytest.mark.parametrize("told", [OLD, {}], ids=["old", "nothing"])
+def test_one_that_stays_older_is_never_written_again(told: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes read what is decided, and stop where it went back; nothing begins at the flow's start."""
+    monkeypatch.setattr(takeover, "_OLD_WITHIN_S", 0.02)
+    coordinator = Coordinator(NOW, [told])
+    assert take(coordinator, monkeypatch) == Takeover(Claim(4, "new"), None), "above every claim that was told"
+    assert coordinator.written() == {}
+
+
+def test_one_that_goes_back_after_the_fence_fails_the_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_OLD_WITHIN_S", 0.02)
+    coordinator = Coordinator(NOW, [NOW, NOW, OLD])
+    with pytest.raises(BrokerError, match="UNSTABLE_OFFSET_COMMIT"):
+        take(coordinator, monkeypatch)
+    assert {offset for offset, _ in coordinator.written().values()} == {1_000}
+
+
+def test_what_is_undecided_for_long_hinders_no_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that hangs in the middle of a commit: the fence ends its transaction."""
+    coordinator = Coordinator(NOW, [NOW], pending=KEYS)
+    assert take(coordinator, monkeypatch).claim == Claim(4, "new")
+    assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
+
+
+def test_a_seek_and_a_topic_made_anew_may_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for back in (state(7, 3, ""), state(7, 3, IDS[1])):
+        coordinator = Coordinator(NOW, [NOW, back])
+        take(coordinator, monkeypatch)
+        assert coordinator.written() == dict.fromkeys(KEYS, (7, Claim(4, "new")))
+
+
+def test_a_coordinator_that_is_still_loading_is_an_error_and_no_empty_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = Coordinator({}, [{}], error=LOADING)
+    with pytest.raises(BrokerError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        take(coordinator, monkeypatch)
+    assert coordinator.commits == []
