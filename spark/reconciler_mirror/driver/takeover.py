@@ -188,9 +188,10 @@ class _Open:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _old(self, lane_positions: Mapping[Key, LanePosition]) -> set[Key]:
-        """Those below what had been committed; their lanes stop them and say so."""
+        """Those below what had been committed, or not told at all; their lanes stop them and say so."""
+        older = {key for key, at in self._decided.items() if positions.is_older(lane_positions.get(key), at)}
         below = {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
-        return below | {key for key, at in self._decided.items() if positions.is_older(lane_positions.get(key), at)}
+        return older | below | (self._least.keys() - lane_positions.keys())
 
     def _known(self, lane_positions: Mapping[Key, LanePosition]) -> Sequence[LanePosition]:
         """Also those that an earlier, stable answer told."""

@@ -77,6 +77,7 @@ class Attempts:
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
+        self._known: dict[Key, tuple[int, str]] = {}
         self._counts: dict[Key, PartitionProgress] = {}
         self._retries = 0
         self._endings = Endings()
@@ -184,7 +185,7 @@ class Attempts:
                 return LaneReport(self._end(), self._progress)
 
     async def _session(self, lane: Lane) -> None:
-        lane.copied = self._copied
+        lane.copied, lane.known = self._copied, self._known
         lane.throttle = self._throttle
         session = LaneSession(lane, self._control, self._held, lambda now: self._control.report(self._total(now)))
         try:

@@ -148,7 +148,11 @@ class Starter:
             committed = committed_positions[partition.target]
             known = positions.decode(committed.offset, committed.metadata)
             if committed.offset < 0:
-                fresh.append(partition)
+                if (copied_to := self._own(partition)) is None:
+                    fresh.append(partition)
+                else:
+                    before = (lane.spec.flow, copied_to)
+                    lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
                 continue
             if known.claim > lane.spec.claim:
                 raise conditions.SupersededError("another application has taken the flow")
@@ -167,14 +171,25 @@ class Starter:
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 
     async def _least(self, unknown: Sequence[Partition]) -> Mapping[Key, int]:
-        """Up to where they had been committed, at least, whatever the group coordinator tells."""
+        """Up to where they had been committed, at least, whatever the group coordinator tells: by the offset map, and
+        by what this lane itself has committed or begun at, which is newer."""
         target = self._lane.target
         ids = {p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in unknown if p.spec.topic_id}
-        return await last_committed(target, self._lane.spec.flow, ids)
+        least = dict(await last_committed(target, self._lane.spec.flow, ids))
+        for partition in unknown:
+            if (own := self._own(partition)) is not None:
+                least[partition.source] = max(own, least.get(partition.source, own))
+        return least
+
+    def _own(self, partition: Partition) -> int | None:
+        """What this lane has committed last of the topic as it is now, or begun at; None: nothing yet."""
+        offset, topic_id = self._lane.known.get(partition.source, (-1, ""))
+        return offset if offset >= 0 and topic_id == partition.spec.topic_id else None
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)
         partition.committed = partition.reached = partition.covered = known.offset
+        self._lane.known[partition.source] = (known.offset, partition.spec.topic_id)
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.copied.begin(known.offset)
         if not known.topic_id:

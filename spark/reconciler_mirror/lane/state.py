@@ -94,6 +94,7 @@ class Lane:
         self.tuning = tuning
         self.partitions: dict[Key, Partition] = {}
         self.copied: dict[Key, Copied] = {}
+        self.known: dict[Key, tuple[int, str]] = {}  # committed last, and of which topic, also by earlier sessions
         self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
         self.throttle = Throttle(lambda: NO_LIMIT)
         self.dirty: set[Partition] = set()

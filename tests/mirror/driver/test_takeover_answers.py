@@ -161,3 +161,19 @@ def test_a_coordinator_that_is_still_loading_is_an_error_and_no_empty_group(monk
     with pytest.raises(BrokerError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         take(coordinator, monkeypatch)
     assert coordinator.commits == []
+
+
+def test_what_the_offset_map_knows_and_the_coordinator_does_not_tell_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A coordinator of Kafka 4 may answer while it still loads its log: with old positions, and with none."""
+
+    async def committed(*_: Any) -> Mapping[Key, int]:
+        return {("orders", 0): 1_000, ("orders", 1): 900}
+
+    monkeypatch.setattr(takeover, "last_committed", committed)
+    half = {KEYS[1]: NOW[KEYS[1]]}
+    coordinator = Coordinator(NOW, [{}, half, OLD, NOW])
+    assert take(coordinator, monkeypatch) == Takeover(Claim(4, "new"), None)
+    assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
+    assert coordinator.asked >= 4, "nothing was written before all of it was told"

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from reconciler_mirror.lane import positions
 from reconciler_mirror.lane import start as batch_start
 from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model import Claim, Condition, PartitionSpec
 
-from reconciler.kafka.client.cluster import NO_ID
+from reconciler.kafka.client.cluster import NO_ID, CommittedPosition
 from reconciler.kafka.client.errors import BrokerError
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "")
@@ -62,3 +64,46 @@ def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
     assert asyncio.run(Starter(lane_of(SERVED, 9))._start([partition])) == []
     assert partition.condition is None
     assert partition.waits_since == 0.0
+
+
+@pytest.mark.parametrize(
+    ("told", "topic_id", "code"),
+    [
+        (60, "id", None),
+        (59, "id", "position_went_back"),
+        (-1, "id", "position_missing"),
+        (20, "", None),
+        (20, "other", None),
+    ],
+    ids=["as committed", "older", "none", "after a seek", "of a topic made anew"],
+)
+def test_what_the_lane_itself_committed_is_known_without_any_map(
+    monkeypatch: pytest.MonkeyPatch, told: int, topic_id: str, code: str | None
+) -> None:
+    """A coordinator may answer before it has read its log, also when its broker comes back under the same lane."""
+    metadata = positions.encode(LanePosition(told, topic_id if topic_id != "other" else "id", 0, Claim(1, "app")))
+
+    async def nothing(*_: object) -> dict[object, object]:
+        return {}
+
+    async def answer(_: str, keys: list[object]) -> dict[object, CommittedPosition]:
+        return dict.fromkeys(keys, CommittedPosition(told, metadata))
+
+    monkeypatch.setattr(batch_start, "last_committed", nothing)
+    lane = lane_of(SERVED)
+    lane.target.positions = answer
+    work = SimpleNamespace(provenance=False)
+    whole: dict[str, Any] = {"start_offsets": {}, "start_kind": "earliest", "start_timestamp_ms": None}
+    lane.spec = SimpleNamespace(flow="f", group="mirror.f", claim=Claim(1, "app"), work=work, **whole)
+    lane.mark_dirty = lambda _: None
+    lane.known = {("orders", 0): (60, "id" if topic_id != "other" else "the former one")}
+    stopped: list[Condition] = []
+    lane.stop = lambda _, condition: stopped.append(condition)
+    partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
+    asyncio.run(Starter(lane)._with_positions([partition]))
+    assert [condition.code for condition in stopped] == ([code] if code else [])
+    if code:
+        assert "60" in stopped[0].text
+        assert lane.known[("orders", 0)][0] == 60
+    else:
+        assert partition.committed == lane.known[("orders", 0)][0] == told
