@@ -120,7 +120,7 @@ def main(
             world(home, port, environ, Path(folder), random.Random(seed)) as made,
         ):
             possible = [fault for fault in named if made.has(fault.needs)]
-            rows, total, wrong = soak(made, turns(possible, made.chance, minutes, rounds), per_second)
+            rows, total, wrong = soak(made, turns(possible, random.Random(seed), minutes, rounds), per_second)
     except SoakError as error:
         console.print(f"[red]{error}[/red]")
         raise typer.Exit(1) from None

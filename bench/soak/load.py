@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 import time
-from collections.abc import Callable
 
 from confluent_kafka import KafkaException, Producer
 
+from bench.soak.threads import Beside
 from reconciler.sandbox.handles import ClusterHandle
 
 TOPIC, PARTITIONS = "soak", 4
@@ -18,32 +17,20 @@ IN_ONE = 20
 ABORTS = 0.1
 
 
-class Load:
+class Load(Beside):
     """Two threads, half of the records each: idempotent, and transactional with some that abort. Both go on whatever
     happens to the brokers; what of it stands is read from the source's log (``bench.soak.truth``)."""
 
     def __init__(self, source: ClusterHandle, per_second: int, chance: random.Random) -> None:
+        super().__init__(self._plain, self._transactional, patience_s=120)
         self._settings = {**source.super_client(), "log_level": 0, "linger.ms": 5, "compression.type": "lz4"}
         self._per_second = per_second / 2
         self._chance = chance
-        self._stop = threading.Event()
         self._number = 0
-        works: tuple[Callable[[], None], ...] = (self._plain, self._transactional)
-        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
-
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(120)
 
     def _plain(self) -> None:
         producer = Producer({**self._settings, "enable.idempotence": True, "message.timeout.ms": 600_000})
-        while not self._stop.wait(0.1):
+        while not self.stop.wait(0.1):
             for _ in range(max(1, int(self._per_second / 10))):
                 with contextlib.suppress(BufferError):
                     self._write(producer, "plain")
@@ -52,7 +39,7 @@ class Load:
 
     def _transactional(self) -> None:
         producer: Producer | None = None
-        while not self._stop.wait(IN_ONE / self._per_second):
+        while not self.stop.wait(IN_ONE / self._per_second):
             try:
                 if producer is None:
                     producer = Producer(

@@ -11,11 +11,13 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from bench.soak.load import PARTITIONS, TOPIC
+from bench.soak.threads import Beside
 from reconciler.sandbox.handles import ClusterHandle
 
 REMOTE = f"east.{TOPIC}"
@@ -90,25 +92,14 @@ class PartitionTruth:
         return True
 
 
-class Truth:
+class Truth(Beside):
     """Follows both logs until it is closed."""
 
     def __init__(self, source: ClusterHandle, target: ClusterHandle) -> None:
+        sides = ((source, TOPIC, PartitionTruth.source), (target, REMOTE, PartitionTruth.target))
+        super().__init__(*(partial(self._follow, *side) for side in sides), patience_s=30)
         self._guard = threading.Lock()
         self._partitions = [PartitionTruth() for _ in range(PARTITIONS)]
-        self._stop = threading.Event()
-        sides = ((source, TOPIC, PartitionTruth.source), (target, REMOTE, PartitionTruth.target))
-        self._threads = [threading.Thread(target=self._follow, args=side, daemon=True) for side in sides]
-
-    def __enter__(self) -> Truth:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
 
     def counts(self) -> Counts:
         with self._guard:
@@ -159,7 +150,7 @@ class Truth:
         )
         positions = dict.fromkeys(range(PARTITIONS), 0)
         assigned = False
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             if not assigned:
                 consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
                 assigned = True

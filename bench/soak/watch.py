@@ -6,13 +6,13 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.soak.threads import Beside
 from bench.soak.truth import Truth
 from reconciler.sandbox.paths import ROOT
 
@@ -58,24 +58,15 @@ def judged(document: Mapping[str, Any]) -> tuple[str, bool]:
     return ", ".join(dict.fromkeys(words)), well and not silent
 
 
-class Watch:
+class Watch(Beside):
     """Samples until it is closed."""
 
     def __init__(self, env: Path, environ: Mapping[str, str], truth: Truth) -> None:
+        super().__init__(self._run, patience_s=120)
         self._command = [sys.executable, "-m", "reconciler", "status", str(env), "--format", "json"]
         self._environ = dict(environ)
         self._truth = truth
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.samples: list[Sample] = []
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(120)
 
     def until(self, moment: float) -> None:
         """Returns once what is true then was asked for, and answered."""
@@ -86,7 +77,7 @@ class Watch:
         return [sample for sample in list(self.samples) if begin <= sample.at <= end]
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY_S):
+        while not self.stop.wait(EVERY_S):
             self.samples.append(self._sample())
 
     def _sample(self) -> Sample:
