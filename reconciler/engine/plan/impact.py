@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.errors import Moved
-from reconciler.model.changes import AddPartitions, AlterConfigs, DeleteTopic, Risk, Role
+from reconciler.model.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CopiedAgain,
+    DeleteTopic,
+    OutsideChange,
+    Risk,
+    Role,
+    Subject,
+)
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState
@@ -34,6 +43,9 @@ def questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]
             some = queries.setdefault(change.ref.cluster, {})
             if topic.name not in some or _kept(change) is not None:
                 some[topic.name] = ImpactQuery(topic.name, len(topic.partitions), _kept(change))
+    for ref in _copied_again(plan)[:MOST]:
+        if topic := live.topic(ref):
+            queries.setdefault(ref.cluster, {}).setdefault(ref.name, ImpactQuery(ref.name, len(topic.partitions)))
     return {cluster: tuple(some.values()) for cluster, some in queries.items()}
 
 
@@ -53,10 +65,34 @@ def weighed(plan: Plan, topology: Topology, impacts: Mapping[TopicRef, Stakes]) 
     changes = tuple(
         _with_stakes(planned, topology, impacts) if _is(planned, asked) else planned for planned in plan.changes
     )
-    notes = plan.notes
+    notes, again = plan.notes, _copied_again(plan)
     if len(dangerous) > MOST:
         notes = (*notes, f"what is at stake was read for the first {MOST} of {len(dangerous)} dangerous changes")
-    return replace(plan, changes=changes, notes=notes)
+    if len(again) > MOST:
+        notes = (*notes, f"how much is copied again was read for the first {MOST} of {len(again)} topics")
+    sources = set(again[:MOST])
+    outside = tuple(_with_amount(change, sources, impacts) for change in plan.outside)
+    return replace(plan, changes=changes, notes=notes, outside=outside)
+
+
+def _copied_again(plan: Plan) -> list[TopicRef]:
+    """Sources of copies that somebody deleted or made anew, each once."""
+    again = [change.copied_again for change in plan.outside]
+    return list(dict.fromkeys(_ref(copied.source) for copied in again if copied is not None))
+
+
+def _with_amount(change: OutsideChange, asked: set[TopicRef], impacts: Mapping[TopicRef, Stakes]) -> OutsideChange:
+    copied = change.copied_again
+    if copied is None or (ref := _ref(copied.source)) not in asked:
+        return change
+    now = impacts.get(ref, Stakes(unknown=("nothing answered",)))
+    why = "; ".join(now.unknown) or "not all of its partitions answered"
+    unknown = why if now.records is None or now.bytes is None else ""
+    return replace(change, copied_again=CopiedAgain(copied.source, now.records, now.bytes, unknown))
+
+
+def _ref(subject: Subject) -> TopicRef:
+    return TopicRef(subject.cluster, subject.name)
 
 
 def described(plan: Plan, natures: Mapping[str, ClusterFeatures]) -> Plan:

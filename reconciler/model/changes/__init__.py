@@ -10,7 +10,7 @@ from typing import get_args
 from reconciler.model.changes.acls import CreateAcl, DeleteAcl, Grant
 from reconciler.model.changes.mirrors import RestartMirror, StartMirror, StopMirror
 from reconciler.model.changes.not_done import Ignored, Refused, Unmanaged, UnmanagedAcl
-from reconciler.model.changes.outside import COUNTED, Outside, OutsideChange
+from reconciler.model.changes.outside import COUNTED, CopiedAgain, Outside, OutsideChange
 from reconciler.model.changes.quotas import AlterQuota, LimitChange
 from reconciler.model.changes.reasons import Why
 from reconciler.model.changes.replicas import FinishReassignment, ReassignReplicas
@@ -33,6 +33,7 @@ __all__ = [
     "Change",
     "ChangeOfTopic",
     "ConfigChange",
+    "CopiedAgain",
     "CreateAcl",
     "CreateTopic",
     "CredentialChange",

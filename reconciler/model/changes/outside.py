@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.model.changes.subject import Subject
+from reconciler.replication.json_codec import SPARSE
 
 
 class Outside(StrEnum):
@@ -26,9 +27,21 @@ COUNTED = (Outside.MADE_ANEW, Outside.UNDECLARED)
 
 
 @dataclass(frozen=True, slots=True)
+class CopiedAgain:
+    """The source of a copy that is gone. ``records``: offsets between its begin and end, so at most; ``bytes``: on the
+    disks of all replicas. None: unknown, and why."""
+
+    source: Subject
+    records: int | None = None
+    bytes: int | None = None
+    unknown: str = "it was not read"
+
+
+@dataclass(frozen=True, slots=True)
 class OutsideChange:
     """``subject``: a topic or a cluster; ``key``: of a config, else empty. ``before`` and ``after`` in words.
-    ``since``: the apply that left ``before``, or empty. ``why``: what it means, where that is not plain."""
+    ``since``: the apply that left ``before``, or empty. ``why``: what it means, where that is not plain.
+    ``copied_again``: what the end of a copy leads to."""
 
     kind: Outside
     subject: Subject
@@ -37,6 +50,7 @@ class OutsideChange:
     after: str
     since: str = ""
     why: str = ""
+    copied_again: CopiedAgain | None = field(default=None, metadata=SPARSE)
 
     @property
     def name(self) -> str:

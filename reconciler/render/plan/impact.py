@@ -17,6 +17,24 @@ def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
     return tuple(_lines(known)) if known else ()
 
 
+def held(records: int | None, taken: int | None, unknown: str) -> str:
+    """How much a topic holds, a clause. ``unknown``: why one of them is None."""
+    parts = list(_held(records, taken))
+    known = f"holds {', '.join(parts)}" if parts else ""
+    if records is None or taken is None:
+        missing = "how much it holds" if not parts else "its records" if records is None else "its bytes"
+        known += f"{'; ' if known else ''}{missing}: unknown ({unknown})"
+    return known
+
+
+def _held(records: int | None, taken: int | None) -> Iterator[str]:
+    if records is not None:
+        # Offsets are counted: those of transaction markers and of compacted records hold none.
+        yield f"at most {counted(records, 'record')}" if records else "no record"
+    if taken is not None:
+        yield f"{size(taken)} on disk, all replicas"
+
+
 def size(count: float) -> str:
     """Rounded, for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -27,16 +45,10 @@ def size(count: float) -> str:
 
 
 def _lines(impacts: Sequence[Stakes]) -> Iterator[str]:
-    held = []
     records = total(impact.records for impact in impacts)
     taken = total(impact.bytes for impact in impacts)
-    if records is not None:
-        # Offsets are counted: those of transaction markers and of compacted records hold none.
-        held.append(f"at most {counted(records, 'record')}" if records else "no record")
-    if taken is not None:
-        held.append(f"{size(taken)} on disk, all replicas")
-    if held:
-        yield f"holds {', '.join(held)}"
+    if known := list(_held(records, taken)):
+        yield f"holds {', '.join(known)}"
     expiring = total(impact.expiring for impact in impacts)
     if expiring == 0 and records:
         yield "none of them is older than that by now"

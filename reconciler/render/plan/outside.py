@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from reconciler.model.changes import Outside, OutsideChange, Subject
 from reconciler.model.plan import Plan
+from reconciler.render.plan.impact import held
 from reconciler.render.plan.outline import FOLD
 from reconciler.render.plan.sections import Section, SectionItem
 from reconciler.render.style import Style
@@ -59,4 +60,6 @@ def _item(title: str, change: OutsideChange) -> SectionItem:
     values = f"{change.before} -> {change.after}" if change.before else change.after
     since = f", since {change.since}" if change.since else ""
     more = (change.why,) if change.why else ()
+    if (copied := change.copied_again) is not None:
+        more = (*more, f"{copied.source} {held(copied.records, copied.bytes, copied.unknown)}")
     return SectionItem(f"{title} {word}: {values}{since}", more, _SIGNS.get(change.kind, "~"))

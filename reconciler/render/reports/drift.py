@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from reconciler.engine.drift.causes import NOTHING, differences, drift_exit_code
+from reconciler.model.changes import OutsideChange
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import History
 from reconciler.render.escape import lines_of
@@ -59,9 +61,18 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPa
     return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
 
 
+def _outside(change: OutsideChange) -> Mapping[str, object]:
+    fields = {**asdict(change), "subject": str(change.subject)}
+    if (copied := change.copied_again) is None:
+        del fields["copied_again"]
+    else:
+        fields["copied_again"] = {**asdict(copied), "source": str(copied.source)}
+    return fields
+
+
 def drift_json(plan: Plan, history: History = NOTHING) -> str:
     """As schemas/drift.schema.json."""
-    outside = [{**asdict(change), "subject": str(change.subject)} for change in plan.outside]
+    outside = [_outside(change) for change in plan.outside]
     return report_json(
         "drift",
         plan.basis.environment,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import About, Outside, OutsideChange, Subject, of_topic
+from reconciler.model.changes import About, CopiedAgain, Outside, OutsideChange, Subject, of_topic
 from reconciler.model.config_values import THROTTLES, human, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
@@ -33,6 +33,10 @@ ANEW = (
 COPIED_AGAIN = (
     "the mirror's positions went with it: once it is made again, its flow begins where it starts, and all that {source}"
     " still has from there on is copied again"
+)
+COPY_ANEW = (
+    "its earlier records are gone, and the mirror's positions with them: its flow begins where it starts, and all that"
+    " {source} still has from there on is copied again; the next apply takes note of the new one"
 )
 SHOWN = 5
 MIN_INSYNC = "min.insync.replicas"
@@ -115,10 +119,12 @@ def _changed(
     if topic is None:
         sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
         why = COPIED_AGAIN.format(source=source) if source is not None else ""
-        yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why)
+        yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why, _copied(source))
         return
     if topic.topic_id != before.topic_id:
-        yield OutsideChange(Outside.MADE_ANEW, subject, "", was, f"topic id {topic.topic_id}", since, ANEW)
+        why = COPY_ANEW.format(source=source) if source is not None else ANEW
+        now_id = f"topic id {topic.topic_id}"
+        yield OutsideChange(Outside.MADE_ANEW, subject, "", was, now_id, since, why, _copied(source))
     if (count := len(topic.partitions)) != before.partitions:
         sides = _partitions(before.partitions), _partitions(count)
         yield OutsideChange(Outside.PARTITIONS, subject, "", *sides, since)
@@ -131,6 +137,10 @@ def _changed(
         if (value := now.get(key)) != (old := before.overrides.get(key)):
             sides = _words(key, old), _words(key, value)
             yield OutsideChange(Outside.OVERRIDE, subject, key, *sides, since)
+
+
+def _copied(source: TopicRef | None) -> CopiedAgain | None:
+    return CopiedAgain(of_topic(source)) if source is not None else None
 
 
 def _partitions(count: int) -> str:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from reconciler.engine.drift.causes import differences, drift_exit_code
 from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.impact import questions, weighed
 from reconciler.errors import ExitCode
-from reconciler.model.changes import Outside
-from reconciler.model.environment.topology import TopicDefaults, Topology, Undeclared
+from reconciler.model.changes import About, CopiedAgain, Outside, Subject
+from reconciler.model.environment.topology import TopicDefaults, TopicRef, Topology, Undeclared
 from reconciler.model.live import Source
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Cause
+from reconciler.model.reports.impact import Stakes
 from reconciler.model.schemas import schema
 from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic, dumps, left_on, loads
 from reconciler.render.plan.html import plan_html
@@ -97,6 +99,43 @@ def test_of_a_copy_that_was_deleted_it_is_said_that_all_is_copied_again(seen: Wo
     assert (change.kind.value, change.name) == ("deleted", "west/east.orders")
     assert "all that east/orders still has from there on is copied again" in change.why
     assert change.why in plan_text(planned)
+    assert change.copied_again == CopiedAgain(Subject(About.TOPIC, "east", "orders"))
+
+
+@pytest.mark.parametrize(
+    ("stakes", "said"),
+    [
+        (Stakes(4_096, 1_234), "holds at most 1,234 records, 4.0 KiB on disk, all replicas"),
+        (Stakes(0, 0), "holds no record, 0 B on disk, all replicas"),
+        (Stakes(None, 7, unknown=("denied",)), "holds at most 7 records; its bytes: unknown (denied)"),
+        (Stakes(unknown=("no answer",)), "how much it holds: unknown (no answer)"),
+        (None, "how much it holds: unknown (nothing answered)"),
+    ],
+)
+@pytest.mark.parametrize("anew", [False, True])
+def test_how_much_is_copied_again_is_what_the_source_holds_or_unknown(
+    seen: World, stakes: Stakes | None, said: str, *, anew: bool
+) -> None:
+    before, west = left(seen), seen.clusters["west"]
+    if anew:
+        overrides = west.topics["east.orders"].overrides
+        west.put("east.orders", 3).overrides.update(overrides)
+    else:
+        del west.topics["east.orders"]
+    planned = seen.plan(WISHED, left=before)
+    assert [query.topic for query in questions(planned, seen.look(WISHED))["east"]] == ["orders"]
+    source = TopicRef("east", "orders")
+    weighed_plan = weighed(planned, WISHED, {} if stakes is None else {source: stakes})
+    [change] = weighed_plan.outside
+    assert "all that east/orders still has from there on is copied again" in change.why
+    assert change.copied_again is not None
+    known = stakes or Stakes()
+    assert (change.copied_again.records, change.copied_again.bytes) == (known.records, known.bytes)
+    assert f"east/orders {said}" in plan_text(weighed_plan)
+    document = planfile.dumps(weighed_plan)
+    jsonschema.Draft202012Validator(schema("plan")).validate(json.loads(document))
+    assert planfile.loads(document) == weighed_plan
+    jsonschema.Draft202012Validator(schema("drift")).validate(json.loads(drift_json(weighed_plan)))
 
 
 def test_drift_says_made_anew_with_both_ids_and_counts_it(seen: World) -> None:
