@@ -29,6 +29,7 @@ WATCH_EVERY = 1.0
 LEAST_RATE = 1 << 10
 """Bytes a second that keep a request alive. A line that carries less answers nothing in a useful time (a batch of 1 MiB
 in 17 minutes), while 64 lanes that share a line of 1 Mbit/s get twice as much each."""
+LONGEST_THROTTLE_S = 60.0
 READ_AT_ONCE = 8 << 20
 VECTORS = 512
 _HEAD = struct.Struct(">ihhih")
@@ -140,9 +141,11 @@ class Connection:
         return answer
 
     def throttle(self, milliseconds: int) -> None:
-        """The broker asks for silence (KIP-219)."""
+        """The broker asks for silence (KIP-219). It does not read from this connection meanwhile anyway, so nothing is
+        lost by asking too early; a flipped bit in an answer would make it hours."""
         if milliseconds > 0:
-            self.throttled_until = max(self.throttled_until, time.monotonic() + milliseconds / 1000)
+            seconds = min(milliseconds / 1000, LONGEST_THROTTLE_S)
+            self.throttled_until = max(self.throttled_until, time.monotonic() + seconds)
 
     def version(self, request: Any, cap: int = 99) -> int:
         """The newest version both sides and this package know. Raises UnsupportedBrokerError."""

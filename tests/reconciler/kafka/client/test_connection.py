@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -161,6 +162,16 @@ def test_a_throttled_connection_keeps_silent() -> None:
         return loop.time() - began
 
     assert talk(echo, use) >= 0.29
+
+
+def test_a_throttle_of_hours_is_a_damaged_answer_and_not_obeyed() -> None:
+    """A flipped bit made a lane wait for 67,108 s."""
+
+    async def use(connection: Connection) -> float:
+        connection.throttle(1 << 26)
+        return connection.throttled_until - time.monotonic()
+
+    assert 30 < talk(echo, use) <= 60
 
 
 def test_versions_that_do_not_meet_are_told() -> None:
