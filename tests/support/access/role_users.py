@@ -43,7 +43,7 @@ class RoleUser:
     def without(self, rule: AclBinding) -> Iterator[None]:
         """Returns, and ends, when the broker knows."""
         admin = self._admin()
-        [deleted] = admin.delete_acls([_filter(rule)]).values()
+        [deleted] = admin.delete_acls([kafka_filter(rule)]).values()
         assert len(deleted.result(60)) == 1
         try:
             self._shown(rule, there=False)
@@ -62,14 +62,14 @@ class RoleUser:
 
     def _granted(self, rules: Iterable[AclBinding]) -> None:
         admin = self._admin()
-        for future in admin.create_acls([_binding(rule) for rule in rules]).values():
+        for future in admin.create_acls([kafka_rule(rule) for rule in rules]).values():
             future.result(60)
         for rule in rules:
             self._shown(rule, there=True)
 
     def _shown(self, rule: AclBinding, there: bool) -> None:
         admin = self._admin()
-        until(lambda: bool(admin.describe_acls(_filter(rule)).result(60)) is there, 60.0)
+        until(lambda: bool(admin.describe_acls(kafka_filter(rule)).result(60)) is there, 60.0)
 
     def _admin(self) -> AdminClient:
         return AdminClient({**self.handle.super_client(), "log_level": "0"})
@@ -101,13 +101,13 @@ def _parts(rule: AclBinding) -> tuple[object, ...]:
         rule.principal,
         rule.host,
         kafka.AclOperation[rule.operation.name],
-        kafka.AclPermissionType.ALLOW,
+        kafka.AclPermissionType[rule.permission.name],
     )
 
 
-def _binding(rule: AclBinding) -> kafka.AclBinding:
+def kafka_rule(rule: AclBinding) -> kafka.AclBinding:
     return kafka.AclBinding(*_parts(rule))
 
 
-def _filter(rule: AclBinding) -> kafka.AclBindingFilter:
+def kafka_filter(rule: AclBinding) -> kafka.AclBindingFilter:
     return kafka.AclBindingFilter(*_parts(rule))
