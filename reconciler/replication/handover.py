@@ -24,6 +24,7 @@ from reconciler.replication.record_filter import Where
 FORMAT_VERSION = 1
 MOST_LANES = 64
 LOCAL, FORWARD = "local", "forward"
+TRANSLATED, SAME = "translated", "same"
 
 
 class HandoverError(ValueError):
@@ -121,7 +122,9 @@ class Provenance:
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
     """``rate_limit``: bytes per second, None for no limit. ``continue_on``: conditions after which a partition goes on
-    behind what is lost; None: no condition was asked about. ``groups`` None: no offsets are synced."""
+    behind what is lost; None: no condition was asked about. ``groups`` None: no offsets are synced. ``offsets``:
+    TRANSLATED, or SAME for copies at the source's offsets; then ``filler_limit`` is the most empty offsets that a
+    partition of a copy may be begun with, None: ``offsets.same.FILLER_LIMIT``."""
 
     name: str
     fingerprint: str
@@ -141,6 +144,13 @@ class FlowSettings:
     where: Where | None = field(default=None, metadata=SPARSE)
     headers: AddedHeaders | None = field(default=None, metadata=SPARSE)
     provenance: Provenance | None = field(default=None, metadata=SPARSE)
+    offsets: str = field(default=TRANSLATED, metadata=SPARSE)
+    filler_limit: int | None = field(default=None, metadata=SPARSE)
+
+    @property
+    def keeps_offsets(self) -> bool:
+        """Whether copies lie at the source's offsets."""
+        return self.offsets == SAME
 
     @property
     def start_kind(self) -> str:

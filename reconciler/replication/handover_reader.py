@@ -12,12 +12,15 @@ from reconciler.replication.handover import (
     FORWARD,
     LOCAL,
     MOST_LANES,
+    SAME,
+    TRANSLATED,
     Endpoint,
     FlowSettings,
     HandoverError,
     MirrorSettings,
 )
 from reconciler.replication.json_codec import MalformedError
+from reconciler.replication.offsets import same
 
 MOST_PORT = 65_535
 
@@ -87,10 +90,24 @@ def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
         yield from _strange("mirrormaker_topics.offset_syncs.side", internal.offset_syncs.side, "source", "target")
     if flow.rate_limit is not None:
         yield from _low("rate_limit", flow.rate_limit, 1)
+    yield from _strange("offsets", flow.offsets, TRANSLATED, SAME)
+    if flow.keeps_offsets:
+        yield from _of_same_offsets(flow)
+    if flow.filler_limit is not None:
+        yield from _low("filler_limit", flow.filler_limit, 0)
     if flow.provenance is not None:
         yield from _strange("provenance.carry", flow.provenance.carry, LOCAL, FORWARD)
     yield from _no_servers(flow.source)
     yield from _no_servers(flow.target)
+
+
+def _of_same_offsets(flow: FlowSettings) -> Iterator[str]:
+    if not same.SERVED:
+        yield f"offsets is {SAME!r}, which is {same.NOT_SERVED}"
+    asked = {"where": flow.where, "headers": flow.headers, "provenance": flow.provenance}
+    yield from (f"offsets is {SAME!r} beside {work}, which moves offsets" for work, value in asked.items() if value)
+    if flow.delivery != "exactly_once" or flow.isolation != "read_committed":
+        yield f"offsets is {SAME!r} with {flow.delivery} and {flow.isolation}; it goes with {same.ONLY} alone"
 
 
 def _no_servers(endpoint: Endpoint) -> Iterator[str]:

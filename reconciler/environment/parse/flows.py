@@ -6,7 +6,7 @@ from reconciler.environment.parse.flow_start import read_on_condition, read_rate
 from reconciler.environment.parse.record_filter import additions, selection
 from reconciler.environment.parse.values import label
 from reconciler.environment.yaml.entry import Reading
-from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics
+from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics, OffsetsKept
 from reconciler.model.environment.topology import Carry, Delivery, Flow, Isolation
 from reconciler.replication.handover import Naming
 from reconciler.replication.policy import canonical_policy
@@ -50,6 +50,8 @@ def build_flow(reading: Reading) -> Flow:
         selection=None if tests is None else selection(tests, reading.wrong),
         headers=additions(reading.node("headers", "add"), reading.wrong),
         provenance=None if carry is None else Carry(carry),
+        offsets=OffsetsKept(reading.value("offsets", default=OffsetsKept.TRANSLATED.value)),
+        filler_limit=reading.value("filler_limit", default=None),
         access=AccessSync(
             enabled=reading.value("access", "sync", default=False),
             groups=reading.value("access", "groups", default=False),

@@ -9,7 +9,7 @@ from reconciler.environment.parse.flow_start import check_starts
 from reconciler.environment.parse.partial import half_read_flows, half_read_topics
 from reconciler.environment.validate.client_settings import check_connections, check_one_path
 from reconciler.environment.validate.clusters import check_clusters
-from reconciler.environment.validate.collisions import (
+from reconciler.environment.validate.flows.collisions import (
     arrivals,
     check_declared_apart,
     check_flows_apart,
@@ -17,7 +17,8 @@ from reconciler.environment.validate.collisions import (
 )
 from reconciler.environment.validate.deployment import check_deployments
 from reconciler.environment.validate.expressions import check_expressions, expression_faults
-from reconciler.environment.validate.provenance import check_provenance
+from reconciler.environment.validate.flows.provenance import check_provenance
+from reconciler.environment.validate.flows.same_offsets import check_same_offsets
 from reconciler.environment.validate.spark import check_spark
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.errors import Problem
@@ -88,6 +89,7 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
     for find_loop in find_loops(travels.values(), declared):
         yield _loop_problem(topology, places, find_loop)
     yield from check_provenance(topology, travels, places)
+    yield from check_same_offsets(topology, travels, places)
 
 
 def _loop_problem(topology: Topology, places: Places, value: Loop | Unproved) -> Problem:

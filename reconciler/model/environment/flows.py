@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 
+from reconciler.replication import handover
 from reconciler.replication.groups import EXCLUDED_GROUPS
 from reconciler.replication.json_codec import SPARSE
 
@@ -67,6 +69,14 @@ class MirrorMakerTopics:
     heartbeats: int | None = None
     offset_syncs: str | None = None
     internal_separator: bool = True
+
+
+class OffsetsKept(StrEnum):
+    """What the offsets of copies are. TRANSLATED: the target's own, and the offset map tells one from the other. SAME:
+    record 4711 of the source is record 4711 of the copy."""
+
+    TRANSLATED = handover.TRANSLATED
+    SAME = handover.SAME
 
 
 @dataclass(frozen=True, slots=True)

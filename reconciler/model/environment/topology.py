@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from reconciler.errors import NOWHERE, Where
 from reconciler.model.acls import AccessRule
-from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics
+from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics, OffsetsKept
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.quotas import Quota
 from reconciler.model.replicas import ReassignmentPace
@@ -137,7 +137,8 @@ class Flow:
 
     ``rate_limit``: bytes per second. ``on_condition``: condition -> ``continue``; what it does not name stops.
     Record work, which costs the whole-batch copy: ``selection`` (``where`` in YAML), ``headers`` that are added,
-    ``provenance``.
+    ``provenance``. ``filler_limit``: of a flow that keeps offsets, the most empty offsets that a partition of a new
+    copy may be begun with; None: ``replication.offsets.same.FILLER_LIMIT``.
     """
 
     name: str
@@ -160,8 +161,14 @@ class Flow:
     selection: Selection | None = None
     headers: tuple[AddedHeader, ...] = ()
     provenance: Carry | None = None
+    offsets: OffsetsKept = field(default=OffsetsKept.TRANSLATED, metadata=SPARSE)
+    filler_limit: int | None = field(default=None, metadata=SPARSE)
     labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
+
+    @property
+    def keeps_offsets(self) -> bool:
+        return self.offsets is OffsetsKept.SAME
 
     @property
     def record_work(self) -> tuple[str, ...]:

@@ -98,6 +98,8 @@ def _flow(topology: Topology, flow: Flow) -> FlowSettings:
         provenance=None
         if provenance is None
         else Provenance(provenance.value, tuple(sorted(other.name for other in topology.arriving(flow)))),
+        offsets=flow.offsets.value,
+        filler_limit=flow.filler_limit,
     )
     return replace(settings, fingerprint=_fingerprint(handover.document(settings)))
 

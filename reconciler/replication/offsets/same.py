@@ -1,0 +1,56 @@
+"""What reconciler and mirror job know alike of flows that keep offsets (``offsets: same``): limits, rates, sizes.
+
+Belongs here: numbers and sentences that both programs hold to. Not here: how the mirror job copies such flows
+(``spark/reconciler_mirror/lane``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SERVED = False
+"""Whether this release's mirror job copies such flows. ``validate`` refuses the key until it does."""
+
+NOT_SERVED = "not yet served by the mirror job"
+ONLY = "exactly_once and read_committed"
+
+FILLER_LIMIT = 2_000_000_000
+"""Most empty offsets that one partition of a new copy is begun with, unless the flow raises it: about two minutes at
+the measured rate."""
+
+FILLERS_PER_SECOND = 17_000_000
+FILLERS_PER_BATCH = 100_000
+BYTES_PER_BATCH = 84_000
+"""Measured on a quiet machine, one connection, one partition: zstd batches of 100,000 empty records. A busy one has
+been seen at one million a second: the target brokers' decompression is the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillerCost:
+    """What bringing a new copy to the source's first offset costs. ``partitions``: of those that need it.
+    ``offsets``: of all of them; ``most``: of one."""
+
+    partitions: int
+    offsets: int
+    most: int
+
+    @property
+    def bytes(self) -> int:
+        """Sent to the target, and deleted there again by DeleteRecords."""
+        return -(-self.offsets // FILLERS_PER_BATCH) * BYTES_PER_BATCH
+
+    @property
+    def seconds(self) -> float:
+        """At the measured rate, which is of one broker: partitions on other brokers may go at the same time."""
+        return self.offsets / FILLERS_PER_SECOND
+
+
+def filler_cost(first_offsets: dict[int, int]) -> FillerCost:
+    """``first_offsets``: partition -> the first offset of the source that is copied."""
+    needed = [offset for offset in first_offsets.values() if offset > 0]
+    return FillerCost(len(needed), sum(needed), max(needed, default=0))
+
+
+def above_limit(first_offset: int, limit: int | None) -> bool:
+    """Whether a partition whose first copied offset is this one may not be begun."""
+    return first_offset > (FILLER_LIMIT if limit is None else limit)
