@@ -17,6 +17,7 @@ from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.replicas import ReplicaFacts
 from reconciler.resources.acls.diff import compare_access
 from reconciler.resources.flows.routes import Routing, find_routes, selector_of
+from reconciler.resources.flows.same_offsets import compare_same_offsets
 from reconciler.resources.mirrors.diff import compare_mirrors
 from reconciler.resources.prune import prune
 from reconciler.resources.quotas.diff import compare_quotas
@@ -65,6 +66,7 @@ def diff(
             topics,
             replicas,
             prune(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),
+            compare_same_offsets(topology, usable, routing, previous or {}),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, desired),
             Findings(notes=tuple(_declared_remotes(desired))),

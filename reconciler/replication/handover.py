@@ -71,13 +71,15 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Whose offsets are kept on the target, and how often the source's groups are read. ``returning``: the flow that
-    carries the target's records into the same topics of the source, empty when there is none."""
+    carries the target's records into the same topics of the source, empty when there is none. ``both_ways``: of a flow
+    that keeps offsets, what groups commit on the target is kept on the source, too."""
 
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     interval_ms: int
     follow_rewinds: bool
     returning: str = field(default="", metadata=SPARSE)
+    both_ways: bool = field(default=False, metadata=SPARSE)
 
     def selector(self) -> GroupSelector:
         """Raises HandoverError for a pattern that cannot be used."""

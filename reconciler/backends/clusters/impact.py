@@ -20,11 +20,12 @@ from reconciler.kafka.protocol import acls, log_dirs
 from reconciler.kafka.protocol.describe_groups import GroupKind
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
-from reconciler.model.reports.impact import ClusterFeatures, ImpactQuery, ReadingGroup, Stakes
+from reconciler.model.reports.impact import ClusterFeatures, CopyFacts, ImpactQuery, ReadingGroup, Stakes
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
 DENIED = (29, 30, 31)
+DESCRIBE_PRODUCERS = 61
 SECURITY_DISABLED = 54
 NOBODYS = (5, "reconciler-probe")
 """A transactional id that nobody uses: asking for its rules tells whether there is an authorizer, and costs nothing."""
@@ -75,6 +76,29 @@ async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFea
         except BrokerError as error:
             authorizer = {SECURITY_DISABLED: False, 31: True}.get(error.code)
         return ClusterFeatures(level, authorizer)
+    finally:
+        cluster.close()
+
+
+def read_copy_facts(declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int]) -> CopyFacts:
+    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition."""
+    try:
+        return asyncio.run(_copy_facts(declared, principal, at))
+    except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
+        return CopyFacts(unknown=_words("where its topics begin", error))
+
+
+async def _copy_facts(declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int]) -> CopyFacts:
+    cluster = cluster_of(declared, principal)
+    try:
+        connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
+        knows = DESCRIBE_PRODUCERS in connection.versions
+        if not at:
+            return CopyFacts(knows)
+        await asyncio.wait_for(cluster.refresh({topic for topic, _ in at}), WITHIN_SECONDS)
+        offsets, why = await _or_why("where its topics begin", cluster.list_offsets(at, committed=False))
+        known = {key: entry for key, entry in (offsets or {}).items() if isinstance(entry, int)}
+        return CopyFacts(knows, known, why)
     finally:
         cluster.close()
 

@@ -118,6 +118,11 @@ def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterat
         if flow.target == cluster:
             topics = tuple(sorted({route.remote.name for route in mine}))
             yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
+            if flow.keeps_offsets:
+                why = f"flow {flow.name} keeps offsets: it asks brokers what it has written (DescribeProducers)"
+                yield Needed("READ", topics, _written(flow), why)
+                why = f"flow {flow.name} keeps offsets: empty records below the source's first one could not be deleted"
+                yield Needed("DELETE", topics, _written(flow), why)
         for topic in written_by(flow):
             if topic.ref.cluster == cluster:
                 yield Needed.of("WRITE", topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}")

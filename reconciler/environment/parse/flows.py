@@ -45,6 +45,7 @@ def build_flow(reading: Reading) -> Flow:
             sync_offsets=reading.value("groups", "sync_offsets", default=False),
             interval_ms=reading.interval("groups", "interval", default=Groups().interval_ms),
             follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
+            both_ways=reading.value("groups", "both_ways", default=False),
         ),
         mirrormaker_topics=_mirrormaker_topics(reading),
         selection=None if tests is None else selection(tests, reading.wrong),

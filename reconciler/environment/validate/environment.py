@@ -9,14 +9,14 @@ from reconciler.environment.parse.flow_start import check_starts
 from reconciler.environment.parse.partial import half_read_flows, half_read_topics
 from reconciler.environment.validate.client_settings import check_connections, check_one_path
 from reconciler.environment.validate.clusters import check_clusters
+from reconciler.environment.validate.deployment import check_deployments
+from reconciler.environment.validate.expressions import check_expressions, expression_faults
 from reconciler.environment.validate.flows.collisions import (
     arrivals,
     check_declared_apart,
     check_flows_apart,
     check_metric_names,
 )
-from reconciler.environment.validate.deployment import check_deployments
-from reconciler.environment.validate.expressions import check_expressions, expression_faults
 from reconciler.environment.validate.flows.provenance import check_provenance
 from reconciler.environment.validate.flows.same_offsets import check_same_offsets
 from reconciler.environment.validate.spark import check_spark

@@ -63,6 +63,11 @@ class Why(StrEnum):
     MIRROR_LOOP = "mirror-loop"
     REMOTE_NAME_COLLISION = "remote-name-collision"
     BROKER_REFUSES = "broker-refuses"
+    SAME_OFFSETS_PARTITIONS = "same-offsets-partitions"
+    SAME_OFFSETS_NOT_NEW = "same-offsets-not-new"
+    SAME_OFFSETS_CHAIN = "same-offsets-chain"
+    SAME_OFFSETS_TARGET_TOO_OLD = "same-offsets-target-too-old"
+    SAME_OFFSETS_FILLERS = "same-offsets-fillers"
     # What is refused of replicas.
     REPLICATION_FACTOR_ABOVE_BROKERS = "replication-factor-above-brokers"
     BROKER_AWAY = "broker-away"

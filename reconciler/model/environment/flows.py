@@ -47,7 +47,8 @@ GROUPS_INTERVAL_MS = 3_000
 class Groups:
     """Which consumer groups travel with a flow. ``exclude`` is MirrorMaker 2's unless written.
 
-    ``follow_rewinds``: a group that goes back at the source goes back at the target, too.
+    ``follow_rewinds``: a group that goes back at the source goes back at the target, too. ``both_ways``: of a flow that
+    keeps offsets, what groups commit on the target is kept on the source, too.
     """
 
     include: tuple[str, ...] = (".*",)
@@ -55,6 +56,7 @@ class Groups:
     sync_offsets: bool = False
     interval_ms: int = GROUPS_INTERVAL_MS
     follow_rewinds: bool = False
+    both_ways: bool = field(default=False, metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

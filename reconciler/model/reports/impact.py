@@ -5,7 +5,9 @@ A part that could not be read is None and named in ``unknown``; it blocks nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from reconciler.model.acls import Operation, ResourceType
 
@@ -69,3 +71,14 @@ class ClusterFeatures:
 
     metadata_version: int | None = None
     authorizer: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFacts:
+    """What one cluster tells for flows that keep offsets. ``offsets``: by topic and partition, the offset that a time
+    or an end stands for. ``describes_producers``: whether its brokers know DescribeProducers (from 2.8 on); None: not
+    told. ``unknown``: why something is missing; else empty."""
+
+    describes_producers: bool | None = None
+    offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
+    unknown: str = ""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.impact import ask_stakes, read_nature
+from reconciler.backends.clusters.impact import ask_stakes, read_copy_facts, read_nature
 from reconciler.backends.clusters.topics.read_ahead import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of, revision
@@ -30,6 +30,7 @@ from reconciler.engine.observe.unlisted import unlisted
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
 from reconciler.engine.plan.fingerprints import basis, topology_digest, unreadable
 from reconciler.engine.plan.impact import described, filled, on_empty, questions, together, weighed
+from reconciler.engine.plan.same_offsets import copies_asked, new_copies, with_copies
 from reconciler.environment.load import load, no_collection
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import BlockedError, ClusterError, Moved, Problem, ReconcilerError, Unknown
@@ -181,10 +182,24 @@ class Session:
             made = from_here(self._checked(made), self.applied, self.origin)
             made = guarded(made, self.topology, live, self.applied, consent)
             impacts = stakes()
+        made = self._copies(made, live)
         if alone:
             return made
         made = weighed(made, self.topology, impacts)
         return with_readers(made, live, impacts) if asked else made
+
+    def _copies(self, made: Plan, live: LiveState) -> Plan:
+        """With what copies at the source's offsets cost; nothing is asked where no flow keeps them."""
+        copies = new_copies(self.topology, live)
+        asked = {name: at for name, at in copies_asked(self.topology, copies).items() if live.known(name)}
+        if not asked:
+            return made
+        with ThreadPoolExecutor(len(asked)) as pool:
+            answers = {
+                name: pool.submit(read_copy_facts, self.topology.clusters[name], self.principal, at)
+                for name, at in asked.items()
+            }
+            return with_copies(made, self.topology, copies, {name: each.result() for name, each in answers.items()})
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""

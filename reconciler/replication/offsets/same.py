@@ -6,6 +6,7 @@ Belongs here: numbers and sentences that both programs hold to. Not here: how th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SERVED = False
@@ -45,9 +46,9 @@ class FillerCost:
         return self.offsets / FILLERS_PER_SECOND
 
 
-def filler_cost(first_offsets: dict[int, int]) -> FillerCost:
-    """``first_offsets``: partition -> the first offset of the source that is copied."""
-    needed = [offset for offset in first_offsets.values() if offset > 0]
+def filler_cost(first_offsets: Iterable[int]) -> FillerCost:
+    """``first_offsets``: of each partition, the first offset of the source that is copied."""
+    needed = [offset for offset in first_offsets if offset > 0]
     return FillerCost(len(needed), sum(needed), max(needed, default=0))
 
 

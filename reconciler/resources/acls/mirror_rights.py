@@ -38,7 +38,7 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
         if flow.source == cluster:
             yield from ((TOPIC, NamePattern(route.source.name), Operation.READ) for route in mine)
             if flow.groups.sync_offsets:
-                yield GROUP, EVERY_GROUP, Operation.DESCRIBE
+                yield GROUP, EVERY_GROUP, Operation.READ if flow.groups.both_ways else Operation.DESCRIBE
             for other in topology.arriving(flow):  # a principal that carries it, too, has Read, which implies this
                 if other not in wanted:
                     yield GROUP, NamePattern(position_group(other.name)), Operation.DESCRIBE
@@ -77,10 +77,13 @@ def control_rights(role: AccessRole | None, topology: Topology, cluster: str) ->
 def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:
     """Reads too: ``verify`` compares both sides as the same principal."""
     if flow.naming.policy == "default":
-        yield from _both(TOPIC, NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED))
+        names = [NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED)]
     else:
-        for route in routes:
-            yield from _both(TOPIC, NamePattern(route.remote.name))
+        names = [NamePattern(route.remote.name) for route in routes]
+    for name in names:
+        yield from _both(TOPIC, name)
+        if flow.keeps_offsets:  # DeleteRecords, below the source's first offset; DescribeProducers needs Read
+            yield TOPIC, name, Operation.DELETE
     yield GROUP, NamePattern(position_group(flow.name)), Operation.READ
     yield TRANSACTION, NamePattern(f"{position_group(flow.name)}.", PatternType.PREFIXED), Operation.WRITE
     if flow.groups.sync_offsets:

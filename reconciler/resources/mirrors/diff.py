@@ -13,6 +13,7 @@ from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, Topic
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.replication.policy import make_selector
 from reconciler.resources.flows.routes import Routing
+from reconciler.resources.flows.same_offsets import kept_before
 from reconciler.resources.mirrors.handover import Handover, explain_difference, mirror_handover
 from reconciler.resources.mirrors.pause import paused_notes
 from reconciler.text import counted, first_of
@@ -77,7 +78,7 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
     flows = tuple(
         f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in fields["flows"]
     )
-    because = (*flows, *_deployment(mirror), *_record_work(fields, {}))
+    because = (*flows, *_deployment(mirror), *_record_work(fields, {}), *_keeping(fields))
     return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because),))
 
 
@@ -140,6 +141,10 @@ def _record_work(fields: Handover, before: Mapping[str, Mapping[str, Any]]) -> I
             yield f"flow {flow['name']}: record work ({', '.join(asked)}) opens its batches: {COST}"
         elif was and not asked:
             yield f"flow {flow['name']}: batches travel whole again"
+
+
+def _keeping(fields: Handover) -> Iterable[str]:
+    return (f"flow {flow['name']}: same offsets on both sides" for flow in fields["flows"] if kept_before(flow))
 
 
 def _asked(flow: Mapping[str, Any]) -> list[str]:

@@ -116,6 +116,7 @@ def _groups(topology: Topology, flow: Flow) -> GroupSettings:
         interval_ms=flow.groups.interval_ms,
         follow_rewinds=flow.groups.follow_rewinds,
         returning=min(returning, default=""),
+        both_ways=flow.groups.both_ways,
     )
 
 

@@ -12,7 +12,6 @@ from reconciler.replication.offsets import same
 from reconciler.resources.flows.names.automata import Language, both
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.resources.flows.names.search import UndecidedError, shortest
-from reconciler.text import sentence
 
 TRUNCATED = "source_truncated"
 
@@ -33,43 +32,51 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
 
 
 def _own(flow: Flow, places: Places) -> Iterator[Problem]:
-    def problem(code: str, path: tuple[Step, ...], what: str, why: str, todo: str) -> Problem:
-        return Problem(f"same-offsets-{code}", places.of(flow, *path), f"flow {flow.name}: {what}", why, todo)
-
+    name = f"flow {flow.name}"
     if not same.SERVED:
         why = "The files are understood, but nothing would copy them so"
-        yield problem("not-served", ("offsets",), f"offsets: same is {same.NOT_SERVED}", why, "Remove it")
+        problem = f"{name}: offsets: same is {same.NOT_SERVED}"
+        yield Problem("same-offsets-not-served", places.of(flow, "offsets"), problem, why, "Remove it")
     for work in flow.record_work:
-        todo = f"Remove {work}, or write offsets: translated"
-        yield problem("record-work", (work,), f"offsets: same beside {work}", sentence(_WORK[work]), todo)
+        problem, todo = f"{name}: offsets: same beside {work}", f"Remove {work}, or write offsets: translated"
+        yield Problem("same-offsets-record-work", places.of(flow, work), problem, _WORK[work], todo)
     if flow.delivery is Delivery.AT_LEAST_ONCE:
+        problem = f"{name}: offsets: same with delivery: at_least_once"
         why = "A record that came twice would move the offset of every later one"
         todo = "Remove delivery: such a flow is exactly once without transactions on its data"
-        yield problem("delivery", ("delivery",), "offsets: same with delivery: at_least_once", why, todo)
+        yield Problem("same-offsets-delivery", places.of(flow, "delivery"), problem, why, todo)
     if flow.isolation is Isolation.READ_UNCOMMITTED:
-        why = "What a transaction has not decided yet would be copied as decided, and readers of both sides would differ"
+        problem = f"{name}: offsets: same with isolation: read_uncommitted"
+        why = (
+            "What a transaction has not decided yet would be copied as decided, and readers of both sides would differ"
+        )
         todo = "Remove isolation, or write offsets: translated"
-        yield problem("isolation", ("isolation",), "offsets: same with isolation: read_uncommitted", why, todo)
+        yield Problem("same-offsets-isolation", places.of(flow, "isolation"), problem, why, todo)
     if TRUNCATED in flow.on_condition:
+        problem = f"{name}: offsets: same with on_condition {TRUNCATED}: continue"
         why = "What the source lost lies on the target, which cannot be cut back: every later offset would differ"
         todo = "Name the conditions to continue after, without this one; the way on is a new target topic"
-        yield problem("condition", ("on_condition",), f"offsets: same with {TRUNCATED}: continue", why, todo)
+        yield Problem("same-offsets-condition", places.of(flow, "on_condition"), problem, why, todo)
 
 
 _WORK = {
-    "where": "a record that is left out would have to be filled up with an empty one, which readers without "
-    "read_committed see",
-    "headers": "batches would be made anew, where they are sent on as they are",
-    "provenance": "two flows into one topic have two offsets for each place",
+    "where": "A record that is left out would leave a hole where the source has a record",
+    "headers": "Batches would be made anew, where they are sent on as they are",
+    "provenance": "It is for several flows into one topic, which has one record at each offset",
 }
 
 
 def _unused(flow: Flow, places: Places) -> Iterator[Problem]:
-    if flow.filler_limit is not None:
-        problem = f"flow {flow.name}: filler_limit without offsets: same"
-        why = "Copies with the target's own offsets begin at 0, and nothing reads the limit"
-        todo = "Remove it, or write offsets: same"
-        yield Problem("filler-limit-unused", places.of(flow, "filler_limit"), problem, why, todo)
+    """Keys that nothing reads in other flows; they would look as if they held."""
+    asked: dict[tuple[Step, ...], bool] = {
+        ("filler_limit",): flow.filler_limit is not None,
+        ("groups", "both_ways"): flow.groups.both_ways,
+    }
+    for path in (path for path, written in asked.items() if written):
+        name = ".".join(map(str, path))
+        problem = f"flow {flow.name}: {name} without offsets: same"
+        why = "Copies of this flow have the target's own offsets, and nothing reads it"
+        yield Problem("same-offsets-unused", places.of(flow, *path), problem, why, "Remove it, or write offsets: same")
 
 
 def _two_way(travel: FlowNaming, back: FlowNaming, places: Places) -> Iterator[Problem]:
@@ -83,7 +90,8 @@ def _two_way(travel: FlowNaming, back: FlowNaming, places: Places) -> Iterator[P
         "same-offsets-two-way",
         places.of(flow, "offsets"),
         f"flow {flow.name}: offsets: same, while {back.flow.name} carries {_of(topic)} back under the same name",
-        f"Both sides would get records of their own at one offset, and {flow.target} may be written by the mirror alone",
+        f"Both sides would get records of their own at one offset, and {flow.target} may be written by the mirror "
+        "alone",
         "Remove one of the two flows; after a failover reconciler failback fills the old source",
     )
 

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.engine.plan.fingerprints import topology_digest
 from reconciler.environment.load import load
 from reconciler.errors import Where
-from reconciler.model.environment.flows import ConfigSync, Groups
+from reconciler.model.environment.flows import ConfigSync, Groups, OffsetsKept
 from reconciler.model.environment.topology import (
+    Carry,
     Cluster,
     Delivery,
     Flow,
@@ -28,7 +30,9 @@ from reconciler.model.environment.topology import (
 )
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.deployment import Deployment, ExecutorPython
-from reconciler.replication.handover import ChannelSettings, Naming, Start
+from reconciler.replication.handover import ChannelSettings, HandoverError, Naming, Start
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.offsets import same
 from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
 from tests.support.builders import cluster, flow, topology
 
@@ -57,6 +61,8 @@ READ_BY_THE_JOB: dict[str, dict[str, Any]] = {
     "naming separator": {"one": replace(FLOW, naming=Naming("default", "-"))},
     "delivery": {"one": replace(FLOW, delivery=Delivery.AT_LEAST_ONCE)},
     "isolation": {"one": replace(FLOW, isolation=Isolation.READ_UNCOMMITTED)},
+    "offsets": {"one": replace(FLOW, offsets=OffsetsKept.SAME)},
+    "filler_limit": {"one": replace(FLOW, filler_limit=7)},
     "start kind": {"one": replace(FLOW, start=Start("latest"))},
     "start timestamp": {"one": replace(FLOW, start=Start("timestamp", 5))},
     "lanes": {"one": replace(FLOW, lanes=3)},
@@ -184,3 +190,38 @@ def test_explanation_hides_a_literal_secret() -> None:
     lines = explain_difference(mirror_handover(built(), MIRROR), mirror_handover(built(east=east), MIRROR))
     assert "hunter2" not in "".join(lines)
     assert lines == ('flow east-to-west: source.client.sasl.password "${env:MIRROR_PASSWORD}" -> (hidden)',)
+
+
+def test_translated_offsets_leave_the_hand_over_and_the_digest_as_they_were() -> None:
+    """A release that knows of them restarts no job and makes no saved plan stale: worked out by the release before."""
+    one = flow("east", "west", "orders", "pay.*", groups=Groups(sync_offsets=True))
+    wished = topology(cluster("east"), cluster("west"), one, Mirror("west", ("east-to-west",)))
+    assert of_flow(wished) == "6140a0af14f70520"
+    assert of_mirror(wished) == "60a481bbbff0ec98"
+    assert topology_digest(wished) == "21e8bc81f98d1ec032943f665e8d3b4bca450d469e92d4889ea118274701d70e"
+
+
+def test_a_job_of_a_release_that_does_not_keep_offsets_refuses_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    wished = built(one=replace(FLOW, offsets=OffsetsKept.SAME, filler_limit=9, groups=Groups(both_ways=True)))
+    (text,) = handovers(wished).values()
+    monkeypatch.setattr(same, "SERVED", False)
+    with pytest.raises(HandoverError, match="not yet served"):
+        parse(text)
+    monkeypatch.setattr(same, "SERVED", True)
+    (read,) = parse(text).flows
+    assert (read.keeps_offsets, read.filler_limit) == (True, 9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"provenance": Carry.LOCAL}, "provenance"),
+        ({"delivery": Delivery.AT_LEAST_ONCE}, "at_least_once"),
+        ({"isolation": Isolation.READ_UNCOMMITTED}, "read_uncommitted"),
+    ],
+)
+def test_a_job_refuses_what_moves_offsets(changed: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(same, "SERVED", True)
+    (text,) = handovers(built(one=replace(FLOW, offsets=OffsetsKept.SAME, **changed))).values()
+    with pytest.raises(HandoverError, match=said):
+        parse(text)

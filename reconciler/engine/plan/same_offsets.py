@@ -1,0 +1,128 @@
+"""What new copies at the source's offsets cost: brokers are asked where their sources begin, and whether they can.
+
+The plan then says how many empty records bring each copy there, how long that takes, and what is above the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.model.changes import About, Refused, Subject, Why
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.impact import CopyFacts
+from reconciler.replication.offsets.same import FILLER_LIMIT, FILLERS_PER_SECOND, FillerCost, above_limit, filler_cost
+from reconciler.resources.flows.routes import hops_between
+from reconciler.resources.flows.same_offsets import PAGE, too_old
+from reconciler.text import counted, first_of, size_words, time_words
+
+EARLIEST, LATEST = -2, -1
+SHOWN = 3
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NewCopy:
+    """A source partition of a flow that keeps offsets, whose copy is not there yet. ``at``: as ListOffsets takes it;
+    ``offset`` where the flow's ``start`` names it."""
+
+    flow: str
+    source: Key
+    at: int = EARLIEST
+    offset: int | None = None
+
+
+def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
+    """None without asking anything where no flow keeps offsets."""
+    if not any(flow.keeps_offsets for flow in topology.flows.values()):
+        return ()
+    hops = (hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
+    return tuple(
+        _new_copy(topology.flows[hop.flow], (hop.source.name, part.index))
+        for hop in sorted(hops)
+        if live.topic(hop.remote) is None and (topic := live.topic(hop.source)) is not None
+        for part in topic.partitions
+    )
+
+
+def _new_copy(flow: Flow, source: Key) -> NewCopy:
+    start = flow.start
+    named = (start.offsets or {}).get(source[0], {}).get(source[1])
+    kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
+    at = {"latest": LATEST, "timestamp": start.timestamp_ms or 0}.get(kind, EARLIEST)
+    return NewCopy(flow.name, source, at, named)
+
+
+def copies_asked(topology: Topology, copies: Collection[NewCopy]) -> dict[str, dict[Key, int]]:
+    """Cluster -> what to ask there. A target is asked for nothing but what its brokers can."""
+    asked: dict[str, dict[Key, int]] = {flow.target: {} for flow in topology.flows.values() if flow.keeps_offsets}
+    for copy in copies:
+        if copy.offset is None:
+            asked.setdefault(topology.flows[copy.flow].source, {})[copy.source] = copy.at
+    return asked
+
+
+def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Plan:
+    """``plan`` with what new copies cost and what is refused of them. ``facts``: by cluster, answers to
+    ``copies_asked``; what is not told is told so."""
+    refused, notes = list(plan.refused), list(plan.notes)
+    for flow in topology.flows.values():
+        if not flow.keeps_offsets:
+            continue
+        target = facts.get(flow.target, CopyFacts(unknown="not asked"))
+        if target.describes_producers is False:
+            refused.append(too_old(flow))
+        mine = [copy for copy in copies if copy.flow == flow.name]
+        if mine:
+            source = facts.get(flow.source, CopyFacts())
+            firsts = _first_offsets(mine, source)
+            refused += _above(flow, firsts)
+            notes += _costs(flow, firsts, len(mine) - len(firsts), source.unknown)
+    return replace(plan, refused=tuple(refused), notes=tuple(notes))
+
+
+def _first_offsets(copies: Collection[NewCopy], source: CopyFacts) -> dict[Key, int]:
+    """Of those that are known. A time after the last record is told as -1, which no offset is."""
+    known = {copy.source: source.offsets.get(copy.source) if copy.offset is None else copy.offset for copy in copies}
+    return {key: offset for key, offset in known.items() if offset is not None and offset >= 0}
+
+
+def _above(flow: Flow, firsts: Mapping[Key, int]) -> Iterator[Refused]:
+    above = sorted(key for key, offset in firsts.items() if above_limit(offset, flow.filler_limit))
+    if not above:
+        return
+    limit = FILLER_LIMIT if flow.filler_limit is None else flow.filler_limit
+    worst = max(above, key=lambda key: firsts[key])
+    listed = first_of([f"{topic}-{number} at {firsts[topic, number]:,}" for topic, number in above], SHOWN)
+    text = (
+        f"flow {flow.name} keeps offsets, and {counted(len(above), 'partition')} of {flow.source} begin above its "
+        f"limit of {limit:,} empty offsets: {listed}"
+    )
+    todo = (
+        f"Raise filler_limit of the flow to {firsts[worst]} or more, which costs "
+        f"{time_words(firsts[worst] / FILLERS_PER_SECOND)} for that partition at the rate measured on a quiet machine, "
+        "or leave the topic out"
+    )
+    yield Refused.of(Subject(About.FLOW, name=flow.name), Why.SAME_OFFSETS_FILLERS, text, todo)
+
+
+def _costs(flow: Flow, firsts: Mapping[Key, int], untold: int, why: str) -> Iterator[str]:
+    cost = filler_cost(firsts.values())
+    if cost.offsets:
+        yield f"flow {flow.name}: {_words(flow, cost)}"
+    if untold:
+        reason = why or "no record is that young"
+        partitions = counted(untold, "partition")
+        yield f"flow {flow.name}: where {partitions} begin is not known ({reason}), nor what fills them"
+
+
+def _words(flow: Flow, cost: FillerCost) -> str:
+    return (
+        f"{counted(cost.partitions, 'new partition')} on {flow.target} are first brought to where their sources begin: "
+        f"{cost.offsets:,} empty offsets, about {size_words(cost.bytes)}, deleted again at once, and "
+        f"{time_words(cost.seconds)} at {FILLERS_PER_SECOND:,} a second, which is an estimate: measured on a quiet "
+        f"machine, one partition; a busy one took ten times as long and more ({PAGE}#the-start)"
+    )

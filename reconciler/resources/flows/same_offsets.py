@@ -1,0 +1,143 @@
+"""What a plan says of flows that keep offsets: what cannot hold is refused; what they need and cost is told.
+
+Belongs here: what topics and flows tell. What brokers have to be asked for besides is in ``engine.plan.same_offsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.model.changes import About, Refused, Subject, Why, of_topic
+from reconciler.model.changes.findings import Findings
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.replication.handover import SAME, TRANSLATED
+from reconciler.resources.flows.routes import Route, Routing
+from reconciler.text import counted, first_of
+
+SHOWN = 3
+PAGE = "docs/mirror/same-offsets.md"
+
+Previous = Mapping[str, Mapping[str, Any]]
+
+
+def compare_same_offsets(topology: Topology, live: LiveState, routing: Routing, previous: Previous) -> Findings:
+    """``previous``: mirror -> the hand-over its running job was started with, where it is still known."""
+    before = {flow["name"]: flow for handover in previous.values() for flow in handover.get("flows", ())}
+    keeping = {flow.name: flow for flow in topology.flows.values() if flow.keeps_offsets}
+    routes = [route for route in routing.routes if route.flow in keeping]
+    refused = [
+        *_partitions(live, routing, routes),
+        *_chains(topology, routing.routes),
+        *_not_new(live, routes, before),
+    ]
+    notes = [
+        *(line for flow in keeping.values() for line in _needs(live, flow, routes)),
+        *_left(topology, before),
+    ]
+    return Findings(refused=tuple(refused), notes=tuple(notes))
+
+
+def kept_before(before: Mapping[str, Any]) -> bool:
+    """Whether a flow of a hand-over keeps offsets. ``before``: an entry of its ``flows``."""
+    return bool(before.get("offsets", TRANSLATED) == SAME)
+
+
+def _partitions(live: LiveState, routing: Routing, routes: Iterable[Route]) -> Iterator[Refused]:
+    """Fewer are refused for every flow."""
+    for route in routes:
+        prospect, topic = routing.prospects.get(route.remote), live.topic(route.remote)
+        there = max(prospect.partitions or 0 if prospect else 0, len(topic.partitions) if topic else 0)
+        if route.partitions is None or there <= route.partitions:
+            continue
+        text = (
+            f"{route.remote} has {counted(there, 'partition')}, and its source {route.source} {route.partitions}; flow "
+            f"{route.flow} keeps offsets, so a position of one side must have its partition on the other"
+        )
+        todo = f"Give {route.source} {counted(there, 'partition')}, or let the flow make a new topic"
+        yield Refused.of(of_topic(route.remote, "partitions"), Why.SAME_OFFSETS_PARTITIONS, text, todo)
+
+
+def _chains(topology: Topology, routes: Iterable[Route]) -> Iterator[Refused]:
+    """As ``validate`` says of expressions; this is for names that only a custom policy knows."""
+    made_by = {route.remote: route for route in routes}
+    for route in made_by.values():
+        first = made_by.get(route.source)
+        if first is None or topology.flows[first.flow].keeps_offsets == topology.flows[route.flow].keeps_offsets:
+            continue
+        text = (
+            f"flow {first.flow} makes {route.source} and flow {route.flow} carries it on to {route.remote}, but only "
+            "one of the two keeps offsets: one position would mean three records"
+        )
+        todo = "Write offsets: same on both or on none, or exclude the topic from one of them"
+        yield Refused.of(of_topic(route.remote), Why.SAME_OFFSETS_CHAIN, text, todo)
+
+
+def _not_new(live: LiveState, routes: Iterable[Route], before: Mapping[str, Mapping[str, Any]]) -> Iterator[Refused]:
+    for route in routes:
+        was = before.get(route.flow)
+        if was is None or kept_before(was) or live.topic(route.remote) is None:
+            continue
+        text = (
+            f"{route.remote} holds copies with offsets of its own, which flow {route.flow} made before it was to keep "
+            "the source's; what lies there cannot be moved"
+        )
+        todo = (
+            "Let the flow make new topics (a flow of another name with other naming), or delete this one with a "
+            "tombstone first; until then write offsets: translated"
+        )
+        yield Refused.of(of_topic(route.remote), Why.SAME_OFFSETS_NOT_NEW, text, todo)
+
+
+def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str]:
+    """Of copies that are not there yet."""
+    new = [route for route in routes if route.flow == flow.name and live.topic(route.remote) is None]
+    if not new:
+        return
+    topics = f"{counted(len(new), 'topic')} on {flow.target}: {_listed(route.remote for route in new)}"
+    yield (
+        f"flow {flow.name} keeps offsets: record 4711 of the source will be record 4711 of the copy, in {topics}. "
+        "They are written by the mirror alone and keep as many partitions as their sources; it needs Read, Write and "
+        f"Delete on them ({PAGE})"
+    )
+    compacted = [route.source for route in new if _compacts(live, route.source)]
+    if compacted:
+        yield (
+            f"flow {flow.name}: offsets that compaction has removed are holes in the copy, each filled by an aborted "
+            f"record or a marker, of {counted(len(compacted), 'compacted topic')}: {_listed(compacted)}"
+        )
+    yield (
+        f"flow {flow.name}: whether sources have transactions no topic tells; each of them leaves a hole of one offset "
+        "or more, filled the same way, which readers without read_committed see as empty records"
+    )
+
+
+def _left(topology: Topology, before: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, was in sorted(before.items()):
+        flow = topology.flows.get(name)
+        if flow is not None and not flow.keeps_offsets and kept_before(was):
+            yield (
+                f"flow {name} no longer keeps offsets: its topics stay, and what is copied from now on has offsets of "
+                f"{flow.target}; groups are translated from there on"
+            )
+
+
+def _compacts(live: LiveState, ref: TopicRef) -> bool:
+    topic = live.topic(ref)
+    return topic is not None and "compact" in (topic.config("cleanup.policy") or "")
+
+
+def _listed(refs: Iterable[TopicRef]) -> str:
+    return first_of(sorted(map(str, refs)), SHOWN)
+
+
+def too_old(flow: Flow) -> Refused:
+    """The brokers of its target do not know DescribeProducers (key 61, KIP-664)."""
+    text = (
+        f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 2.8: they do not tell what a "
+        "producer has written last (DescribeProducers, KIP-664), so a mirror that starts anew could not know where it "
+        "is"
+    )
+    todo = f"Upgrade {flow.target}, or write offsets: translated"
+    return Refused.of(Subject(About.FLOW, name=flow.name), Why.SAME_OFFSETS_TARGET_TOO_OLD, text, todo)
