@@ -80,6 +80,12 @@ class Board:
                 if not scopes.isdisjoint(scopes_around(lane[0], spec.topic, spec.partition))
             )
 
+    def unpaused(self, flow: str) -> tuple[PartitionSpec, ...]:
+        """Partitions that no pause covers."""
+        with self._guard:
+            pauses, specs = self._flows[flow].pauses, self._flows[flow].discovered.specs
+        return tuple(s for s in specs if not any(pause.scope.covers(s.topic, s.partition) for pause in pauses))
+
     def taken_over(self, flow: str) -> None:
         with self._guard:
             self._flows[flow].taken = True

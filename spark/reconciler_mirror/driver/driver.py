@@ -291,6 +291,7 @@ class Driver:
             flow.groups,
             lambda: self._board.discovered_now(flow.name).specs,
             partial(self._board.groups_synced, flow.name),
+            partial(self._board.unpaused, flow.name),
         )
         self._group_syncs.append(sync)
         sync.start()

@@ -26,6 +26,7 @@ from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.map import Gap, PartitionMap, Translation
 from reconciler.replication.offsets.reader import MapReader
+from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.two_way import BothWays
 
@@ -74,14 +75,15 @@ class GroupRounds:
         source: ClusterClient,
         target: ClusterClient,
         checkpoints: Mapping[tuple[str, str, int], Checkpoint],
-        further: BothWays | GapCloser | None = None,
+        further: BothWays | GapCloser | AsCommitted | None = None,
     ) -> None:
         """``further``: where the map alone does not do. ``BothWays``: the target writes the same topics, and its
-        records come to the source."""
+        records come to the source. ``AsCommitted``: there is no map, copies lie at the source's offsets."""
         self._selector: GroupSelector = settings.selector()
         self._follow = settings.follow_rewinds
         self._both = further if isinstance(further, BothWays) else None
         self._closer = further if isinstance(further, GapCloser) else None
+        self._same = further if isinstance(further, AsCommitted) else None
         self._source, self._target = source, target
         self._source_groups, self._target_groups = GroupClient(source), GroupClient(target)
         self._told = {
@@ -114,7 +116,11 @@ class GroupRounds:
         named |= self._streams(listed)
         if self._both is not None:
             await self._both.refresh()
-        unknown = self._translate(maps, ids)
+        if self._same is not None:
+            await self._same.refresh({(routes[key], key[1]) for _, key, entry in self._each() if not entry.exact})
+            unknown = self._carry(self._same, routes)
+        else:
+            unknown = self._translate(maps, ids)
         gaps = await self._close_gaps(maps, routes)
         await self._look_at_empty(unknown, routes)
         advances, rewinds = self._due(routes)
@@ -170,6 +176,15 @@ class GroupRounds:
         for group, entries in self._entries.items():
             if unsupported_group := unsupported(listed[group].kind, group, "", {topic for topic, _ in entries}):
                 yield group, unsupported_group
+
+    def _carry(self, same: AsCommitted, routes: Mapping[Key, str]) -> set[Key]:
+        """As ``_translate``, where an offset means the same record on both sides. Nothing has to be looked at closer:
+        a partition without a record has its end, too."""
+        for _, key, entry in self._each():
+            if not entry.exact:
+                translation = same.translate((routes[key], key[1]), entry.committed.offset)
+                entry.downstream, entry.exact = translation.offset, translation.exact
+        return set()
 
     def _translate(self, maps: MapReader, ids: Mapping[str, UUID]) -> set[Key]:
         """Partitions that the map knows nothing of."""
@@ -247,9 +262,10 @@ class GroupRounds:
         advances: list[Checkpoint] = []
         rewinds: list[Checkpoint] = []
         for group, key, entry in self._each():
-            if entry.downstream is None or entry.map is None or entry.map.source_end is None:
+            if entry.downstream is None or not (self._same or (entry.map and entry.map.source_end is not None)):
                 continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
-            now = Synced(entry.committed.offset, entry.downstream)
+            # Of offsets that are the same, a checkpoint says no more than the copy reaches.
+            now = Synced(entry.downstream if self._same else entry.committed.offset, entry.downstream)
             if not checkpoint_due(entry.told, now):
                 continue
             back = entry.told is not None and now.upstream < entry.told.upstream

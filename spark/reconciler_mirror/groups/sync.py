@@ -11,17 +11,19 @@ import contextlib
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from reconciler.kafka.client.cluster import ClusterClient, parsed_id
+from reconciler.kafka.client.cluster import ClusterClient, Key, parsed_id
 from reconciler.kafka.client.errors import DENIED, BrokerError, SettingError, WireError, name_of
 from reconciler.replication.handover import FlowSettings, GroupSettings
-from reconciler.replication.mirrormaker_records import checkpoints_topic
+from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.reader import MapReader
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver.views import GroupsView
+from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.two_way import BothWays
@@ -39,9 +41,13 @@ Tell = Callable[[GroupsView, tuple[Condition, ...]], None]
 class GroupSync:
     """``start`` once the flow is taken over; ``stop`` ends it after the round under way."""
 
-    def __init__(self, flow: FlowSettings, groups: GroupSettings, specs: Specs, tell: Tell) -> None:
-        """``specs`` gives the flow's partitions as they are now; ``tell`` takes what a round has found."""
+    def __init__(
+        self, flow: FlowSettings, groups: GroupSettings, specs: Specs, tell: Tell, unpaused: Specs | None = None
+    ) -> None:
+        """``specs`` gives the flow's partitions as they are now, ``unpaused`` those that are not paused (None: all of
+        them); ``tell`` takes what a round has found."""
         self._flow, self._groups, self._specs, self._report = flow, groups, specs, tell
+        self._unpaused = unpaused or specs
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"groups {flow.name}", daemon=True)
         self._view = GroupsView()
@@ -79,19 +85,28 @@ class GroupSync:
             )
             maps = MapReader(target, flow.name)
             committed = flow.isolation == "read_committed"
-            further: BothWays | GapCloser = GapCloser(flow.name, (source, target), committed=committed)
-            if groups.returning:
+            further: BothWays | GapCloser | AsCommitted = GapCloser(flow.name, (source, target), committed=committed)
+            returning: GroupRounds | None = None
+            if flow.keeps_offsets:
+                further = AsCommitted(target)
+                if groups.both_ways:
+                    returning = GroupRounds(groups, target, source, {}, AsCommitted(source))
+            elif groups.returning:
                 further = BothWays((flow.name, groups.returning), (source, target), maps)
             rounds = GroupRounds(groups, source, target, await checkpoints.read(), further)
             while not self._end.is_set():
                 began, cpu = time.monotonic(), time.thread_time()
-                await maps.refresh()
+                if not flow.keeps_offsets:
+                    await maps.refresh()
                 read_ms = int(time.time() * 1000)
                 specs = self._specs()
                 routes = {(spec.topic, spec.partition): spec.target_topic for spec in specs}
                 with _no_collection():
                     ids = {spec.topic: parsed_id(spec.topic_id) for spec in specs}
                     round_result = await rounds.run(routes, maps, ids, checkpoints.write)
+                    if returning is not None:
+                        back = await returning.run(returning_routes(self._unpaused()), maps, {}, _nothing_told)
+                        round_result = together(round_result, back)
                 self._tell(round_result, read_ms, time.thread_time() - cpu)
                 await self._wait(began, time.thread_time() - cpu)
         finally:
@@ -117,6 +132,22 @@ class GroupSync:
             cpu_seconds=round(view.cpu_seconds + cpu, 3),
         )
         self._report(self._view, tuple(_conditions(self._flow, round_result)))
+
+
+def returning_routes(specs: Iterable[PartitionSpec]) -> dict[Key, str]:
+    """Target partition -> source topic. Of partitions that are not paused: behind a failover both sides may have
+    records of their own at one offset, and a position would no longer mean the same on both."""
+    return {(spec.target_topic, spec.partition): spec.topic for spec in specs}
+
+
+def together(out: RoundResult, back: RoundResult) -> RoundResult:
+    """One round of both directions. A group with members on one side is at work there, and left alone only there; what
+    groups are is told of the way out."""
+    return replace(out, written=out.written + back.written, refused={**out.refused, **back.refused})
+
+
+async def _nothing_told(_: Sequence[Checkpoint]) -> None:
+    """Checkpoints are of the way out alone: MirrorMaker 2 has none of a target."""
 
 
 @contextlib.contextmanager
