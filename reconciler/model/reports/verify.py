@@ -36,8 +36,8 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """``what``: key, value, headers, timestamp, missing, extra or swapped. ``record`` counts from 0, the first compared
-    one. ``count``: how many records are missing or extra in a row. None: that side has no such record."""
+    """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record`` counts from 0, the first
+    compared one. ``count``: how many records are missing or extra in a row. None: that side has no such record."""
 
     record: int
     what: tuple[str, ...]

@@ -118,6 +118,9 @@ def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
             yield f"  the record: {parts}, {_part(shown.headers, 'header')}, timestamp {shown.timestamp} ms"
     else:
         yield from (f"  {line}" for line in _fields(first))
+    if partition.reason:
+        yield f"  {partition.reason}"
+        yield f"  {partition.todo}"
     if partition.compared == "records":
         read = f"{counted(partition.source_records, 'record')} at the source"
         yield f"  read: {read}, {partition.target_records:,} at the target"
@@ -147,6 +150,8 @@ def _fields(first: FirstDifference) -> Iterator[str]:
     if first.source is None or first.target is None:
         return
     for name in first.what:
+        if name == "offset":
+            continue  # both stand in the headline
         ours, theirs = getattr(first.source, name), getattr(first.target, name)
         if name == "timestamp":
             yield f"timestamp: {ours} ms at the source, {theirs} ms at the target"

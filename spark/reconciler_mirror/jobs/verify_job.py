@@ -25,6 +25,7 @@ from reconciler_mirror.jobs.spark_settings import with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.comparable import TopicTraits
+from reconciler_mirror.verify.diverged import writers_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.tasks import ChunkCounts
 
@@ -90,8 +91,16 @@ def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) 
                 compared.write_chunks(request.parquet)
     finally:
         compared.close()
+    differences = {index: item.difference for index, item in located.items() if item.difference is not None}
+    writers = writers_of((plan, differences[plan.index]) for plan in ranges if plan.index in differences)
     fields = [
-        report.partition(plan, read.get(plan.index), counts.get(plan.index, ChunkCounts()), located.get(plan.index))
+        report.partition(
+            plan,
+            read.get(plan.index),
+            counts.get(plan.index, ChunkCounts()),
+            located.get(plan.index),
+            writers.get(plan.index),
+        )
         for plan in ranges
     ]
     fields += [report.unread(unread) for unread in unreadable]

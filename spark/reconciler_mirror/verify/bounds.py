@@ -71,6 +71,8 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
         ours, theirs = OffsetReader(source), OffsetReader(target)
         position = await _positions(target, position_group(flow.name))
         target_end = await theirs.read(targets, LATEST, committed=False)
+        if flow.keeps_offsets:
+            position = at_the_end(position, target_end)
         return FlowOffsets(
             position=position,
             target_end=target_end,
@@ -84,6 +86,11 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
             failed={**ours.failed, **theirs.failed},
             ground=await ids_of(source, target) if flow.provenance else NO_GROUND,
         )
+
+
+def at_the_end(position: Mapping[Place, LanePosition], target_end: Offsets) -> dict[Place, LanePosition]:
+    """Of a flow that keeps offsets: the position is where the target's log ends."""
+    return {place: replace(position.get(place, LanePosition(end)), offset=end) for place, end in target_end.items()}
 
 
 async def _positions(target: ClusterClient, group: str) -> dict[Place, LanePosition]:

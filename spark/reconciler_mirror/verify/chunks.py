@@ -55,14 +55,15 @@ Streams = Callable[[str], Iterator[VerifiedRecord]]
 def compare(plan: PartitionRange, open_side: Streams) -> Iterator[VerifiedChunk | PartitionReading]:
     """The chunks of both sides, then one ``PartitionReading``. The target is read first: the source is then read to the
     position, and beyond it only as far as the target already has records."""
-    older_source, older_target = _older(plan, open_side)
+    # of the same offsets both sides begin at one, so nothing has to be looked for
+    older_source, older_target = (0, 0) if plan.same_offsets else _older(plan, open_side)
     copied = 0
-    for chunk in _chunks(plan.index, TARGET, islice(open_side(TARGET), older_target, None)):
+    for chunk in _chunks(plan, TARGET, islice(open_side(TARGET), older_target, None)):
         copied += chunk.records
         yield chunk
     source_end = plan.position
     expected = _expected(islice(open_side(SOURCE), older_source, None), plan.position, copied)
-    for chunk in _chunks(plan.index, SOURCE, expected):
+    for chunk in _chunks(plan, SOURCE, expected):
         source_end = max(source_end, chunk.last_offset + 1)
         yield chunk
     yield PartitionReading(plan.index, plan.source.start, plan.target.start, older_source, older_target, source_end)
@@ -137,17 +138,17 @@ def _count(records: Iterable[VerifiedRecord]) -> int:
     return sum(1 for _ in records)
 
 
-def _chunks(index: int, side: str, records: Iterable[VerifiedRecord]) -> Iterator[VerifiedChunk]:
+def _chunks(plan: PartitionRange, side: str, records: Iterable[VerifiedRecord]) -> Iterator[VerifiedChunk]:
     stream, number = iter(records), 0
     while True:
         hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
         count, first, last = 0, 0, 0
         for record in islice(stream, CHUNK_RECORDS):
-            hashed.update(encoded(record))
+            hashed.update(encoded(record, offset=plan.same_offsets))
             first = record.offset if not count else first
             last = record.offset
             count += 1
         if not count:
             return
-        yield VerifiedChunk(index, side, number, count, hashed.hexdigest(), first, last)
+        yield VerifiedChunk(plan.index, side, number, count, hashed.hexdigest(), first, last)
         number += 1

@@ -64,6 +64,7 @@ def judge(
         or (_own_time(flow, spec) if timed and own_time else None)
         or _position(flow, spec, offsets)
         or _unmarked(flow, spec, offsets)
+        or _begun(flow, spec, offsets)
     )
     if why is not None:
         return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
@@ -76,18 +77,21 @@ def judge(
     marked = offsets.position[target].marked if flow.provenance else None
     if marked is not None:  # what was copied before carries no header, so nobody can tell it from other records
         target_start, start = max(target_start, marked[0]), max(start, min(marked[1], end))
-    begins_later = flow.start_kind != "earliest" or flow.starts_at(*source) is not None
+    if flow.keeps_offsets:  # what one side's retention took has its offsets on the other one all the same
+        start = target_start = max(start, target_start)
+        start, target_start = min(start, end), min(target_start, target_end)
+    begins_later, same = flow.start_kind != "earliest" or flow.starts_at(*source) is not None, flow.keeps_offsets
     return PartitionRange(
         index=0,
         flow=flow.name,
-        source=OffsetSpan(flow.source, *source, flow.isolation, start, end, cut=low > 0 and start == low),
+        source=OffsetSpan(flow.source, *source, flow.isolation, start, end, cut=low > 0 and start == low and not same),
         target=OffsetSpan(
             flow.target,
             *target,
             "read_committed",
             target_start,
             target_end,
-            cut=(target_low > 0 or begins_later) and target_start == target_low,
+            cut=(target_low > 0 or begins_later) and target_start == target_low and not same,
         ),
         position=offsets.position[target].offset,
         until=_or_end(offsets.to_source.get(source, -1), end) if timed else end,
@@ -95,6 +99,7 @@ def judge(
         compacted=compacted,
         timestamps=not own_time,
         worker=worker_for(flow, spec, offsets.ground),
+        same_offsets=same,
     )
 
 
@@ -144,6 +149,18 @@ def _unmarked(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> 
     )
 
 
+def _begun(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
+    """Of a flow that keeps offsets: whether the copy has come to the source's first offset."""
+    low, end = offsets.source_low[spec.topic, spec.partition], offsets.target_end[spec.target_topic, spec.partition]
+    if not flow.keeps_offsets or end >= low:
+        return None
+    return (
+        f"{spec.target_topic}-{spec.partition} at {flow.target.cluster} ends at {end}, and {flow.source.cluster} "
+        f"begins at {low}: the copy is not begun, or what it lacked was removed at the source",
+        "See what status says about this partition, and verify again once it has been filled up to there.",
+    )
+
+
 def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
     source = (spec.topic, spec.partition)
     name, position = f"{spec.topic}-{spec.partition}", offsets.position.get((spec.target_topic, spec.partition))
@@ -156,13 +173,13 @@ def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> 
             "See what status says about this partition; the target holds records of the earlier topic.",
         )
     low, end = offsets.source_low[source], offsets.source_end[source]
-    if position.offset < low:
+    if position.offset < low and not flow.keeps_offsets:
         return (
             f"the mirror's position of {name} is {position.offset}, but {flow.source.cluster} begins at {low}: "
             f"{low - position.offset} offsets were removed before they were copied",
             "What is lost at the source cannot be compared. See what status says about this partition.",
         )
-    if position.offset > end:
+    if position.offset > end and not flow.keeps_offsets:  # of which it is told where they part, and who wrote there
         return (
             f"the mirror's position of {name} is {position.offset}, but {flow.source.cluster} ends at {end}",
             "The target holds records that the source has lost. See what status says about this partition.",

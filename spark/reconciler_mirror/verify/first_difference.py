@@ -35,8 +35,8 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class FoundDifference:
-    """``what``: key, value, headers, timestamp, missing, extra or swapped. ``record`` counts from the first compared
-    one. An offset is None where that side has nothing. ``count``: how many are missing or extra in a row here."""
+    """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record`` counts from the first
+    compared one. An offset is None where that side has nothing. ``count``: how many are missing or extra in a row."""
 
     record: int
     what: tuple[str, ...]
@@ -48,9 +48,9 @@ class FoundDifference:
 
 
 def first_difference(
-    source: Iterable[VerifiedRecord], target: Iterable[VerifiedRecord], skipped: int = 0
+    source: Iterable[VerifiedRecord], target: Iterable[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
 ) -> FoundDifference | None:
-    """``skipped``: how many equal records lie before the two streams."""
+    """``skipped``: how many equal records lie before the two streams. ``offsets``: they have to be equal, too."""
     ours, theirs = _Ahead(source), _Ahead(target)
     number = skipped
     while True:
@@ -59,6 +59,8 @@ def first_difference(
             return None
         if record is None or copy is None or not same(record, copy):
             return _difference(number, ours, theirs)
+        if offsets and record.offset != copy.offset:
+            return difference(number, ("offset",), record, copy)
         ours.drop()
         theirs.drop()
         number += 1
@@ -159,7 +161,7 @@ def entries(plan: PartitionRange, side: str, records: Iterable[tuple[VerifiedRec
     for record, ours in records:
         if record.key is not None:
             late = not ours or (side == SOURCE and record.offset >= plan.position)
-            content = digest(encoded(record))
+            content = digest(encoded(record, offset=plan.same_offsets))
             yield KeyEntry(plan.index, side, digest(record.key), record.offset, content, record.value is None, late)
 
 
@@ -184,6 +186,8 @@ def confirmed(
         if record is not None and record.offset >= plan.position:
             continue
         names = _what_of_key(record, copy)
+        if not names and plan.same_offsets and record and copy and record.offset != copy.offset:
+            names = ("offset",)
         if names:
             return difference(0, names, record, copy)
     return None

@@ -19,6 +19,7 @@ SOURCE, TARGET = "source", "target"
 DIGEST_BYTES = 16
 _LENGTHS = struct.Struct(">qiii")
 _LENGTH = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -56,7 +57,8 @@ class PartitionRange:
     """``index`` identifies it in all frames. Every committed source record below ``position`` must be in ``target``;
     everything in ``target`` must come from ``source`` (docs/decisions/copy/0020-how-verify-bounds-both-sides.md).
     ``until``: source offset up to which records were asked for; those beyond the position are lag.
-    ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow."""
+    ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow.
+    ``same_offsets``: copies lie at the source's offsets, so the offset is a part of what is compared."""
 
     index: int
     flow: str
@@ -68,6 +70,7 @@ class PartitionRange:
     compacted: bool = False
     timestamps: bool = True
     worker: DecodedWorker | None = None
+    same_offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,13 @@ class VerifiedRecord(NamedTuple):
     headers: Headers
 
 
-def encoded(record: VerifiedRecord) -> bytes:
-    """Each part with its length, -1 for null: different records never have equal bytes."""
-    _, timestamp, key, value, headers = record
+def encoded(record: VerifiedRecord, *, offset: bool = False) -> bytes:
+    """Each part with its length, -1 for null: different records never have equal bytes. ``offset``: with it."""
+    at, timestamp, key, value, headers = record
     lengths = (-1 if key is None else len(key), -1 if value is None else len(value), len(headers))
     parts = [_LENGTHS.pack(timestamp, *lengths), key or b"", value or b""]
+    if offset:
+        parts.insert(0, _OFFSET.pack(at))
     for name, data in headers:
         title = name.encode()
         parts += (_LENGTH.pack(len(title)), title, _LENGTH.pack(-1 if data is None else len(data)), data or b"")

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from reconciler_mirror.verify.chunks import PartitionReading
+from reconciler_mirror.verify.diverged import Writer
+from reconciler_mirror.verify.diverged import words as diverged_words
 from reconciler_mirror.verify.first_difference import FoundDifference
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
 from reconciler_mirror.verify.tasks import ChunkCounts, Located
@@ -16,11 +18,17 @@ _AGAIN = "Verify again; if it comes back, compare a smaller range with --from."
 
 
 def partition(
-    plan: PartitionRange, read: PartitionReading | None, counts: ChunkCounts, located: Located | None
+    plan: PartitionRange,
+    read: PartitionReading | None,
+    counts: ChunkCounts,
+    located: Located | None,
+    writer: Writer | None = None,
 ) -> dict[str, Any]:
-    """``read`` None: its task gave nothing back, which is never taken for equal."""
+    """``read`` None: its task gave nothing back, which is never taken for equal. ``writer``: see ``diverged``."""
     state, reason, todo = _state(plan, read, counts, located)
     difference = located.difference if located is not None and state == "different" else None
+    if difference is not None and plan.same_offsets:
+        reason, todo = diverged_words(plan, difference, writer)
     older = (counts.older_source, counts.older_target)
     if read is not None and not plan.compacted:
         older = (read.older_source, read.older_target)

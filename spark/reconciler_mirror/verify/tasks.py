@@ -119,7 +119,11 @@ def _as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
         low = log_start(span, readers)
         return replace(span, start=min(low, span.end), cut=True) if low > span.start else span
 
-    return replace(plan, source=now(plan.source), target=now(plan.target))
+    source, target = now(plan.source), now(plan.target)
+    if plan.same_offsets:
+        begin = max(source.start, target.start)
+        source, target = (replace(span, start=min(begin, span.end), cut=False) for span in (source, target))
+    return replace(plan, source=source, target=target)
 
 
 def _open(plan: PartitionRange, side: str, readers: Readers, start: int | None = None) -> Iterator[VerifiedRecord]:
@@ -162,7 +166,7 @@ def _in_order(suspect: Suspect, readers: Readers) -> FoundDifference | None:
         return () if start is None else _open(suspect.plan, name, readers, start)
 
     source, target = side(SOURCE, suspect.source_offset), side(TARGET, suspect.target_offset)
-    difference = first_difference(source, target, suspect.skipped)
+    difference = first_difference(source, target, suspect.skipped, offsets=suspect.plan.same_offsets)
     if difference and difference.target_offset is None and (difference.source_offset or 0) >= suspect.plan.position:
         return None  # not copied yet
     return difference
