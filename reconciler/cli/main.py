@@ -16,6 +16,7 @@ from reconciler.cli.commands import (
     audit,
     begin,
     clusters,
+    diverged,
     failover,
     mirror,
     offsets,
@@ -48,6 +49,7 @@ for module in (begin, review, clusters, apply, failover, topology_map):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(audit.app, name="audit")
+app.add_typer(diverged.app, name="diverged")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(reassignments.app, name="reassignments")

@@ -25,6 +25,14 @@ class TableFormat(StrEnum):
     CSV = "csv"
 
 
+class LogSide(StrEnum):
+    """Whose records, of those that only one side of a flow has."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    BOTH = "both"
+
+
 class MapFormat(StrEnum):
     SVG = "svg"
     HTML = "html"

@@ -176,14 +176,18 @@ def translations(source: Side, target: Side, question: PositionsQuery) -> Mappin
     return visited((source, target), ask) if question.wanted else {}
 
 
-def visited(sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]]) -> Answer:
+def visited(
+    sides: Sequence[Side],
+    ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]],
+    within_s: float = ANSWERS_WITHIN * 2,
+) -> Answer:
     """Connections opened, asked and closed. The error names the last side, which is the flow's target."""
 
     async def visit() -> Answer:
         opened: list[ClusterClient] = []
         try:
             opened += [side.open() for side in sides]
-            async with asyncio.timeout(ANSWERS_WITHIN * 2):
+            async with asyncio.timeout(within_s):
                 return await ask(opened)
         finally:
             for cluster in opened:
@@ -193,7 +197,7 @@ def visited(sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awai
     try:
         return asyncio.run(visit())
     except (ConnectionLostError, TimeoutError) as error:
-        why = str(error) or f"no answer within {ANSWERS_WITHIN * 2:.0f} s"
+        why = str(error) or f"no answer within {within_s:.0f} s"
         raise unreachable(side.speaker, (why,)) from None
     except AuthenticationFailedError as error:
         raise authentication(side.speaker, str(error)) from None

@@ -215,10 +215,32 @@ class FenceSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class PartedPartition:
+    """One partition of a flow that keeps offsets. ``at``: below it both sides have the same records at the same place.
+    ``source_records``, ``target_records``: from there on, on that side alone, up to ``source_end``, ``target_end``.
+    ``unknown``: why that could not be found out; else empty."""
+
+    source: Key
+    target: Key
+    at: int = 0
+    source_end: int = 0
+    target_end: int = 0
+    source_records: int = 0
+    target_records: int = 0
+    unknown: str = ""
+
+    @property
+    def diverged(self) -> bool:
+        """Both sides have records of their own: neither can be filled up from the other."""
+        return self.source_records > 0 and self.target_records > 0
+
+
+@dataclass(frozen=True, slots=True)
 class FailoverFacts:
     """Everything that was looked at. ``reachable`` False: groups are as the last checkpoints tell.
 
-    ``unsupported``: group -> why its state cannot be moved.
+    ``unsupported``: group -> why its state cannot be moved. ``same_offsets``: the flow keeps offsets; ``parted``: at a
+    failback of such a flow, its partitions whose sides are not the same.
     """
 
     move: ConsumerMove
@@ -229,6 +251,8 @@ class FailoverFacts:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     unmapped: Unmapped | None = None
     fence: FenceSeen = FenceSeen()
+    same_offsets: bool = False
+    parted: tuple[PartedPartition, ...] = ()
 
 
 class StepResult(StrEnum):

@@ -17,12 +17,13 @@ _FOR_EVER = 1 << 62
 @dataclass(frozen=True, slots=True)
 class Chart:
     """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and what
-    groups have committed, translated, by source partition."""
+    groups have committed, translated, by source partition. ``same``: the flow keeps offsets and has no map."""
 
     leg: Leg
     maps: Mapping[Key, PartitionMap]
     positions: Mapping[Key, int]
     found: Mapping[tuple[Key, int], Translation]
+    same: bool = False
 
 
 def translated(chart: Chart, at: tuple[Key, GroupPosition], twin: str, before: int | None) -> TranslatedPartition:
@@ -40,6 +41,8 @@ def translated(chart: Chart, at: tuple[Key, GroupPosition], twin: str, before: i
     between = None
     if before is not None and translation.offset is not None:
         between = _copied(known, chart.leg, min(before, translation.offset), max(before, translation.offset))
+        if chart.same:
+            between = abs(before - translation.offset)
     exact, reason = translation.exact or whole, "" if whole else translation.reason
     return TranslatedPartition(translation.offset, exact, reason, between=between)
 

@@ -22,6 +22,7 @@ from reconciler.model.reports.failover import (
     Unmapped,
     Way,
 )
+from reconciler.operations.failover.same_offsets import same_offsets_checks
 from reconciler.replication.groups import idle, may_write
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.text import counted, first_of
@@ -98,7 +99,13 @@ def _third(topology: Topology, flow: Flow) -> str:
 def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
     """Every finding, the worst first."""
     order = list(Level)[::-1]
-    checks = (*_origin(facts, request), *_fence(facts, request), *_flow(facts, request), *_groups(facts))
+    checks = (
+        *_origin(facts, request),
+        *_fence(facts, request),
+        *_flow(facts, request),
+        *same_offsets_checks(facts, accept_loss=request.accept_loss),
+        *_groups(facts),
+    )
     return tuple(sorted(checks, key=lambda check: order.index(check.level)))
 
 

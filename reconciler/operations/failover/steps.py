@@ -195,10 +195,10 @@ class Switch:
         goal = self.survey.partitions()
         if isinstance(goal, Unknown):
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
-        total = _left_of(goal, self.survey.destination.positions(name))
+        total = _left_of(goal, self.survey.positions(name))
         began = time.monotonic()
         bar = _Bar(total, self._say)
-        while (left := _left_of(goal, self.survey.destination.positions(name))) > 0:
+        while (left := _left_of(goal, self.survey.positions(name))) > 0:
             bar.tell(left)
             if time.monotonic() - began > self.request.drain_s:
                 if self.request.accept_loss:

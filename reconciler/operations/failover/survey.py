@@ -27,13 +27,18 @@ from reconciler.model.reports.failover import (
     GroupState,
     Key,
     Leg,
+    PartedPartition,
     PartitionState,
+    TranslatedPartition,
     Unmapped,
+    Way,
 )
 from reconciler.operations.failover.combine_offsets import Chart, as_told, of_both, settled, translated
 from reconciler.operations.failover.decide import least
+from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
+from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.pauses import Pause
 from reconciler.replication.policy import TopicSelector, is_heartbeats
 from reconciler.resources.flows.routes import selector_of
@@ -76,7 +81,18 @@ class Survey:
             groups,
             unsupported,
             self._unmapped(groups) if self.lost is not None else None,
+            same_offsets=self._flows[self.move.flow].keeps_offsets,
+            parted=self._parted(),
         )
+
+    def _parted(self) -> tuple[PartedPartition, ...]:
+        """At a failback: where the old source is not the same as the copy that has taken writes. At a failover the copy
+        is only behind, which its lag tells."""
+        flow = self._flows[self.move.flow]
+        if self.move.way is Way.FAILOVER or not flow.keeps_offsets or self.lost is not None:
+            return ()
+        sides = FlowSides(flow, self.destination, self.origin, self._selectors[flow.name])
+        return parted(sides, partitions_of(sides))
 
     def try_origin(self) -> None:
         """Sets ``lost``. Raises ClusterError when the origin answers and yet refuses."""
@@ -116,13 +132,25 @@ class Survey:
             return ()
         try:
             flow, selector = self._flows[name], self._selectors[name]
-            positions = self.destination.positions(name)
+            positions = self.positions(name)
             topics = {topic: n for topic, n in self.origin.partitions().items() if _waited_for(selector, topic)}
             sources = [(topic, number) for topic, count in topics.items() for number in range(count)]
             bounds = self.origin.bounds(sources)
         except ClusterError as error:
             return Unknown(f"flow {name}", error.what, error.todo)
         return tuple(_partition(flow, selector, key, bounds.get(key), positions) for key in sources)
+
+    def positions(self, name: str) -> Mapping[Key, int]:
+        """Of the flow whose target the destination is. One that keeps offsets stands where the copy's log ends."""
+        if not self._flows[name].keeps_offsets:
+            return self.destination.positions(name)
+        return {key: bounds.end for key, bounds in self.destination.bounds(self._copies(name)).items()}
+
+    def _copies(self, name: str) -> list[Key]:
+        """Partitions of the destination that are copies made by the flow."""
+        leg = Leg(name, forward=False)
+        counts = self.destination.partitions().items()
+        return [(topic, part) for topic, n in counts if self._twin(leg, topic) is not None for part in range(n)]
 
     # groups
 
@@ -170,10 +198,21 @@ class Survey:
                 if (twin := self._twin(leg, topic)) is not None:
                     wanted.setdefault((topic if leg.forward else twin, partition), set()).add(committed.offset)
         flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
+        if flow.keeps_offsets:
+            return self._same(leg, wanted)
         committed_only = flow.isolation is Isolation.READ_COMMITTED
         positions, maps = target.positions(leg.flow), target.maps(leg.flow)  # in this order
         query = PositionsQuery(leg.flow, wanted, remote, not leg.forward, committed_only)
         return Chart(leg, maps, positions, translations(source, target, query))
+
+    def _same(self, leg: Leg, wanted: Mapping[Key, set[int]]) -> Chart:
+        """An offset is its own translation, as far as the destination's log goes."""
+        remote = self._selectors[leg.flow].remote_name
+        there = {key: (remote(key[0]), key[1]) if leg.forward else key for key in wanted}
+        bounds = self.destination.bounds(there.values())
+        ends = {key: bounds[twin].end for key, twin in there.items() if twin in bounds}
+        carried = {(key, at): as_committed(at, ends.get(key)) for key, some in wanted.items() for at in some}
+        return Chart(leg, {}, {}, carried, same=True)
 
     def _offer(
         self, chart: Chart, at: tuple[Key, GroupPosition], before: Mapping[Key, GroupPosition]
@@ -202,6 +241,9 @@ class Survey:
         by_group: dict[str, list[GroupOffset]] = {}
         for leg in (leg for leg in self.move.legs if leg.forward):
             flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
+            if flow.keeps_offsets:
+                self._told_same(leg, on_destination, by_group)
+                continue
             ends = {(remote(topic), number): its for (topic, number), its in self.destination.maps(leg.flow).items()}
             # Where the destination's own records lie between the copies, the group may have read those, too.
             others = [other for other in self.move.legs if other != leg]
@@ -220,6 +262,23 @@ class Survey:
                 by_group.setdefault(checkpoint.group, []).append(offer)
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), on_destination.states.get(group, GroupState()), tuple(offers))
+
+    def _told_same(self, leg: Leg, on_destination: GroupsSeen, by_group: dict[str, list[GroupOffset]]) -> None:
+        """Of a flow that keeps offsets: what its last checkpoints say holds on both sides. The group may have read on
+        since, at most to where the copy ends."""
+        flow = self._flows[leg.flow]
+        bounds = self.destination.bounds(self._copies(leg.flow))
+        separator = internal_separator(flow.naming.separator, kept=flow.mirrormaker_topics.internal_separator)
+        for checkpoint in self.destination.checkpoints(flow.source, separator).values():
+            key = (checkpoint.topic, checkpoint.partition)
+            if self._groups.why_not(checkpoint.group) is not None or key not in bounds:
+                continue
+            before = on_destination.offsets.get(checkpoint.group, {}).get(key)
+            at, reached = before.offset if before else None, min(checkpoint.downstream, bounds[key].end)
+            between = None if at is None else abs(at - reached)
+            partition = TranslatedPartition(reached, False, "", bounds[key].end, between)
+            offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
+            by_group.setdefault(checkpoint.group, []).append(offer)
 
     def _unmapped(self, groups: Iterable[GroupMove]) -> Unmapped | None:
         """Of the way from target to source: the topics at its one end are other ones than their copies at the other."""

@@ -6,12 +6,13 @@ As the principal ``mirror``, which may read groups, topics and the map on both s
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import authentication, unreachable
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.cluster import LATEST, ClusterClient
 from reconciler.kafka.client.errors import (
     DENIED,
     UNKNOWN_TOPIC,
@@ -26,6 +27,8 @@ from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Flow, Isolation, Principal, Topology
 from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
 from reconciler.replication.names import OFFSETS_TOPIC, position_group
+from reconciler.replication.offsets.map import Translation
+from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.translate import ClusterSides, translate
 from reconciler.replication.policy import TopicSelector
 
@@ -62,7 +65,11 @@ async def _translated(
                 wanted.setdefault(keys[key], []).extend(offsets)
         committed = flow.isolation is Isolation.READ_COMMITTED
         sides = ClusterSides(source, target, flow.name, position_group(flow.name), committed)
-        translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
+        if flow.keeps_offsets:
+            other = source if request.reverse else target
+            translations = await _as_they_are(other, wanted, None if request.reverse else selector.remote_name)
+        else:
+            translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
     except BrokerError as error:
         raise _broken(flow, error) from None
     except WireError as error:
@@ -77,6 +84,20 @@ async def _translated(
             rows += [TranslatedOffset(group, *key, at, twin, translations[keys[key], at]) for at in offsets]
     ends = (flow.target, flow.source) if request.reverse else (flow.source, flow.target)
     return Translations(topology.environment, flow.name, *ends, tuple(rows), tuple(left_out))
+
+
+async def _as_they_are(
+    other: ClusterClient | None, wanted: Mapping[Key, Iterable[int]], remote: Callable[[str], str] | None
+) -> dict[tuple[Key, int], Translation]:
+    """Of a flow that keeps offsets: each is its own, as far as the other side's log goes. ``wanted``: by source
+    partition; ``remote`` None: the other side is the source."""
+    twins = {key: key if remote is None else (remote(key[0]), key[1]) for key in wanted}
+    ends: Mapping[Key, int | BrokerError] = {}
+    if other is not None:
+        await other.refresh({topic for topic, _ in twins.values()})
+        ends = await other.list_offsets(dict.fromkeys(twins.values(), LATEST), committed=False)
+    known = {key: end for key, twin in twins.items() if isinstance(end := ends.get(twin), int)}
+    return {(key, at): as_committed(at, known.get(key)) for key, offsets in wanted.items() for at in offsets}
 
 
 def _upstream(key: Key, selector: TopicSelector, reverse: bool) -> Key | None:

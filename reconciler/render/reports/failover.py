@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.model.reports.failover import FailoverCheck, GroupMove, GroupOffset, Level, Report, StepResult
+from reconciler.model.reports.failover import (
+    FailoverCheck,
+    GroupMove,
+    GroupOffset,
+    Level,
+    PartedPartition,
+    Report,
+    StepResult,
+)
 from reconciler.render.escape import lines_of, markdown
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
@@ -182,3 +190,30 @@ def _offset(offset: GroupOffset) -> dict[str, Any]:
         "before": offset.before,
         "after": offset.after,
     }
+
+
+def parted_text(flow: str, clusters: tuple[str, str], partitions: Sequence[PartedPartition], compared: int) -> str:
+    """What only one side of a flow that keeps offsets has. ``clusters``: its source and target; ``compared``: how many
+    partitions were looked at."""
+    source, target = clusters
+    if not partitions:
+        return (
+            f"The same: {counted(compared, 'partition')} of flow {flow}, offset by offset, on {source} and {target}\n"
+        )
+    rows = [("partition", "the same below", f"only on {source}", "up to", f"only on {target}", "up to", "")]
+    for each in partitions:
+        name, numbers = f"{each.source[0]}-{each.source[1]}", (each.at, each.source_records, each.source_end)
+        ours = [f"{number:,}" for number in (*numbers, each.target_records, each.target_end)]
+        rows.append((name, *(("?",) * 5 if each.unknown else ours), each.unknown or _verdict(each)))
+    diverged, unknown = sum(each.diverged for each in partitions), sum(bool(each.unknown) for each in partitions)
+    parts = [f"{diverged} diverged"] if diverged else []
+    parts += [f"{unknown} unknown"] if unknown else []
+    parts += [f"{left} where one side goes on"] if (left := len(partitions) - diverged - unknown) else []
+    head = f"Flow {flow}, {counted(compared, 'partition')}: {', '.join(parts)}; the others are the same"
+    return "\n".join([head, "", *columns(rows, right=range(1, 6))]) + "\n"
+
+
+def _verdict(partition: PartedPartition) -> str:
+    if partition.diverged:
+        return "diverged"
+    return "the copy is behind" if partition.source_records else "the target goes on"

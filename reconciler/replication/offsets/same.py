@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.replication.offsets.map import Exactness, Translation
+
 SERVED = False
 """Whether this release's mirror job copies such flows. ``validate`` refuses the key until it does."""
 
@@ -55,3 +57,13 @@ def filler_cost(first_offsets: Iterable[int]) -> FillerCost:
 def above_limit(first_offset: int, limit: int | None) -> bool:
     """Whether a partition whose first copied offset is this one may not be begun."""
     return first_offset > (FILLER_LIMIT if limit is None else limit)
+
+
+def as_committed(offset: int, end: int | None) -> Translation:
+    """A committed offset on the other side, whose log ends at ``end`` (None: not known). Never behind that end: there a
+    consumer would jump to wherever ``auto.offset.reset`` says."""
+    if end is None:
+        return Translation(None, Exactness.UNKNOWN, "where the other side's log ends is not known")
+    if offset <= end:
+        return Translation(offset, Exactness.RECORD)
+    return Translation(end, Exactness.EARLIER, f"the copy ends at {end}, and the group is at {offset}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
-from reconciler.replication.offsets.map import Exactness, Translation
+from reconciler.replication.offsets.map import Translation
+from reconciler.replication.offsets.same import as_committed
 
 
 class AsCommitted:
@@ -28,12 +29,3 @@ class AsCommitted:
     def translate(self, key: Key, offset: int) -> Translation:
         """``key``: on the other side. Of one whose end was not told nothing is known."""
         return as_committed(offset, self._ends.get(key))
-
-
-def as_committed(offset: int, end: int | None) -> Translation:
-    """``end``: where the log of the other side ends; None: not known."""
-    if end is None:
-        return Translation(None, Exactness.UNKNOWN, "where the other side's log ends is not known")
-    if offset <= end:
-        return Translation(offset, Exactness.RECORD)
-    return Translation(end, Exactness.EARLIER, f"the copy ends at {end}, and the group is at {offset}")

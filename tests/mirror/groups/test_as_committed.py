@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from reconciler_mirror.groups import round as rounds_module
-from reconciler_mirror.groups.as_committed import AsCommitted, as_committed
+from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.sync import returning_routes, together
 from reconciler_mirror.model import PartitionSpec
@@ -164,9 +164,3 @@ def test_partitions_of_the_way_back_are_those_it_is_given() -> None:
 def test_refusals_of_both_directions_are_told() -> None:
     both = together(RoundResult(groups=2, written=1, refused={"a": 30}), RoundResult(written=2, refused={"b": 30}))
     assert (both.groups, both.written, set(both.refused)) == (2, 3, {"a", "b"})
-
-
-@pytest.mark.parametrize(("end", "offset", "exact"), [(10, 10, True), (9, 9, False), (None, None, False)])
-def test_one_offset(end: int | None, offset: int | None, exact: bool) -> None:
-    translation = as_committed(10, end)
-    assert (translation.offset, translation.exact) == (offset, exact)

@@ -1,0 +1,77 @@
+"""The CLI commands ``diverged list`` and ``diverged export``: arguments, options, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.help import ending
+from reconciler.errors import ExitCode
+from reconciler.model.options import LogSide
+from reconciler.render import completion
+from reconciler.render.console import App, Env, say, show
+
+app = App(help="What only one side of a flow with offsets: same has.", no_args_is_help=True)
+
+FlowName = Annotated[
+    str, typer.Argument(metavar="FLOW", help="a flow with offsets: same", autocompletion=completion.flows)
+]
+
+
+@app.callback()
+def diverged() -> None:
+    """What only one side of a flow with offsets: same has."""
+
+
+@app.command(
+    "list",
+    epilog=ending(
+        "0 the same; 1 error or unknown; 2 one side has more", "diverged list environments/prod east-to-west"
+    ),
+)
+def list_(env: Env, flow: FlowName) -> None:
+    """Where both sides part, partition by partition: the exact offset, and how many records each side has alone."""
+    from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
+    from reconciler.operations.session.session import read_topology
+    from reconciler.render.reports.failover import parted_text
+
+    sides = sides_of(read_topology(env), flow)
+    pairs = partitions_of(sides)
+    partitions = parted(sides, pairs)
+    show(parted_text(flow, (sides.source.name, sides.target.name), partitions, len(pairs)).rstrip("\n"))
+    if any(each.unknown for each in partitions):
+        raise typer.Exit(ExitCode.ERROR)
+    raise typer.Exit(ExitCode.CHANGES if partitions else ExitCode.DONE)
+
+
+@app.command(
+    epilog=ending(
+        "0 written, or there is nothing to write; 1 error, or a partition is unknown",
+        "diverged export environments/prod east-to-west --to-file left-behind.jsonl",
+    ),
+)
+def export(
+    env: Env,
+    flow: FlowName,
+    file: Annotated[
+        Path, typer.Option("--to-file", metavar="F", help="a new file: a JSON object a record, bytes in base64")
+    ],
+    side: Annotated[
+        LogSide, typer.Option("--side", help="source: never copied; target: written there since; or both")
+    ] = LogSide.SOURCE,
+) -> None:
+    """Write the records that only one side has to a file, before a topic is made anew."""
+    from reconciler.operations.failover.diverged import export as write
+    from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
+    from reconciler.operations.session.session import read_topology
+
+    sides = sides_of(read_topology(env), flow)
+    partitions = parted(sides, partitions_of(sides))
+    count = write(sides, partitions, side, file)
+    for each in (each for each in partitions if each.unknown):
+        say(f"not exported, {each.source[0]}-{each.source[1]}: {each.unknown}")
+    show(f"{count:,} records written to {file}")
+    if any(each.unknown for each in partitions):
+        raise typer.Exit(ExitCode.ERROR)

@@ -1,0 +1,138 @@
+"""``diverged list`` and ``diverged export``: what only one side of a flow that keeps offsets has; failback asks, too.
+
+As the principal ``mirror``, which may read the topics of both sides.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.clusters.groups import Side, visited
+from reconciler.errors import ReconcilerError
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.options import LogSide
+from reconciler.model.reports.failover import Key, PartedPartition
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError
+from reconciler.replication.offsets.one_sided import WholeRecord, count_from, parting_of, read_from
+from reconciler.replication.policy import TopicSelector
+from reconciler.resources.flows.routes import declared_flow, selector_of
+
+WITHIN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSides:
+    """Both clusters of a flow that keeps offsets, with the rule that tells a topic's copy."""
+
+    flow: Flow
+    source: Side
+    target: Side
+    selector: TopicSelector
+
+
+def sides_of(topology: Topology, name: str) -> FlowSides:
+    """Raises ReconcilerError for a flow that is not declared, or does not keep offsets."""
+    flow = declared_flow(topology, name, "There is nothing to compare.")
+    if not flow.keeps_offsets:
+        raise ReconcilerError(
+            f"flow {name} does not keep offsets",
+            "Its copies have offsets of their own, so that none can be on one side only.",
+            "Compare its records with reconciler verify.",
+        )
+    source, target = Side(topology.clusters[flow.source]), Side(topology.clusters[flow.target])
+    return FlowSides(flow, source, target, selector_of(flow))
+
+
+def partitions_of(sides: FlowSides) -> list[tuple[Key, Key]]:
+    """Source and target partition of each topic that both sides have. Raises ClusterError."""
+    there = sides.target.partitions()
+    topics = {
+        topic: count for topic, count in sorted(sides.source.partitions().items()) if not sides.selector.why_not(topic)
+    }
+    return [
+        ((topic, number), (remote, number))
+        for topic, count in topics.items()
+        if (remote := sides.selector.remote_name(topic)) in there
+        for number in range(min(count, there[remote]))
+    ]
+
+
+def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPartition, ...]:
+    """Those of which one side has more, or nobody can tell. Raises ClusterError for a cluster that does not answer."""
+
+    async def look(opened: Sequence[ClusterClient]) -> tuple[PartedPartition, ...]:
+        here, there = opened
+        compared = [await _parted(Log(here, source), Log(there, target)) for source, target in pairs]
+        return tuple(each for each in compared if each.unknown or each.source_records or each.target_records)
+
+    return visited((sides.source, sides.target), look, WITHIN_S)
+
+
+async def _parted(source: Log, target: Log) -> PartedPartition:
+    try:
+        parting = await parting_of(source, target)
+        begin = parting.at
+        if not parting.proved:
+            text = f"no record that both have lies before {begin}: retention took what could prove where they part"
+            return PartedPartition(source.key, target.key, unknown=text)
+        ours = await count_from(source, max(begin, parting.source.begin), parting.source.end)
+        theirs = await count_from(target, max(begin, parting.target.begin), parting.target.end)
+    except (BrokerError, NotPairedError) as error:
+        return PartedPartition(source.key, target.key, unknown=str(error))
+    return PartedPartition(source.key, target.key, begin, parting.source.end, parting.target.end, ours, theirs)
+
+
+def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, file: Path) -> int:
+    """Writes records of one side only, a JSON object a line, and returns how many. Raises ClusterError, and
+    ReconcilerError for a file that is there or cannot be written."""
+    wanted = [partition for partition in partitions if not partition.unknown]
+
+    async def write(opened: Sequence[ClusterClient]) -> int:
+        count = 0
+        with file.open("x", encoding="utf-8") as lines:
+            for side, cluster in zip((LogSide.SOURCE, LogSide.TARGET), opened, strict=True):
+                for partition in wanted if which in (side, LogSide.BOTH) else ():
+                    async for record in _of_side(cluster, side, partition):
+                        lines.write(json.dumps(exported(cluster.name, _place(side, partition), record)) + "\n")
+                        count += 1
+        return count
+
+    try:
+        return visited((sides.source, sides.target), write, WITHIN_S)
+    except OSError as error:
+        why = "What is exported is written to a new file only, so that no earlier export is lost."
+        raise ReconcilerError(f"{file} cannot be written: {error}", why, "Name another file.") from None
+
+
+def _place(side: LogSide, partition: PartedPartition) -> Key:
+    return partition.source if side is LogSide.SOURCE else partition.target
+
+
+def _of_side(cluster: ClusterClient, side: LogSide, partition: PartedPartition) -> AsyncIterator[WholeRecord]:
+    end = partition.source_end if side is LogSide.SOURCE else partition.target_end
+    return read_from(Log(cluster, _place(side, partition)), partition.at, max(partition.at, end))
+
+
+def exported(cluster: str, place: Key, record: WholeRecord) -> dict[str, Any]:
+    """Bytes in base64; null where the record has null."""
+    return {
+        "cluster": cluster,
+        "topic": place[0],
+        "partition": place[1],
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name.decode("utf-8", "replace"), _text(value)] for name, value in record.headers],
+    }
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode("ascii")
