@@ -181,6 +181,7 @@ def _flows(
             mark=_flow_mark(topology, flow, mirror, job, findings) if findings is not None else None,
             plan_why=findings.because.get(flow.name, ()) if findings is not None else (),
             labels=flow.labels,
+            offsets=flow.offsets.value,
         )
         yield _as_reported(drawn, job) if job is not None else drawn
 

@@ -186,7 +186,8 @@ class FlowStatus:
     A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
     ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
     where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
-    ``pauses`` holds only the newest; None where it holds all.
+    ``pauses`` holds only the newest; None where it holds all. ``same_offsets``: holes, fillers, refusals, and what is
+    left to fill before new copies begin, of a flow that keeps offsets; None: it does not.
     """
 
     name: str
@@ -218,6 +219,7 @@ class FlowStatus:
     records_lag_at_least: int = 0
     lag_unknown_partitions: int = 0
     standing_partitions: int = 0
+    same_offsets: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
 
     @property
     def counted_conditions(self) -> Mapping[tuple[str, bool], int]:

@@ -92,7 +92,7 @@ class MapFlow:
     """``said``: the state in the job's words. ``topics``: that travel. Rates are per second; a lag is that of now, and
     None where it is not known; ``lag_at_least`` is what is known of it then. ``conditions`` None: nobody looked.
 
-    ``plan_why``: what the plan says of it.
+    ``plan_why``: what the plan says of it. ``offsets``: ``translated``, or ``same`` where copies keep the source's.
     """
 
     name: str
@@ -112,6 +112,7 @@ class MapFlow:
     mark: PlanMark | None = None
     plan_why: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    offsets: str = "translated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,15 @@ from reconciler.model.reports.topology_map import MapCluster, MapFlow, TopologyM
 from reconciler.render.escape import page as safe
 from reconciler.render.map.fold import Edge, edges_of
 from reconciler.render.map.svg import map_figure
-from reconciler.render.map.words import UNKNOWN, cluster_facts, flow_lag, flow_rate, flow_state, planned_words
+from reconciler.render.map.words import (
+    UNKNOWN,
+    cluster_facts,
+    flow_delivery,
+    flow_lag,
+    flow_rate,
+    flow_state,
+    planned_words,
+)
 from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted
 
@@ -65,7 +73,7 @@ def _flow_table(flows: Sequence[MapFlow]) -> str:
 def _flow(flow: MapFlow) -> tuple[str, ...]:
     topics = UNKNOWN if flow.topics is None else f"{flow.topics:,}"
     plan = "; ".join((flow.mark.value, *flow.plan_why)) if flow.mark is not None else ""
-    words = flow_state(flow), flow_rate(flow), flow_lag(flow), topics, flow.delivery.replace("_", " "), plan
+    words = flow_state(flow), flow_rate(flow), flow_lag(flow), topics, flow_delivery(flow).replace("_", " "), plan
     return _code(flow.name), f"{_code(flow.source)} {_code(flow.target)}", *map(safe, words)
 
 

@@ -10,7 +10,7 @@ from reconciler.render.escape import page as safe
 from reconciler.render.map.fold import Edge, edges_of
 from reconciler.render.map.layout import NODE, PAD, TITLE, Box, EdgePath, Layout, layout
 from reconciler.render.map.style import MAP_CSS
-from reconciler.render.map.words import cluster_facts, headline, legend, planned_words, wave_lines
+from reconciler.render.map.words import cluster_facts, flow_delivery, headline, legend, planned_words, wave_lines
 from reconciler.text import counted
 
 ALL_LABELS = 60
@@ -140,7 +140,7 @@ def _title(edge: Edge) -> str:
 
 
 def _names(edge: Edge) -> Iterator[str]:
-    yield from (f"{flow.name}: {flow.said}, {flow.delivery}" for flow in edge.flows[:20])
+    yield from (f"{flow.name}: {flow.said}, {flow_delivery(flow)}" for flow in edge.flows[:20])
     if len(edge.flows) > 20:
         yield f"and {len(edge.flows) - 20} more"
 

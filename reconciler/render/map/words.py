@@ -49,6 +49,11 @@ def flow_lag(flow: MapFlow) -> str:
     return f"{flow.records_lag:,}" + (f" ({flow.seconds_lag:,.1f} s)" if flow.seconds_lag is not None else "")
 
 
+def flow_delivery(flow: MapFlow) -> str:
+    """``exactly_once``; ``exactly_once, same offsets`` where copies keep the source's."""
+    return f"{flow.delivery}, same offsets" if flow.offsets == "same" else flow.delivery
+
+
 def flow_state(flow: MapFlow) -> str:
     conditions = f", {counted(flow.conditions, 'condition')}" if flow.conditions else ""
     return f"{flow.said}{conditions}"

@@ -52,6 +52,24 @@ class GroupsView:
 
 
 @dataclass(frozen=True, slots=True)
+class SameOffsetsView:
+    """Of a flow that keeps offsets, by this application. ``holes``: stretches of source offsets without a record that
+    were filled; ``fillers``: empty records they were filled with; ``refusals``: batches that brokers refused as not the
+    next one, so that the log's end was looked up anew.
+
+    ``filling_partitions``: new copies that are being brought to where their source begins; ``filling_left``: offsets
+    that are left of that; ``filling_rate``: offsets per second, 0 while not known.
+    """
+
+    holes: int = 0
+    fillers: int = 0
+    refusals: int = 0
+    filling_partitions: int = 0
+    filling_left: int = 0
+    filling_rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class GoalView:
     """In the mode that ends by itself: partitions, those that are copied so far, and offsets left (None: not known).
     ``undecided``: offsets that were held back by open transactions of the source when it began; not waited for."""
@@ -80,7 +98,8 @@ class FlowView:
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is asked for; each
     partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
     from the target, None where the flow does not ask for it. ``lost``: what was left behind where the flow goes on.
-    ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes.
+    ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes. ``same_offsets`` None: the flow
+    does not keep offsets.
     """
 
     settings: FlowSettings
@@ -108,6 +127,7 @@ class FlowView:
     lag_at_least: int = 0
     lag_unknown: int = 0
     standing: int = 0
+    same_offsets: SameOffsetsView | None = None
 
 
 @dataclass(frozen=True, slots=True)

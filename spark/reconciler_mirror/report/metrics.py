@@ -86,6 +86,23 @@ _FLOW_FIGURES = (
         lambda v: None if v.settings.rate_limit is None else v.throttled_seconds,
     ),
     _gauge("lanes", "Lanes of the flow.", lambda v: v.settings.lanes),
+    _gauge("same_offsets", "1 where copies keep the source's offsets.", lambda v: 1 if v.same_offsets else None),
+    _counter(
+        "holes",
+        "Holes of the source that were filled.",
+        lambda v: None if v.same_offsets is None else v.same_offsets.holes,
+    ),
+    _counter("fillers", "Empty records in them.", lambda v: None if v.same_offsets is None else v.same_offsets.fillers),
+    _counter(
+        "sequence_refusals",
+        "Batches refused as not the next one of the copy.",
+        lambda v: None if v.same_offsets is None else v.same_offsets.refusals,
+    ),
+    _gauge(
+        "filling_offsets_left",
+        "Empty offsets left until new copies begin.",
+        lambda v: None if v.same_offsets is None else v.same_offsets.filling_left,
+    ),
     _gauge(
         "last_commit_timestamp_seconds",
         "When the driver last heard of committed records, in seconds since 1970.",

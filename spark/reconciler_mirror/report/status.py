@@ -27,6 +27,7 @@ from reconciler_mirror.driver.views import (
     GroupsView,
     PartitionView,
     PauseCounts,
+    SameOffsetsView,
     path_counts,
     pause_counts,
     worst,
@@ -111,6 +112,7 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> Mapping[str
                 "throttled_seconds": None if settings.rate_limit is None else view.throttled_seconds,
                 "catch_up": None if view.goal is None else _goal(view.goal),
                 "lost": [_lost(flow_loss) for flow_loss in view.lost] or None,
+                "same_offsets": None if view.same_offsets is None else _same_offsets(view.same_offsets),
             }
         ),
     }
@@ -137,6 +139,18 @@ def lag_header(flows: tuple[FlowView, ...]) -> bytes:
 
 def _known(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _same_offsets(same: SameOffsetsView) -> Mapping[str, Any]:
+    counts = {"holes": same.holes, "fillers": same.fillers, "refusals": same.refusals}
+    if not same.filling_partitions:
+        return counts
+    filling = {
+        "partitions": same.filling_partitions,
+        "offsets_left": same.filling_left,
+        "offsets_per_second": same.filling_rate,
+    }
+    return {**counts, "filling": filling}
 
 
 def _goal(goal: GoalView) -> Mapping[str, Any]:

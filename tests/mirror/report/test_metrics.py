@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import jsonschema
 import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
@@ -16,12 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.driver.flow_state import SILENT_S
+from reconciler_mirror.driver.views import SameOffsetsView
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsSnapshot, families
 from reconciler_mirror.report.metrics_server import MetricsEndpoint
-from reconciler_mirror.report.status import Application
+from reconciler_mirror.report.status import Application, record
 
+from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover_reader import parse
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
@@ -210,6 +213,20 @@ def test_a_level_with_too_many_series_is_left_out_as_a_whole_and_says_so(
         assert of(found, "mirror_series_left_out", level=level) == missing
     assert all(count * SERIES_OF_ONE <= MOST_SERIES for count in levels.values())
     assert of(found, "mirror_flow_partitions", flow=FLOW.name) == topics * partitions
+
+
+def test_what_same_offsets_cost_is_served_of_such_flows_alone() -> None:
+    plain = seen(board_of(*specs(1, 1)))
+    names = ("same_offsets", "holes_total", "fillers_total", "sequence_refusals_total", "filling_offsets_left")
+    assert not [name for name, _ in samples(families(plain)) if name.removeprefix("mirror_flow_") in names]
+    same = replace(plain.flows[0], same_offsets=SameOffsetsView(3, 7, 2, 1, 90, 5.0))
+    served = samples(families(replace(plain, flows=(same,))))
+    assert [of(served, f"mirror_flow_{name}", flow=FLOW.name) for name in names] == [1, 3, 7, 2, 90]
+    empty = samples(families(replace(plain, flows=(replace(same, same_offsets=SameOffsetsView()),))))
+    assert of(empty, "mirror_flow_holes_total", flow=FLOW.name) == 0
+    written = record(SETTINGS, Application("app-1", 1, "host", 2), "running", (same,), 1)
+    jsonschema.Draft202012Validator(schema_of("status")).validate(written)
+    assert written["flows"][FLOW.name]["same_offsets"]["filling"]["offsets_left"] == 90
 
 
 def exported() -> dict[str, Metric]:

@@ -17,7 +17,7 @@ from reconciler.render.reports.status.rollout import standing_lines, standing_va
 from reconciler.replication.json_codec import Codec
 from reconciler.replication.pauses import Pause
 from reconciler.resources.mirrors.pause import reported_pauses, words
-from reconciler.text import columns, counted
+from reconciler.text import columns, counted, time_words
 
 Lock = LockRecord | Unknown | None
 """None: nobody ever held it. Unknown: it could not be read."""
@@ -204,7 +204,7 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int) -> list[str]:
     rows += [_flow_row(flow, mirror) for flow in mirror.flows.values()]
     lines += columns(rows) if mirror.flows else ()
     for flow in mirror.flows.values():
-        lines += _work_lines(flow)
+        lines += [*_work_lines(flow), *_same_lines(flow)]
         lines += [f"  = {line}" for line in pause_lines(flow)]
         lines += _limit_lines(flow)
         lines += [f"  - {line}" for line in _lost_lines(flow)]
@@ -247,6 +247,21 @@ def _work_lines(flow: FlowStatus) -> list[str]:
     counts = {"filtered": flow.filtered, "not carried because of where they have been": flow.returning}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count is not None]
     return [f"    {flow.name}: {', '.join([*sorted(asked), *parts])}"] if asked or parts else []
+
+
+def _same_lines(flow: FlowStatus) -> list[str]:
+    if (same := flow.same_offsets) is None:
+        return []
+    holes, fillers, refusals = (int(str(same.get(name, 0))) for name in ("holes", "fillers", "refusals"))
+    parts = [f"{counted(holes, 'hole')} filled with {counted(fillers, 'empty record')}"] if holes else []
+    parts += [f"{counted(refusals, 'refusal')} looked into"] if refusals else []
+    filling = same.get("filling")
+    if isinstance(filling, Mapping):
+        left, rate = int(str(filling["offsets_left"])), float(str(filling["offsets_per_second"]))
+        ends = f", {time_words(left / rate)} at {rate:,.0f} a second" if rate else ""
+        copies = counted(int(str(filling["partitions"])), "new copy", "new copies")
+        parts.append(f"{copies} brought to the first offset: {left:,} empty offsets left{ends}")
+    return [f"    {flow.name}: same offsets on both sides{'; ' if parts else ''}{'; '.join(parts)}"]
 
 
 def pause_lines(flow: FlowStatus) -> Iterator[str]:

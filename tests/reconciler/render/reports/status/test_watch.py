@@ -281,6 +281,10 @@ EVERYTHING = FLOW | {
     "lost": [{"code": "c", "partitions": 1, "offsets": 2, "records": 3, "batches": 0, "text": "t"}],
     "rate_limit": 9, "throttled_seconds": 0.5, "resuming_partitions": 1,
     "catch_up": {"partitions": 3, "done": 1, "offsets_left": None},
+    "same_offsets": {
+        "holes": 2, "fillers": 5, "refusals": 1,
+        "filling": {"partitions": 1, "offsets_left": 1_700_000_000, "offsets_per_second": 17_000_000.0},
+    },
 }  # fmt: skip
 
 
@@ -314,6 +318,17 @@ def test_what_the_record_says_of_a_flow_is_printed() -> None:
     mirror = mirror_from_record(record(flows={"f": EVERYTHING}), 5, json.dumps({"flows": {"f": known}}).encode())
     printed = json.loads(status_json(topology(), LiveState({}, {"west": mirror}), 5))["mirrors"]["west"]["flows"]["f"]
     assert {**printed, "lanes": 4} == EVERYTHING | known
+
+
+def test_same_offsets_are_said_of_each_flow_with_what_is_left_to_fill() -> None:
+    mirror = mirror_from_record(record(flows={"f": EVERYTHING, "g": FLOW}), 5)
+    lines = [
+        line for line in status_text(topology(), LiveState({}, {"west": mirror}), 5).splitlines() if "same" in line
+    ]
+    assert lines == [
+        "    f: same offsets on both sides; 2 holes filled with 5 empty records; 1 refusal looked into; 1 new copy "
+        "brought to the first offset: 1,700,000,000 empty offsets left, 100 s at 17,000,000 a second"
+    ]
 
 
 @pytest.mark.parametrize(
