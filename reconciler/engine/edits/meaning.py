@@ -24,8 +24,22 @@ def meaning(
             return _topic(field, noun, before.topics[noun.name])
         case Cluster():
             return _cluster(field, noun, before.clusters[noun.name], after)
-        case Flow() | Mirror():
+        case Flow():
+            return _flow(field, noun)
+        case Mirror():
             return field
+
+
+def _flow(field: FieldChange, flow: Flow) -> FieldChange:
+    if field.path == "offsets" and flow.keeps_offsets:
+        means = "only into topics that are yet to be made: what lies in a copy cannot be moved to the source's offsets"
+        return replace(field, means=means, risk=Risk.MEDIUM)
+    if field.path == "offsets":
+        means = (
+            f"its topics stay; what is copied from then on has offsets of {flow.target}, and positions are translated"
+        )
+        return replace(field, means=means, risk=Risk.MEDIUM, irreversible=True)
+    return field
 
 
 def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:

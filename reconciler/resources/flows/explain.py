@@ -17,6 +17,7 @@ def flow_answer(flow: Flow, topic: TopicRef) -> FlowAnswer:
     match selector.why_not(topic.name):
         case None:
             rule = f"{_first(flow.topics, topic.name)} matches the whole name"
+            rule += "; offsets are the same there" if flow.keeps_offsets else ""
             return FlowAnswer(flow.name, topic, rule, TopicRef(flow.target, selector.remote_name(topic.name)))
         case "no pattern matches":
             rule = _no_match(flow, topic.name)

@@ -15,6 +15,7 @@ from reconciler_mirror.verify import bounds
 from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk
 from reconciler_mirror.verify.comparable import TopicTraits
+from reconciler_mirror.verify.diverged import NO_PRODUCER, Writer, words, writers_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.tasks import Suspect, chunks_of, each, entries_of, locate
 
@@ -97,6 +98,26 @@ def test_a_missing_first_record_of_a_window_is_a_difference(flow: HandMadeFlow) 
     good = numbered(300)
     flow.fill(topic_of(flow), good, good[:100] + good[101:])
     assert not compared(one_range(flow, TimeWindow(good[100][3])))[0]
+
+
+def test_copies_at_the_source_s_offsets_are_compared_with_them_and_the_writer_is_named(flow: HandMadeFlow) -> None:
+    """No position is needed: the target's log end is it."""
+    topic = topic_of(flow)
+    flow.fill(topic, numbered(200), numbered(200), position=-1)
+    remove(flow.source, topic, 50)
+    plan = one_range(flow, offsets="same")
+    assert (plan.position, plan.source.start, plan.target.start) == (200, 50, 50)
+    assert compared(plan)[:2] == (True, 150)
+    write(flow.target, plan.target.topic, [(b"stranger", b"", (), 1)])
+    write(flow.source, topic, numbered(1))
+    plan = one_range(flow, offsets="same")
+    assert not compared(plan)[0]
+    [told] = each(locate, [Suspect(plan, 0, 50, 50)])
+    assert told.difference is not None
+    assert told.difference.target_offset == 200
+    writer = writers_of([(plan, told.difference)])[0]
+    assert writer == Writer(NO_PRODUCER, -1)
+    assert "so not the mirror" in words(plan, told.difference, writer)[0]
 
 
 def test_retention_between_bounds_and_reading_cuts_that_side(flow: HandMadeFlow) -> None:

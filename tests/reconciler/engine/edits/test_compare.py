@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.engine.edits.compare import compare
 from reconciler.errors import ExitCode
 from reconciler.model.changes import Risk
-from reconciler.model.environment.flows import ConfigSync, Groups
+from reconciler.model.environment.flows import ConfigSync, Groups, OffsetsKept
 from reconciler.model.environment.topology import Mirror, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import EditComparison, Fate, Sign
 from reconciler.model.schemas import schema
@@ -312,3 +312,13 @@ def test_what_becomes_of_undeclared_overrides_is_told_of_an_edit() -> None:
         Risk.MEDIUM,
     )
     assert "taken off" in field.means
+
+
+def test_what_it_means_to_keep_offsets_is_told_of_an_edit() -> None:
+    before = shop()
+    after = with_flow(before, offsets=OffsetsKept.SAME)
+    there, back = (fields(one, "east-to-west")["offsets"] for one in (compare(before, after), compare(after, before)))
+    assert (there.before, there.after) == ("translated", "same")
+    assert there.means.startswith("only into topics that are yet to be made")
+    assert back.means.startswith("its topics stay")
+    assert back.irreversible

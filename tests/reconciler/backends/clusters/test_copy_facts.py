@@ -1,0 +1,37 @@
+"""What brokers tell for flows that keep offsets: where topics begin, and that they know DescribeProducers."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from reconciler.backends.clusters.impact import read_copy_facts
+from reconciler.kafka.client.cluster import EARLIEST, LATEST
+from reconciler.model.environment.topology import Principal
+from reconciler.model.reports.impact import CopyFacts
+from reconciler.sandbox.handles import Sandbox
+from tests.support.builders import cluster
+from tests.support.clusters import CreateTopic
+
+
+@pytest.mark.kafka
+def test_where_topics_begin_and_what_brokers_know(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
+    handle = plain["east"]
+    create_topic(handle, unique, 2)
+    producer = Producer(handle.client())
+    for number in range(9):
+        producer.produce(unique, b"%d" % number, partition=0)
+    assert producer.flush(20) == 0
+    admin, place = AdminClient(handle.client()), TopicPartition(unique, 0, 5)
+    admin.delete_records([place])[place].result(20)
+    declared = cluster("east", bootstrap_servers=(handle.client()["bootstrap.servers"],))
+    told = read_copy_facts(declared, Principal.PLAN, {(unique, 0): EARLIEST, (unique, 1): LATEST})
+    assert told == CopyFacts(True, {(unique, 0): 5, (unique, 1): 0})
+    assert read_copy_facts(declared, Principal.PLAN, {}) == CopyFacts(True)
+
+
+def test_a_cluster_that_does_not_answer_is_unknown() -> None:
+    told = read_copy_facts(cluster("east", bootstrap_servers=("127.0.0.1:1",)), Principal.PLAN, {("t", 0): EARLIEST})
+    assert (told.describes_producers, told.offsets) == (None, {})
+    assert told.unknown.startswith("where its topics begin: ")
