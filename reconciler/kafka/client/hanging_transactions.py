@@ -17,6 +17,9 @@ from reconciler.kafka.client.errors import DENIED, BrokerError, WireError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import describe_producers as active_producers
 
+Open = tuple[tuple[int, int], ...]
+"""Producer id and epoch of each open transaction."""
+
 
 class HangingTransactionError(WireError):
     """A transaction of ours hangs and how it ended is not known: nothing may be written behind it."""
@@ -26,7 +29,7 @@ class HangingTransactionError(WireError):
 class Looked:
     """``transactions``: producer id and epoch of every open one. ``unseen``: partitions without a leader."""
 
-    transactions: Mapping[Key, active_producers.Open]
+    transactions: Mapping[Key, Open]
     unseen: frozenset[Key]
 
     def of(self, producer_id: int) -> dict[Key, int]:
@@ -40,11 +43,11 @@ async def look(cluster: ClusterClient, keys: Iterable[Key]) -> Looked:
     """Asks the leaders as ``cluster.topics`` names them. Raises ConnectionLostError or BrokerError."""
     by_node = cluster.by_leader(keys)
     unseen = frozenset(by_node.pop(NO_LEADER, ()))
-    by_partition: dict[Key, active_producers.Open] = {}
+    by_partition: dict[Key, Open] = {}
     for node, led in by_node.items():
         for key, value in (await _ask(cluster, node, by_topic(led))).items():
             if isinstance(value, tuple):
-                by_partition[key] = value
+                by_partition[key] = tuple((p.producer_id, p.epoch) for p in value if p.open_from >= 0)
             elif value not in DENIED:  # without the right to read nothing can be committed there either
                 raise BrokerError(value, f"open transactions of {key[0]}-{key[1]} on {cluster.name}")
     return Looked(by_partition, unseen)
@@ -83,12 +86,6 @@ def _unknown(identity: Identity, cluster: ClusterClient, key: Key, epoch: int) -
 
 async def _ask(
     cluster: ClusterClient, node: int, topics: Mapping[str, list[int]]
-) -> Mapping[Key, int | active_producers.Open]:
+) -> Mapping[Key, int | active_producers.Producers]:
     connection = await cluster.control(node)
-    _, newest = connection.versions.get(active_producers.DESCRIBE_PRODUCERS, (0, -1))
-    if newest < active_producers.VERSION:
-        return {}
-    api = (active_producers.DESCRIBE_PRODUCERS, active_producers.VERSION, True)
-    throttle, offsets = await connection.ask(api, active_producers.pack(topics), active_producers.unpack)
-    connection.throttle(throttle)
-    return offsets
+    return await active_producers.ask(connection, topics) or {}

@@ -1,17 +1,42 @@
-"""DescribeProducers (KIP-664, from Kafka 2.8): open transactions of a partition."""
+"""DescribeProducers (KIP-664, from Kafka 2.8): who writes to a partition, how far, in which transaction."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
 
 DESCRIBE_PRODUCERS, VERSION = 61, 0
 _PRODUCER = struct.Struct(">qiiqiq")
 
-Open = tuple[tuple[int, int], ...]
-"""Producer id and epoch of each open transaction."""
+
+class ActiveProducer(NamedTuple):
+    """An idempotent or transactional producer as the leader of a partition knows it, until it forgets it
+    (``producer.id.expiration.ms``). ``last_sequence``: of the last record it wrote, -1 where only markers are known.
+    ``open_from``: first offset of its open transaction, -1 for none."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    open_from: int
+
+
+Producers = tuple[ActiveProducer, ...]
+
+
+async def ask(
+    connection: Connection, topics: Mapping[str, Sequence[int]]
+) -> Mapping[tuple[str, int], int | Producers] | None:
+    """Of the broker that leads them. None: it is older. Raises ConnectionLostError and MalformedResponseError."""
+    _, newest = connection.versions.get(DESCRIBE_PRODUCERS, (0, -1))
+    if newest < VERSION:
+        return None
+    throttle, producers = await connection.ask((DESCRIBE_PRODUCERS, VERSION, True), pack(topics), unpack)
+    connection.throttle(throttle)
+    return producers
 
 
 def pack(topics: Mapping[str, Sequence[int]]) -> bytes:
@@ -23,25 +48,24 @@ def pack(topics: Mapping[str, Sequence[int]]) -> bytes:
 
 
 @reading("a DescribeProducers")
-def unpack(frame: memoryview) -> tuple[int, dict[tuple[str, int], int | Open]]:
-    """(throttle in ms, by topic and partition: Kafka's error code, or its open transactions)."""
+def unpack(frame: memoryview) -> tuple[int, dict[tuple[str, int], int | Producers]]:
+    """(throttle in ms, by topic and partition: Kafka's error code, or its producers)."""
     reader = ResponseReader(frame)
     throttle = reader.int32()
-    offsets: dict[tuple[str, int], int | Open] = {}
+    offsets: dict[tuple[str, int], int | Producers] = {}
     for _ in range(reader.count()):
         name = reader.string()
         for _ in range(reader.count()):
             partition, error = reader.int32(), reader.int16()
             reader.string()
-            producers = [_producer(reader) for _ in range(reader.count())]
+            producers = tuple(_producer(reader) for _ in range(reader.count()))
             reader.tags()
-            offsets[name, partition] = error or tuple((p, e) for p, e, first in producers if first >= 0)
+            offsets[name, partition] = error or producers
         reader.tags()
     return throttle, offsets
 
 
-def _producer(reader: ResponseReader) -> tuple[int, int, int]:
-    """Producer id, epoch, first offset of its open transaction (-1: none)."""
-    producer_id, epoch, _, _, _, first = reader.fixed(_PRODUCER)
+def _producer(reader: ResponseReader) -> ActiveProducer:
+    producer_id, epoch, sequence, _, _, first = reader.fixed(_PRODUCER)
     reader.tags()
-    return producer_id, epoch, first
+    return ActiveProducer(producer_id, epoch, sequence, first)

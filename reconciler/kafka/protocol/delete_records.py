@@ -1,0 +1,66 @@
+"""DeleteRecords (KIP-107): moves the first offset of partitions forward."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping
+
+from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient
+from reconciler.kafka.client.errors import BrokerError, check
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+
+DELETE_RECORDS, VERSION = 21, 2
+TIMEOUT_MS = 10_000
+_PARTITION = struct.Struct(">iq")
+_ANSWER = struct.Struct(">iqh")
+
+Key = tuple[str, int]
+
+
+async def delete_records(cluster: ClusterClient, before: Mapping[Key, int]) -> None:
+    """Deletes what lies before an offset, by topic and partition; the offset is the first one afterwards.
+
+    Takes the leaders that ``cluster.topics`` names. May be repeated. Raises BrokerError (29: the right Delete on the
+    topic is missing; 1: the offset lies beyond the high watermark) and ConnectionLostError.
+    """
+    by_node = cluster.by_leader(before)
+    if lost := by_node.get(NO_LEADER):
+        raise BrokerError(5, f"{lost[0][0]}-{lost[0][1]} on {cluster.name}")
+    await asyncio.gather(*(_at(cluster, node, {key: before[key] for key in keys}) for node, keys in by_node.items()))
+
+
+async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> None:
+    connection = await cluster.control(node)
+    throttle, errors = await connection.ask((DELETE_RECORDS, VERSION, True), pack(before, TIMEOUT_MS), unpack)
+    connection.throttle(throttle)
+    for (topic, partition), error in errors.items():
+        check(error, f"deleting the records of {topic}-{partition} before offset {before[topic, partition]}")
+
+
+def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), offset in before.items():
+        by_topic.setdefault(topic, []).append((partition, offset))
+    parts = [count(len(by_topic))]
+    for name, members in by_topic.items():
+        parts += [string(name), count(len(members))]
+        parts += [_PARTITION.pack(*member) + NO_TAGS for member in members]
+        parts.append(NO_TAGS)
+    return b"".join((*parts, struct.pack(">i", timeout_ms), NO_TAGS))
+
+
+@reading("a DeleteRecords")
+def unpack(frame: memoryview) -> tuple[int, dict[Key, int]]:
+    """(throttle in ms, Kafka's error code by topic and partition)."""
+    reader = ResponseReader(frame)
+    throttle, errors = reader.int32(), dict[Key, int]()
+    for _ in range(reader.count()):
+        name = reader.string()
+        for _ in range(reader.count()):
+            partition, _, error = reader.fixed(_ANSWER)
+            reader.tags()
+            errors[name, partition] = error
+        reader.tags()
+    reader.finish()
+    return throttle, errors

@@ -1,0 +1,78 @@
+"""Fills holes: moves the target's log end by as many offsets as a reader of committed records gets nothing at.
+
+A second producer, transactional and so fenced by its transactional.id, writes empty records and aborts them: n - 1
+records and the marker that ends the transaction make n offsets, and the marker alone makes one.
+
+Invariant: a transaction is open in a partition only while its log end lies within the hole and at least one offset of
+it is left. Whoever takes the transactional.id over makes the coordinator end what is open, and that marker falls into
+the hole too. An end is waited for until the coordinator has nothing left to write: a marker that comes late would move
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from reconciler.kafka.client.cluster import Key
+
+MOST_AT_ONCE = 1_000_000
+"""Offsets of one partition in one transaction: seconds of its timeout are left on slow brokers."""
+MOST_IN_BATCH = 100_000
+
+
+class Fillers(NamedTuple):
+    """So many empty records to append to a partition."""
+
+    records: int
+    timestamp: int
+
+
+class MarkerPort(Protocol):
+    """The producer of markers, as its owner has begun it: whatever earlier holders had open is ended and written."""
+
+    async def add(self, keys: Iterable[Key]) -> None:
+        """Partitions join the transaction."""
+
+    async def append(self, batches: Mapping[Key, Fillers]) -> Mapping[Key, int]:
+        """Appends within the transaction; the base offset each got."""
+        ...
+
+    async def abort(self) -> None:
+        """Returns once the marker is written to every partition of the transaction, for good."""
+
+    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int]:
+        """Log end offsets, as the leaders have them."""
+        ...
+
+
+class DisplacedError(Exception):
+    """Fillers came to lie where none belong: somebody else writes to the partition."""
+
+    def __init__(self, key: Key, expected: int, base: int) -> None:
+        super().__init__(f"{key[0]}-{key[1]}: offset {base} was given to what belongs to {expected}")
+        self.key, self.expected, self.base = key, expected, base
+
+
+async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> Mapping[Key, int]:
+    """One transaction for all ``holes``: by key, where the log ends now (within the hole), its first offset after it,
+    and a timestamp for the fillers. Gives the log ends afterwards, which may lie within a hole that is large.
+
+    Raises DisplacedError, and what ``port`` raises. Then what is open is ended by whoever begins ``port`` again.
+    """
+    await port.add(holes)
+    at = {key: first for key, (first, _, _) in holes.items()}
+    until = {key: min(after, first + MOST_AT_ONCE) - 1 for key, (first, after, _) in holes.items()}
+    displaced: DisplacedError | None = None
+    while todo := {key: min(until[key] - offset, MOST_IN_BATCH) for key, offset in at.items() if offset < until[key]}:
+        bases = await port.append({key: Fillers(count, holes[key][2]) for key, count in todo.items()})
+        for key, count in todo.items():
+            if bases[key] != at[key]:
+                displaced = DisplacedError(key, at[key], bases[key])
+                until[key] = at[key]
+            else:
+                at[key] += count
+    await port.abort()
+    if displaced is not None:
+        raise displaced
+    return await port.ends(holes)

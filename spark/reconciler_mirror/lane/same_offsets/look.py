@@ -1,0 +1,51 @@
+"""Looks where a copy at the same offsets stands: sequence, log end, and the sequence again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError
+from reconciler_mirror.lane.same_offsets.place import Look
+
+TRIES = 5
+_BUSY = 6
+"""As if the leader had moved: tried again a moment later."""
+
+
+class LookPort(Protocol):
+    """What leaders are asked; of what one does not answer, why."""
+
+    async def sequences(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError | None]:
+        """The last sequence of the copy's producer id; None: unknown to the leader."""
+        ...
+
+    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        """Log end offsets, as the leaders have them, replicated or not."""
+        ...
+
+
+async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerError]:
+    """Sequence and log end as they were at one moment: while somebody else appends they do not go together, and a
+    batch would be taken for a repetition of another one. Partitions in which that goes on get a retriable error."""
+    found: dict[Key, Look | BrokerError] = {}
+    left = list(keys)
+    for _ in range(TRIES):
+        if not left:
+            return found
+        before = await port.sequences(left)
+        ends = await port.ends(left)
+        after = await port.sequences(left)
+        for key in left:
+            first, end, second = before[key], ends[key], after[key]
+            if isinstance(first, BrokerError):
+                found[key] = first
+            elif isinstance(end, BrokerError):
+                found[key] = end
+            elif isinstance(second, BrokerError):
+                found[key] = second
+            elif first == second:
+                found[key] = Look(end, first)
+        left = [key for key in left if key not in found]
+    return found | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: somebody else appends to it") for key in left}

@@ -1,0 +1,93 @@
+"""Where a copy at the same offsets stands: what the target's leader says, and what that allows.
+
+The position is the target's log end. Data carries one producer id and one epoch for the life of the copy and a
+sequence that counts its records, so the leader takes nothing but the very next record, whoever sends it. The sequence
+begins at the offset of the first record, modulo 2^31, and again so once the leader has forgotten the producer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from reconciler.kafka.records.batches import SEQUENCES
+
+DATA_EPOCH = 0
+"""Of the producer id that writes data. It never changes: nobody fences it, its sequences do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the leader says of a partition, at one moment. ``last_sequence`` of the copy's producer id; None: the leader
+    does not know it, because it has not written yet or not for ``producer.id.expiration.ms``."""
+
+    end: int
+    last_sequence: int | None
+
+    @property
+    def next_sequence(self) -> int:
+        """Of a record that is appended now."""
+        return (self.end if self.last_sequence is None else self.last_sequence + 1) % SEQUENCES
+
+    def after(self, records: int, next_offset: int) -> Look:
+        """Once so many records were appended, or none where a hole was filled."""
+        return Look(next_offset, (self.next_sequence + records - 1) % SEQUENCES if records else self.last_sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of one partition. All offsets below ``reached`` mean the same on both sides, as far as is known. ``look``: the
+    target when it was last looked at; what lies from ``reached`` to its end was appended without an answer, by this
+    holder or another.
+
+    ``last``: the sequence that the last record had when the place was last known for sure, None for no record;
+    ``trusted``: whether that is known at all. Since then the source had ``count`` records, the first at ``first``;
+    ``absent``: also offsets without a batch, so compaction may have changed how many there were.
+    """
+
+    reached: int
+    look: Look
+    last: int | None = None
+    trusted: bool = False
+    count: int = 0
+    first: int = -1
+    absent: bool = False
+
+    @property
+    def level(self) -> bool:
+        """Nothing lies beyond ``reached``: data may be appended."""
+        return self.reached == self.look.end
+
+    def seen(self, records: int, first: int, next_offset: int, *, absent: bool) -> Place:
+        """The source has so many records from ``first`` to ``next_offset``, which the target has already."""
+        return replace(
+            self,
+            reached=next_offset,
+            count=self.count + records,
+            first=first if records and not self.count else self.first,
+            absent=self.absent or absent,
+        )
+
+    def appended(self, records: int, next_offset: int) -> Place:
+        """Records or a filled hole, answered by the leader."""
+        look = self.look.after(records, next_offset)
+        return Place(next_offset, look, look.last_sequence, trusted=True)
+
+    def looked(self, look: Look) -> Place:
+        """Looked at again. A shorter log has lost what was appended: it is copied again."""
+        return Place(look.end, look) if look.end < self.reached else replace(self, look=look)
+
+    @property
+    def displaced(self) -> bool:
+        """``reached`` has come to the target's end, and the target has another number of records there than the source:
+        somebody else has written to it."""
+        last = self.look.last_sequence
+        if not self.trusted or self.absent or last is None:
+            return False
+        if not self.count:
+            return last != self.last
+        # A leader that had forgotten the producer let it begin anew.
+        return (last - self.count) % SEQUENCES not in {(self.first - 1) % SEQUENCES, self.last}
+
+    def settled(self) -> Place:
+        """At the target's end, known for sure."""
+        return Place(self.reached, self.look, self.look.last_sequence, trusted=True)
