@@ -46,6 +46,12 @@ def transactional_id(flow: str, lane: int) -> str:
     return f"mirror.{flow}.{lane}"
 
 
+def data_producer(flow: str) -> str:
+    """The transactional.id by which the coordinator keeps the producer id of a flow's data (``offsets: same``). It
+    never has a transaction."""
+    return f"mirror.{flow}.data"
+
+
 OFFSETS_TOPIC = "__mirror_offsets"
 """On each flow's target: the exact offset map, see ``offset_map``."""
 OFFSETS_PARTITIONS = 8

@@ -57,7 +57,8 @@ class LaneSpec:
     """``start_offsets`` by source topic and partition win over ``start_kind``. ``continue_on``: conditions after which
     a partition goes on behind what is lost, counted. ``paused`` and ``rate`` (the lane's share
     of the flow's limit in bytes per second, 0 for none) as they were when the lease was given.
-    ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written."""
+    ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written.
+    ``keeps_offsets``: copies have the source's offsets."""
 
     flow: str
     lane: int
@@ -77,6 +78,7 @@ class LaneSpec:
     continue_on: frozenset[str] = frozenset()
     work: RecordWork = NO_WORK
     offset_syncs: tuple[str, str] | None = None
+    keeps_offsets: bool = False
 
 
 def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
@@ -99,6 +101,7 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
         continue_on=frozenset(flow.continue_on or ()),
         work=work_of(flow),
         offset_syncs=None if syncs is None else (syncs.side, syncs.topic),
+        keeps_offsets=flow.keeps_offsets,
     )
 
 

@@ -27,3 +27,10 @@ class Endings:
             return self._known[producer_id, epoch]
         first = self._first.get(producer_id)
         return True if first is not None and epoch >= first else None
+
+
+class Aborted(Endings):
+    """Of a transactional.id whose transactions are all aborted."""
+
+    def of(self, producer_id: int, epoch: int) -> bool | None:  # noqa: ARG002 - of any
+        return False

@@ -52,6 +52,7 @@ class Identity:
     was committed; None when there was none or nobody can say. ``disturbed``: a coordinator went away while a
     transaction was ended, so a marker may be missing. ``commit_unanswered``: the end of a transaction was asked for,
     and nobody has said that it came. ``endings`` lasts longer than one identity, where the caller keeps it.
+    ``classic``: the classic protocol also where brokers offer version 2.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class Identity:
         group: str,
         purpose: str = "control",
         endings: Endings | None = None,
+        *,
+        classic: bool = False,
     ) -> None:
         self.transactional_id = transactional_id
         self._purpose = purpose
@@ -72,6 +75,7 @@ class Identity:
         self.disturbed = False
         self.commit_unanswered = False
         self._tells_state = True
+        self._classic = classic
         self._cluster = cluster
         self._group = group
         self._coordinators: dict[int, int] = {}
@@ -115,7 +119,7 @@ class Identity:
             )
             answer = await connection.call(request)
             check(answer.error_code, f"InitProducerId of {self.transactional_id or 'an idempotent producer'}")
-            self.version_2 = self.transactional and speaks_version_2(connection)
+            self.version_2 = self.transactional and not self._classic and speaks_version_2(connection)
             return answer
 
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
@@ -161,11 +165,18 @@ class Identity:
         await self._end(committed=committed, newest=_CLASSIC_END)
 
     async def add_partitions(self, keys: Iterable[Key]) -> None:
-        """Classic only: announces partitions before their first batch of a transaction."""
+        """Classic only: announces partitions before their first batch of a transaction.
+
+        One that was sent and not answered may come late and open another transaction: then ``disturbed``.
+        """
         request = protocol.AddPartitionsToTxnRequest
         topic_type, named = request.AddPartitionsToTxnTopic, by_topic(keys)
+        unanswered = False
 
         async def ask(connection: Connection) -> None:
+            nonlocal unanswered
+            self.disturbed |= unanswered
+            unanswered = True
             topics = [topic_type(name=name, partitions=partitions) for name, partitions in named.items()]
             answer = await connection.call(
                 request(
@@ -176,6 +187,7 @@ class Identity:
                     version=connection.version(request),
                 )
             )
+            unanswered = False
             for topic in answer.results_by_topic_v3_and_below:
                 for p in topic.results_by_partition:
                     check(p.partition_error_code, f"adding {topic.name}-{p.partition_index} to the transaction")

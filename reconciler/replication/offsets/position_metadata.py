@@ -15,7 +15,7 @@ from typing import Any
 # confluent-kafka 2.16 writes it behind a metadata string and reads up to one: without it verify of earlier releases,
 # which reads positions by that client, would read on into foreign memory.
 END = "\0"
-_OF_THE_PLACE = ("i", "e", "o", "d")
+_OF_THE_PLACE = ("i", "e", "o", "d", "q", "x")
 _OF_THE_TOPIC = ("m",)
 
 

@@ -102,6 +102,20 @@ def position_went_back(spec: PartitionSpec, group: str, position: int, copied_to
     )
 
 
+def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
+    """Of a flow that keeps offsets. ``offset``: of the source; below it both sides are alike, as far as is known."""
+    return Condition.of_partition(
+        "offsets_diverged",
+        spec,
+        f"is not copied further: {spec.target_topic} and the source mean different records from offset {offset} on: "
+        f"{why}. Something else than this mirror wrote to {spec.target_topic}, or its leader lost records, or wrote a "
+        "transaction marker twice; what is there cannot be moved",
+        f"Nothing is overwritten. See which records differ: reconciler verify. Keep other producers out of "
+        f"{spec.target_topic}, then copy into a new topic: delete {spec.target_topic} or change the naming, and run "
+        "apply.",
+    )
+
+
 def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> Condition:
     """An explicit start that the source does not have. ``low`` and ``end`` are its bounds."""
     where = f"{spec.topic}-{spec.partition}"

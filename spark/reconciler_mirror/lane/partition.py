@@ -5,6 +5,7 @@ Mutable, owned by the event loop of its lane; it knows no connections.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +16,7 @@ from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler.kafka.records.batches import Batch
 from reconciler.kafka.records.records import Rebuilt
 from reconciler_mirror.lane.copied_runs import Copied, Spans
+from reconciler_mirror.lane.same_offsets.place import SamePartition
 from reconciler_mirror.model import Condition, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 from reconciler_mirror.report.losses import LossCounter
@@ -105,7 +107,7 @@ class Passed:
 class Piece:
     """One batch to produce. ``source`` is set while its bytes are the source's own and their checksum is not verified.
     ``next_offset``: the position once it is acknowledged. ``copied``: its records in source offsets. ``sequence`` is -1
-    until it is sealed."""
+    until it is sealed. ``hole``: the first offset of a hole that is to be filled, -1 for records."""
 
     raw: memoryview
     records: int
@@ -117,6 +119,13 @@ class Piece:
     buffer: Buffer | None = None
     sequence: int = -1
     sent_at: float = 0.0
+    hole: int = -1
+
+    @classmethod
+    def of_hole(cls, first: int, next_offset: int, timestamp: int) -> Piece:
+        """Nothing to send: offsets that have to be filled."""
+        stamp = timestamp if timestamp >= 0 else int(time.time() * 1000)
+        return cls(memoryview(b""), 0, next_offset, -1, stamp, (), hole=first)
 
     @classmethod
     def whole(cls, raw: memoryview, batch: Batch, buffer: Buffer | None = None, source: Batch | None = None) -> Piece:
@@ -151,6 +160,7 @@ class Partition:
     the source offset ``sought_to``, where a refused record is looked for. ``held_at``: the position at which copying
     itself failed, None where the condition is one that the look before copying judges (``hold``). ``end_at``: when the
     source told ``end``; a session that fetches it has ``answers``; ``silent_since_ms``: since when it tells no more.
+    ``same``: set where copies keep offsets, and ``trusted_last`` as its committed position has it.
     ``leader_epoch``: the largest of what was acknowledged, ``covered_epoch``: of what was fetched. ``doubted``: where a
     batch was expected, and the base offset that the last answer told instead.
     """
@@ -208,6 +218,8 @@ class Partition:
     checking: bool = False
     doubted: tuple[int, int] = (-1, -1)
     served: int = 0
+    same: SamePartition | None = None
+    trusted_last: int | None = None
 
     @property
     def source(self) -> Key:
@@ -224,8 +236,8 @@ class Partition:
 
     @property
     def idle(self) -> bool:
-        """Nothing fetched is waiting for an acknowledgement."""
-        return not self.queue and not self.unacked
+        """Nothing fetched is waiting for an acknowledgement, and no hole is being filled."""
+        return not self.queue and not self.unacked and (self.same is None or not self.same.filling)
 
     def hold(self, condition: Condition | None, at: int | None = None) -> None:
         """``at``: the position at which copying failed, ``UNKNOWN`` before it is read. Such a condition stays while the

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, CommittedPosition, Key
@@ -24,11 +25,26 @@ RENEW_AFTER_HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
+class SameOffsetsPosition:
+    """Of a copy at the source's own offsets, whose position is the target's log end: this one follows a moment later.
+
+    ``producer``: the producer id of its data. ``last``: the sequence of the last record before the position, -1 where
+    there is none, None where that is not known. ``start``: the source offset of the first record that is copied; below
+    it the target had fillers. ``diverged``: the source offset from which on the target has something else.
+    """
+
+    producer: int
+    last: int | None = None
+    start: int = 0
+    diverged: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LanePosition:
     """``leader_epoch`` is -1 and ``topic_id`` empty when not known.
 
     ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
-    ``proved``: a mirror or a seek wrote it, and it came as it was written.
+    ``proved``: a mirror or a seek wrote it, and it came as it was written. ``same``: where copies keep offsets.
     """
 
     offset: int
@@ -38,6 +54,7 @@ class LanePosition:
     hour: int = 0
     marked: tuple[int, int] | None = None
     proved: bool = True
+    same: SameOffsetsPosition | None = None
 
 
 def hour_now() -> int:
@@ -76,6 +93,7 @@ def encode(position: LanePosition) -> str:
         "a": position.claim.application,
         "h": position.hour,
         **({} if position.marked is None else {"m": position.marked}),
+        **({} if position.same is None else _of_same(position.same)),
     }
     return with_proof(position.offset, fields)
 
@@ -92,9 +110,27 @@ def decode(offset: int, metadata: str | None) -> LanePosition:
             int(fields.get("h", 0)),
             None if (marked := fields.get("m")) is None else (int(marked[0]), int(marked[1])),
             is_proved(offset, fields),
+            _same_of(fields),
         )
     except (ValueError, TypeError, AttributeError, LookupError):
         return LanePosition(offset, proved=False)
+
+
+def _of_same(same: SameOffsetsPosition) -> dict[str, int]:
+    written = {"p": same.producer, "q": same.last, "s": same.start, "x": same.diverged}
+    return {key: value for key, value in written.items() if value is not None}
+
+
+def _same_of(fields: Mapping[str, Any]) -> SameOffsetsPosition | None:
+    if "p" not in fields:
+        return None
+    last, diverged = fields.get("q"), fields.get("x")
+    return SameOffsetsPosition(
+        int(fields["p"]),
+        None if last is None else int(last),
+        int(fields.get("s", 0)),
+        None if diverged is None else int(diverged),
+    )
 
 
 async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:

@@ -23,7 +23,7 @@ from reconciler.kafka.client.errors import (
     UnsupportedBrokerError,
 )
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
-from reconciler.kafka.client.transaction_ends import Endings
+from reconciler.kafka.client.transaction_ends import Aborted, Endings
 from reconciler.kafka.client.transactions import Identity
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of, setting_refused
@@ -32,6 +32,8 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Tuning
 from reconciler_mirror.lane.produce.throttle import Throttle
+from reconciler_mirror.lane.same_offsets.copy import SameOffsets, data_producer_id
+from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.lane.warm_up import prepare
@@ -73,6 +75,7 @@ class Attempts:
         self._spec = spec
         self._control = control
         self._tuning = tuning
+        self._producer = -1
         self._identity: Identity | None = None
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
@@ -80,7 +83,7 @@ class Attempts:
         self._known: dict[Key, tuple[int, str]] = {}
         self._counts: dict[Key, PartitionProgress] = {}
         self._retries = 0
-        self._endings = Endings()
+        self._endings = Aborted() if spec.keeps_offsets else Endings()
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
@@ -143,12 +146,15 @@ class Attempts:
 
     def _new_identity(self, target: ClusterClient) -> Identity:
         transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
-        return Identity(target, transactional_id, self._spec.group, endings=self._endings)
+        same = self._spec.keeps_offsets
+        return Identity(target, transactional_id, self._spec.group, endings=self._endings, classic=same)
 
     async def _begin(self, identity: Identity, target: ClusterClient) -> None:
         """Fences whoever was there before, but nobody who came after this lane first began; puts right what a broker
         forgot of an earlier transaction."""
         await identity.start(self._former)
+        if self._spec.keeps_offsets and self._producer < 0:
+            self._producer = await data_producer_id(target, self._spec.flow)
         self._former = identity
         if identity.transactional:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
@@ -162,7 +168,7 @@ class Attempts:
             try:
                 identity, self._identity = self._identity or self._new_identity(target), None
                 if await self._unless_leaving(self._begin(identity, target)):
-                    lane = Lane(self._spec, (source, target), identity, self._tuning)
+                    lane = self._lane((source, target), identity)
                     lane.unseen = self._unseen
                     await self._session(lane)
                 return LaneReport(self._end(), self._progress)
@@ -183,6 +189,15 @@ class Attempts:
             self._control.report(replace(self._progress, conditions=standing, at_work=False))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
+
+    def _lane(self, clusters: tuple[ClusterClient, ClusterClient], identity: Identity) -> Lane:
+        if not self._spec.keeps_offsets:
+            return Lane(self._spec, clusters, identity, self._tuning)
+        data = Identity(clusters[1], None, self._spec.group)
+        data.producer_id, data.epoch = self._producer, DATA_EPOCH
+        lane = Lane(self._spec, clusters, data, self._tuning)
+        lane.same = SameOffsets(lane, identity, self._producer)
+        return lane
 
     async def _session(self, lane: Lane) -> None:
         lane.copied, lane.known = self._copied, self._known

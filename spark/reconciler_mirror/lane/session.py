@@ -19,6 +19,8 @@ from reconciler_mirror.lane.partition import UNKNOWN, Partition, Phase
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.progress import ProgressReports
+from reconciler_mirror.lane.same_offsets.commit import PositionWriter
+from reconciler_mirror.lane.same_offsets.start import SameStarter
 from reconciler_mirror.lane.source_ends import SourceEnds
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
@@ -45,8 +47,8 @@ class LaneSession:
         self._readers: set[asyncio.Task[None]] = set()
         self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._starter = Starter(lane)
-        self._committer = Committer(lane)
+        self._starter = Starter(lane) if lane.same is None else SameStarter(lane, lane.same)
+        self._committer = Committer(lane) if lane.same is None else PositionWriter(lane, lane.same)
         self._map = MapWriter(lane)
         self._telling = ProgressReports(lane)
         self._ends = SourceEnds(lane)
@@ -64,6 +66,8 @@ class LaneSession:
         lane = self.lane
         for work in (self._starter.run(), self._follow_target(), self._add_to_transaction(), self._map.run()):
             self._spawn(work, self._tasks)
+        if lane.same is not None:
+            self._spawn(lane.same.run(), self._tasks)
         self._spawn(self._metadata_now_and_then(), self._readers)
         self._spawn(self._ends.run(), self._readers)
         last = self._spawn(self._committer.run(), self._tasks)
@@ -96,6 +100,9 @@ class LaneSession:
         return task
 
     # routes
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._spawn(work, self._tasks)
 
     def place(self, partition: Partition) -> None:
         if self.lane.stopping:

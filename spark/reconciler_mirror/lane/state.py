@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import RETRIABLE, name_of
@@ -22,6 +22,9 @@ from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
 from reconciler_mirror.model import Condition, LaneSpec
 from reconciler_mirror.report.latency import LatencyCounter
 from reconciler_mirror.report.losses import Loss
+
+if TYPE_CHECKING:
+    from reconciler_mirror.lane.same_offsets.copy import SameOffsets
 
 LEAST_AHEAD = 4 << 20
 
@@ -51,6 +54,12 @@ class PartitionRoutes(Protocol):
 
     def look_again(self, partition: Partition, why: str) -> None:
         """Its leader or log may have changed: check it before fetching on."""
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch it no more."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Has something done beside; what it raises ends the session."""
 
     def announce(self, partition: Partition) -> None:
         """Add it to the open transaction (classic protocol), then offer it."""
@@ -92,6 +101,7 @@ class Lane:
         self.source, self.target = clusters
         self.identity = identity
         self.tuning = tuning
+        self.same: SameOffsets | None = None  # set where copies keep the source's offsets
         self.partitions: dict[Key, Partition] = {}
         self.copied: dict[Key, Copied] = {}
         self.known: dict[Key, tuple[int, str]] = {}  # committed last, and of which topic, also by earlier sessions

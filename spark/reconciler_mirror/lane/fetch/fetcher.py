@@ -233,6 +233,11 @@ class Fetcher:
             self.remove(partition)
             lane.corrupt(partition, str(error))
             return
+        if partition.same is not None and partition.same.displaced and lane.same is not None:
+            for piece in pieces:
+                piece.drop()
+            lane.same.diverged(partition, partition.reached, "it has another number of records before it")
+            return
         partition.covered = covered
         partition.data_at = time.monotonic()
         lane.queue_up(partition, pieces)

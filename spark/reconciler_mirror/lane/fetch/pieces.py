@@ -15,6 +15,7 @@ from reconciler.kafka.records.records import gather, rebuild
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
 from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
+from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
 from reconciler_mirror.report.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
@@ -45,6 +46,7 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
     keep = CommittedFilter(view, answer.aborted)
     covered, after = partition.covered, 0
     wanted: list[Batch] = []
+    looked: list[tuple[Batch, bool]] = []
     batches = scan(view)
     partition.lost.forget_beyond(covered)
     for batch in sound(partition, view, batches, answer.high_watermark) if partition.checking else batches:
@@ -58,13 +60,16 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
                 wanted.append(batch)
             elif not (partition.checking or _is_sound(view, batch, wanted)):
                 break
+            looked.append((batch, delivered))
         covered = max(covered, batch.next_offset)
         partition.covered_epoch = max(partition.covered_epoch, batch.leader_epoch)
     if not wanted:
-        return [], covered
+        return ([], covered) if partition.same is None else pieces_at_offsets(partition, view, looked, buffer)
     if partition.largest < ANY_SIZE and time.monotonic() >= partition.larger_at:
         partition.largest = ANY_SIZE
     _choose(partition, wanted)
+    if partition.same is not None:
+        return pieces_at_offsets(partition, view, looked, buffer)
     try:
         return _pieces(partition, (view, wanted), buffer), covered
     except Exception:

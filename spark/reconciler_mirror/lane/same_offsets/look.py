@@ -29,23 +29,23 @@ class LookPort(Protocol):
 async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerError]:
     """Sequence and log end as they were at one moment: while somebody else appends they do not go together, and a
     batch would be taken for a repetition of another one. Partitions in which that goes on get a retriable error."""
-    found: dict[Key, Look | BrokerError] = {}
+    looks: dict[Key, Look | BrokerError] = {}
     left = list(keys)
     for _ in range(TRIES):
         if not left:
-            return found
+            return looks
         before = await port.sequences(left)
         ends = await port.ends(left)
         after = await port.sequences(left)
         for key in left:
             first, end, second = before[key], ends[key], after[key]
             if isinstance(first, BrokerError):
-                found[key] = first
+                looks[key] = first
             elif isinstance(end, BrokerError):
-                found[key] = end
+                looks[key] = end
             elif isinstance(second, BrokerError):
-                found[key] = second
+                looks[key] = second
             elif first == second:
-                found[key] = Look(end, first)
-        left = [key for key in left if key not in found]
-    return found | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: somebody else appends to it") for key in left}
+                looks[key] = Look(end, first)
+        left = [key for key in left if key not in looks]
+    return looks | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: somebody else appends to it") for key in left}

@@ -7,7 +7,7 @@ begins at the offset of the first record, modulo 2^31, and again so once the lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reconciler.kafka.records.batches import SEQUENCES
 
@@ -34,7 +34,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CopyPlace:
     """Of one partition. All offsets below ``reached`` mean the same on both sides, as far as is known. ``look``: the
     target when it was last looked at; what lies from ``reached`` to its end was appended without an answer, by this
     holder or another.
@@ -57,7 +57,7 @@ class Place:
         """Nothing lies beyond ``reached``: data may be appended."""
         return self.reached == self.look.end
 
-    def seen(self, records: int, first: int, next_offset: int, *, absent: bool) -> Place:
+    def seen(self, records: int, first: int, next_offset: int, *, absent: bool) -> CopyPlace:
         """The source has so many records from ``first`` to ``next_offset``, which the target has already."""
         return replace(
             self,
@@ -67,14 +67,14 @@ class Place:
             absent=self.absent or absent,
         )
 
-    def appended(self, records: int, next_offset: int) -> Place:
+    def appended(self, records: int, next_offset: int) -> CopyPlace:
         """Records or a filled hole, answered by the leader."""
         look = self.look.after(records, next_offset)
-        return Place(next_offset, look, look.last_sequence, trusted=True)
+        return CopyPlace(next_offset, look, look.last_sequence, trusted=True)
 
-    def looked(self, look: Look) -> Place:
+    def looked(self, look: Look) -> CopyPlace:
         """Looked at again. A shorter log has lost what was appended: it is copied again."""
-        return Place(look.end, look) if look.end < self.reached else replace(self, look=look)
+        return CopyPlace(look.end, look) if look.end < self.reached else replace(self, look=look)
 
     @property
     def displaced(self) -> bool:
@@ -88,6 +88,25 @@ class Place:
         # A leader that had forgotten the producer let it begin anew.
         return (last - self.count) % SEQUENCES not in {(self.first - 1) % SEQUENCES, self.last}
 
-    def settled(self) -> Place:
+    def settled(self) -> CopyPlace:
         """At the target's end, known for sure."""
-        return Place(self.reached, self.look, self.look.last_sequence, trusted=True)
+        return CopyPlace(self.reached, self.look, self.look.last_sequence, trusted=True)
+
+
+@dataclass(slots=True, eq=False)
+class SamePartition:
+    """What a partition in a lane has beside the rest. ``producer``: the id that writes its data; ``start``: the source
+    offset of the first record that is copied. ``begun``: start and producer are committed, so data may be written.
+    ``filling``: its hole is with the producer of markers. ``displaced``: somebody else has written to the target.
+    ``left_out``: source offsets of records that the target refused, where the flow goes on. ``at``: monotonic, when the
+    leader last said anything about the target's log."""
+
+    producer: int
+    start: int
+    place: CopyPlace | None = None
+    begun: bool = False
+    filling: bool = False
+    displaced: bool = False
+    diverged: int | None = None
+    left_out: set[int] = field(default_factory=set)
+    at: float = 0.0

@@ -113,6 +113,10 @@ def _segments(
     for batch, delivered in batches:
         if batch.next_offset <= at:
             continue
+        if batch.magic < 2:  # a wrapper has the offset of its last record
+            yield from _opened(view, batch, at, left_out)
+            at = batch.next_offset
+            continue
         if batch.base > at:
             yield Hole(at, batch.base, absent=True)
             at = batch.base

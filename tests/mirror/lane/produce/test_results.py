@@ -18,6 +18,7 @@ class FakeLane:
 
     def __init__(self) -> None:
         self.routes = self
+        self.same = None
         self.looks: list[str] = []
         self.stopped: list[tuple[Condition, int]] = []
         self.left_out: list[int] = []

@@ -16,7 +16,7 @@ import pytest
 from reconciler_mirror.lane.same_offsets import holes, place
 from reconciler_mirror.lane.same_offsets.holes import Fillers
 from reconciler_mirror.lane.same_offsets.look import look
-from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, Look, Place
+from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, segments, split
 
 from reconciler.kafka.client.errors import BrokerError
@@ -115,11 +115,11 @@ class Holder:
     """One process that copies some partitions. ``committed``: positions as group offsets have them, which lag."""
 
     def __init__(
-        self, target: TargetLogs, sources: Mapping[Key, SourceLog], rng: random.Random, committed: dict[Key, Place]
+        self, target: TargetLogs, sources: Mapping[Key, SourceLog], rng: random.Random, committed: dict[Key, CopyPlace]
     ) -> None:
         self.target, self.sources, self.rng, self.committed = target, sources, rng, committed
         self.slow = 0.0
-        self.places: dict[Key, Place] = {}
+        self.places: dict[Key, CopyPlace] = {}
         self.markers = Markers(self)
 
     async def nap(self) -> None:
@@ -143,7 +143,7 @@ class Holder:
         for key in self.sources:
             told = await self._look(key)
             known = self.committed.get(key)
-            at = Place(told.end, told) if known is None else known.looked(told)
+            at = CopyPlace(told.end, told) if known is None else known.looked(told)
             self.places[key] = at
         while any(self.places[key].reached < log.stable for key, log in self.sources.items()):
             waiting = {}
@@ -270,7 +270,7 @@ async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
     sources = {("t", p): random_log(rng, first) for p in range(rng.randint(1, 3))}
     for key in sources:
         target.log(key).begin = target.log(key).high = first
-    committed: dict[Key, Place] = {}
+    committed: dict[Key, CopyPlace] = {}
     slow, running = rng.choice([0.05, 0.2, 0.5]), list[asyncio.Task[None]]()
     for _ in range(rng.randint(1, 12)):
         holder = Holder(target, sources, rng, committed)
@@ -295,7 +295,7 @@ async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
 
 
 async def _to_the_end(
-    target: TargetLogs, sources: Mapping[Key, SourceLog], rng: random.Random, committed: dict[Key, Place]
+    target: TargetLogs, sources: Mapping[Key, SourceLog], rng: random.Random, committed: dict[Key, CopyPlace]
 ) -> None:
     for _ in range(200):
         with suppress(FencedError):

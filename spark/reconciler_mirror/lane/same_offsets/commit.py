@@ -1,0 +1,93 @@
+"""Writes down how far a lane has come that keeps offsets: for people and tools, and for the next holder to check.
+
+The target's log end is the position, so nothing waits for a commit and a commit waits for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError
+from reconciler_mirror.conditions.lane import SupersededError
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.same_offsets.copy import SameOffsets
+from reconciler_mirror.lane.state import Lane
+
+EVERY_S = 1.0
+
+
+class PositionWriter:
+    """Commits what has moved, every second. ``transactions``: how often."""
+
+    def __init__(self, lane: Lane, same: SameOffsets) -> None:
+        self._lane = lane
+        self._same = same
+        self._last = 0.0
+        self.transactions = 0
+
+    async def run(self) -> None:
+        """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
+        lane = self._lane
+        while True:
+            await self._due()
+            if lane.stopping:
+                await lane.drained.wait()
+                await self._same.filled.wait()
+            await self._commit()
+            if lane.stopping and not lane.dirty and not lane.unacked:
+                return
+
+    async def _due(self) -> None:
+        lane = self._lane
+        while True:
+            lane.progress.clear()
+            if lane.stopping or lane.urgent:
+                return
+            delay = self._last + EVERY_S - time.monotonic() if lane.dirty or lane.touched else None
+            if delay is not None and delay <= 0:
+                return
+            try:
+                async with asyncio.timeout(delay):
+                    await lane.progress.wait()
+            except TimeoutError:
+                return
+
+    async def _commit(self) -> None:
+        lane = self._lane
+        lane.urgent = False
+        moved = {partition: partition.reached for partition in lane.dirty | lane.touched if partition.reached >= 0}
+        lane.dirty -= {partition for partition in lane.dirty if partition.reached < 0}
+        self._last = time.monotonic()
+        if moved:
+            written = {partition.target: positions.to_commit(self._position(partition)) for partition in moved}
+            try:
+                committed = await lane.target.positions(lane.spec.group, written)
+            except BrokerError as error:
+                if error.code != UNSTABLE:
+                    raise
+                return  # somebody is taking the flow over just now
+            if positions.is_superseded(committed.values(), lane.spec.claim):
+                raise SupersededError("another application has taken the flow")
+            await lane.identity.commit_positions(written)
+        for partition, offset in moved.items():
+            partition.copied.committed(offset)
+            self._same.committed(partition)
+            if partition.reached == offset:
+                lane.dirty.discard(partition)
+        lane.touched = {partition for partition in lane.touched if partition.unacked}
+        lane.changed.update(moved)
+        lane.open_bytes, lane.opened_at, lane.dirty_since = 0, 0.0, time.monotonic()
+        self.transactions += bool(moved)
+
+    def _position(self, partition: Partition) -> positions.LanePosition:
+        spec, offset = self._lane.spec, partition.reached
+        return positions.LanePosition(
+            offset,
+            partition.position_id,
+            partition.epoch_at(offset),
+            spec.claim,
+            positions.hour_now(),
+            same=self._same.position(partition),
+        )

@@ -1,0 +1,265 @@
+"""Copies the partitions of one lane at the source's own offsets: what differs from a lane with transactions.
+
+Data goes through the lane's own fetchers and senders. Here is what happens around it: holes on their way to the
+producer of markers, answers that are not the expected ones, and what is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol.delete_records import delete_records
+from reconciler.replication.names import data_producer
+from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.lane.partition import Partition, Phase, Piece
+from reconciler_mirror.lane.positions import SameOffsetsPosition
+from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
+from reconciler_mirror.lane.same_offsets.leaders import Leaders, Markers
+from reconciler_mirror.lane.same_offsets.place import CopyPlace, SamePartition
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.report.losses import Loss
+
+OUT_OF_ORDER = frozenset({45, 46, 59})
+"""The leader has another sequence than ours: somebody else has written what we had, or it has lost it."""
+SILENT_S = 600.0
+"""So long after the leader's last word it is asked before anything is written: it may have forgotten the producer
+(``producer.id.expiration.ms``), and then takes any sequence."""
+MOST_TOGETHER = 500
+
+
+@dataclass(slots=True)
+class HoleCounts:
+    """Since the lane began. ``fillers``: offsets that were filled; ``refusals``: batches that were not the next."""
+
+    holes: int = 0
+    fillers: int = 0
+    refusals: int = 0
+
+
+class SameOffsets:
+    """Of one session. ``producer``: the producer id of the flow's data, for partitions that have none yet."""
+
+    def __init__(self, lane: Lane, identity: Identity, producer: int) -> None:
+        self._lane = lane
+        self.identity = identity
+        self.producer = producer
+        self.counts = HoleCounts()
+        self.leaders = Leaders(lane.target, self._producer_of)
+        self.filled = asyncio.Event()
+        self.filled.set()
+        self._markers = Markers(lane.target, identity)
+        self._waiting: dict[Partition, None] = {}
+        self._wake = asyncio.Event()
+        self._by_target: dict[Key, Partition] = {}
+
+    def joins(self, partition: Partition, same: SamePartition) -> None:
+        partition.same = same
+        self._by_target[partition.target] = partition
+
+    def _producer_of(self, key: Key) -> int:
+        same = self._by_target[key].same
+        return self.producer if same is None else same.producer
+
+    # sending
+
+    def may_send(self, partition: Partition) -> bool:
+        """Whether the next of its queue may be sent now; a hole goes to the producer of markers instead."""
+        same, now = partition.same, time.monotonic()
+        if same is None or same.place is None or not same.begun or same.filling:
+            return False
+        if partition.queue[0].hole >= 0:
+            if not partition.unacked and not self._lane.stopping:
+                same.filling = True
+                self._waiting[partition] = None
+                self.filled.clear()
+                self._wake.set()
+            return False
+        if not partition.unacked and now - same.at > SILENT_S:
+            self._lane.drop_unsent(partition)
+            self._lane.routes.look_again(partition, "nothing was written for long")
+            return False
+        return True
+
+    def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
+        """After the lane has noted it."""
+        same, lane = _same(partition), self._lane
+        expected = piece.copied[0][0]
+        if base_offset != expected:
+            self.diverged(partition, expected, f"a record of it was given offset {base_offset}")
+            return
+        same.place = _place(same).appended(piece.records, piece.next_offset)
+        same.at = time.monotonic()
+        lane.latency.committed(partition.waiting_since)
+        self._counted(partition)
+        partition.records += partition.open_records
+        partition.bytes += partition.open_bytes
+        partition.open_records = partition.open_bytes = 0
+
+    def _counted(self, partition: Partition) -> None:
+        """What the target's log has counts: nothing else has to be committed."""
+        waiting = partition.unacked or partition.queue
+        partition.waiting_since = waiting[0].timestamp if waiting else None
+        partition.committed = partition.reached
+        partition.passed.committed(partition.reached)
+        partition.lost.committed(partition.reached)
+
+    def refused(self, partition: Partition) -> None:
+        """All answers are in. What is behind the refused batch is not written, what is before it is looked at."""
+        lane = self._lane
+        self.counts.refusals += 1
+        partition.resend.clear()
+        lane.give_up(partition)
+        lane.routes.look_again(partition, "its place is looked at again")
+
+    def leave_out(self, partition: Partition, piece: Piece, text: str) -> None:
+        """A record that the target refuses becomes a hole."""
+        offset = piece.copied[0][0]
+        _same(partition).left_out.add(offset)
+        partition.lost.add(piece.next_offset, Loss("record_refused", 1, 1, text=text))
+        self._lane.routes.look_again(partition, "a refused record is left out")
+
+    def diverged(self, partition: Partition, offset: int, why: str) -> None:
+        """Stops it for good: nothing more is written, and its position says so to whoever comes later."""
+        lane, same = self._lane, _same(partition)
+        same.diverged = offset
+        same.filling = False
+        partition.copied.acknowledged((), -1)  # the offset map must not learn of it
+        lane.urgent = True
+        lane.mark_dirty(partition)
+        lane.routes.forget(partition)
+        lane.stop(partition, conditions.offsets_diverged(partition.spec, offset, why))
+
+    def position(self, partition: Partition) -> SameOffsetsPosition | None:
+        """What goes with ``partition.reached``."""
+        same = partition.same
+        if same is None:
+            return None
+        place, last = same.place, None
+        if place is not None and place.level and place.reached == partition.reached:
+            last = -1 if place.look.last_sequence is None else place.look.last_sequence
+        return SameOffsetsPosition(same.producer, last, same.start, same.diverged)
+
+    def committed(self, partition: Partition) -> None:
+        """Its start is safe now: what waited for it may go."""
+        same = partition.same
+        if same is not None and not same.begun:
+            same.begun = True
+            if partition.queue:
+                self._lane.routes.offer(partition)
+
+    # holes
+
+    async def run(self) -> None:
+        """Until cancelled. What goes wrong with the transaction ends the session, and the next one aborts it."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while taken := self._take():
+                await self._fill(taken)
+            self.filled.set()
+
+    def _take(self) -> list[Partition]:
+        taken = list(self._waiting)[:MOST_TOGETHER]
+        for partition in taken:
+            del self._waiting[partition]
+        ready = [p for p in taken if p.phase is Phase.COPYING and p.queue and p.queue[0].hole >= 0]
+        for partition in taken:
+            if partition not in ready:
+                _same(partition).filling = False
+        return ready
+
+    async def _fill(self, taken: Iterable[Partition]) -> None:
+        by_key = {partition.target: partition for partition in taken}
+        holes = {key: _hole(partition) for key, partition in by_key.items()}
+        try:
+            ends = await fill(self._markers, holes)
+        except DisplacedError as error:
+            for key, partition in by_key.items():
+                _same(partition).filling = False
+                if key == error.key:
+                    self.diverged(partition, error.expected, f"a filler was given offset {error.base}")
+                else:
+                    self._again(partition)
+            return
+        for key, partition in by_key.items():
+            self._lane.resolve(self._after, partition, holes[key][:2], ends[key])
+
+    def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
+        same, lane, (first, after) = _same(partition), self._lane, hole
+        same.filling = False
+        same.at = time.monotonic()
+        reached = min(end, after)
+        self.counts.fillers += reached - first
+        self.counts.holes += reached == after
+        if partition.phase is Phase.STOPPED:
+            return
+        same.place = _place(same).appended(0, reached)
+        partition.copied.acknowledged(((first, reached - first),), first)
+        partition.reached = reached
+        partition.sequence = same.place.look.next_sequence
+        partition.first_acked = partition.first_acked and same.place.look.last_sequence is not None
+        lane.mark_dirty(partition)
+        piece = partition.queue[0] if partition.queue else None
+        if end > after or piece is None or piece.hole < 0:
+            self._counted(partition)
+            self._again(partition)
+            return
+        if reached < after:
+            piece.hole = reached
+        else:
+            partition.queue.popleft()
+            self._start_is_filled(partition, same, first, reached)
+        self._counted(partition)
+        if partition.queue:
+            lane.routes.offer(partition)
+
+    def _again(self, partition: Partition) -> None:
+        self._lane.drop_unsent(partition)
+        self._lane.routes.look_again(partition, "its place is looked at again")
+
+    def _start_is_filled(self, partition: Partition, same: SamePartition, first: int, reached: int) -> None:
+        if first < same.start <= reached:
+            self._lane.routes.spawn(self.delete_fillers(partition.target, same.start))
+
+    async def delete_fillers(self, key: Key, start: int) -> None:
+        """Nobody needs what lies before the first record; it is deleted again after the next start where it failed."""
+        await delete_records(self._lane.target, {key: start})
+
+
+async def data_producer_id(target: ClusterClient, flow: str) -> int:
+    """The same for all lanes and holders: the coordinator keeps it with a transactional.id that has no transactions.
+
+    It forgets one after a week without use, so each partition also names its producer in its position.
+    """
+    identity = Identity(target, data_producer(flow), "", purpose="data producer")
+    state = await identity.state()
+    if state is not None and state.producer_id >= 0:
+        return state.producer_id
+    await identity.start()
+    return identity.producer_id
+
+
+def _same(partition: Partition) -> SamePartition:
+    assert partition.same is not None
+    return partition.same
+
+
+def _place(same: SamePartition) -> CopyPlace:
+    assert same.place is not None
+    return same.place
+
+
+def _hole(partition: Partition) -> tuple[int, int, int]:
+    """The log's end, where the hole ends, and its timestamp. Holes that follow each other are one."""
+    head = partition.queue[0]
+    while len(partition.queue) > 1 and partition.queue[1].hole >= 0:
+        partition.queue.popleft()
+        after = partition.queue[0]
+        after.hole, after.timestamp = head.hole, max(head.timestamp, after.timestamp)
+        head = after
+    return (_place(_same(partition)).look.end, head.next_offset, head.timestamp)

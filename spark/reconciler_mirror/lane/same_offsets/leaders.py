@@ -1,0 +1,165 @@
+"""What the target's leaders are asked: sequences and log ends, and fillers to append."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.errors import RETRIABLE, BrokerError, UnsupportedBrokerError, check
+from reconciler.kafka.client.log_ends import log_ends
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import describe_producers
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.records.batches import next_sequence, seal
+from reconciler_mirror.lane.same_offsets.fillers import filler_batch
+from reconciler_mirror.lane.same_offsets.holes import Fillers
+from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
+from reconciler_mirror.lane.state import RestartError
+
+PRODUCE_TIMEOUT_MS = 15_000
+PATIENCE, PAUSE = 20.0, 0.05
+COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
+
+
+class Leaders:
+    """Of one target; ``producer_of``: the producer id of a partition's data."""
+
+    def __init__(self, cluster: ClusterClient, producer_of: Callable[[Key], int]) -> None:
+        self._cluster = cluster
+        self._producer_of = producer_of
+
+    async def sequences(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError | None]:
+        """Raises ConnectionLostError and UnsupportedBrokerError."""
+        by_node = self._cluster.by_leader(keys)
+        sequences: dict[Key, int | BrokerError | None] = {
+            key: BrokerError(5, _subject(key, self._cluster)) for key in by_node.pop(NO_LEADER, ())
+        }
+        for node, led in by_node.items():
+            connection = await self._cluster.control(node)
+            answers = await describe_producers.ask(connection, by_topic(led))
+            if answers is None:
+                raise UnsupportedBrokerError(
+                    f"broker {connection.where} does not offer DescribeProducers: offsets: same needs Kafka 3.0 or "
+                    "newer at the target"
+                )
+            for key, value in answers.items():
+                sequences[key] = (
+                    BrokerError(value, _subject(key, self._cluster))
+                    if isinstance(value, int)
+                    else _last(value, self._producer_of(key))
+                )
+        return sequences
+
+    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        """Raises ConnectionLostError."""
+        return await log_ends(self._cluster, keys)
+
+
+def _last(producers: describe_producers.Producers, producer_id: int) -> int | None:
+    for producer in producers:
+        if producer.producer_id == producer_id and producer.epoch == DATA_EPOCH and producer.last_sequence >= 0:
+            return producer.last_sequence
+    return None
+
+
+def _subject(key: Key, cluster: ClusterClient) -> str:
+    return f"producers of {key[0]}-{key[1]} on {cluster.name}"
+
+
+class Markers:
+    """The producer of markers: a transactional ``identity`` that was started with the classic protocol, in which the
+    epoch stays over transactions. Whatever it cannot be sure of begins the session again, which aborts what is open."""
+
+    def __init__(self, cluster: ClusterClient, identity: Identity) -> None:
+        self._cluster = cluster
+        self._identity = identity
+        self._sequences: dict[Key, int] = {}
+
+    async def add(self, keys: Iterable[Key]) -> None:
+        await self._identity.add_partitions(keys)
+        self._require_undisturbed()
+
+    async def append(self, batches: Mapping[Key, Fillers]) -> Mapping[Key, int]:
+        """A batch that may have been written is sent again with the same sequence. Raises BrokerError and
+        ConnectionLostError."""
+        sealed = {key: self._sealed(key, fillers) for key, fillers in batches.items()}
+        bases: dict[Key, int] = {}
+        until = time.monotonic() + PATIENCE
+        while left := [key for key in sealed if key not in bases]:
+            by_node = self._cluster.by_leader(left)
+            lost = by_node.pop(NO_LEADER, [])
+            sending = (self._append_at(node, {key: sealed[key] for key in led}) for node, led in by_node.items())
+            for appended in await asyncio.gather(*sending):
+                bases |= appended
+            if lost or len(bases) < len(sealed):
+                if time.monotonic() > until:
+                    raise RestartError("no leader takes the fillers of a hole")
+                await asyncio.sleep(PAUSE)
+                await self._cluster.refresh({topic for topic, _ in left})
+        for key, fillers in batches.items():
+            self._sequences[key] = next_sequence(self._sequences.get(key, 0), fillers.records)
+        return bases
+
+    def _sealed(self, key: Key, fillers: Fillers) -> memoryview:
+        raw = memoryview(filler_batch(fillers.records, fillers.timestamp))
+        producer = (self._identity.producer_id, self._identity.epoch)
+        seal(raw, producer, self._sequences.get(key, 0), transactional=True)
+        return raw
+
+    async def _append_at(self, node: int, raws: Mapping[Key, memoryview]) -> dict[Key, int]:
+        """Base offsets of those that the broker took."""
+        connection = await self._cluster.connection(node, "fill")
+        await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
+        body = producing.pack(producing.CLASSIC, self._identity.transactional_id, raws, PRODUCE_TIMEOUT_MS)
+        patience = PRODUCE_TIMEOUT_MS / 1000 + 5
+        frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body, patience)
+        with connection.read(frame):
+            throttle, answers = producing.unpack(producing.CLASSIC, frame.body)
+        connection.throttle(throttle)
+        bases: dict[Key, int] = {}
+        for answer in answers:
+            if not answer.error:
+                bases[answer.topic, answer.partition] = answer.base_offset
+            elif answer.error not in RETRIABLE:
+                check(answer.error, f"filling a hole of {answer.topic}-{answer.partition} on {self._cluster.name}")
+        return bases
+
+    async def abort(self) -> None:
+        """Until the coordinator has nothing left to write: it writes again what it is not sure of."""
+        await self._identity.end(committed=False)
+        self._require_undisturbed()
+        pause, until = COMPLETE_FIRST, time.monotonic() + PATIENCE
+        while True:
+            state = await self._identity.state()
+            if state is None:
+                raise UnsupportedBrokerError(
+                    f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
+                    "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
+                )
+            if not state.open:
+                return
+            if time.monotonic() > until:
+                raise RestartError(f"markers of {self._identity.transactional_id} are not written")
+            await asyncio.sleep(pause)
+            pause = min(COMPLETE_LAST, pause * 1.5)
+
+    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int]:
+        """Raises BrokerError and ConnectionLostError."""
+        wanted = tuple(keys)
+        until = time.monotonic() + PATIENCE
+        while True:
+            answers = await log_ends(self._cluster, wanted)
+            errors = [error for error in answers.values() if isinstance(error, BrokerError)]
+            if not errors:
+                return {key: end for key, end in answers.items() if isinstance(end, int)}
+            if not errors[0].retriable or time.monotonic() > until:
+                raise errors[0]
+            await asyncio.sleep(PAUSE)
+            await self._cluster.refresh({topic for topic, _ in wanted})
+
+    def _require_undisturbed(self) -> None:
+        if self._identity.disturbed:
+            raise RestartError("the coordinator went away while a hole was filled")

@@ -1,0 +1,158 @@
+"""Before a partition that keeps offsets is fetched: the target's log end is where it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from reconciler.kafka.client.cluster import EARLIEST
+from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.partition import Partition, Phase, Piece
+from reconciler_mirror.lane.positions import SameOffsetsPosition
+from reconciler_mirror.lane.same_offsets.copy import SameOffsets
+from reconciler_mirror.lane.same_offsets.look import look
+from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SamePartition
+from reconciler_mirror.lane.start import WAIT, Starter
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.report.losses import Loss
+
+
+class SameStarter(Starter):
+    """As ``Starter``; positions in the group say who owns the flow and what was known, the leaders where it stands."""
+
+    def __init__(self, lane: Lane, same: SameOffsets) -> None:
+        super().__init__(lane)
+        self._same = same
+
+    async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
+        await self._known([p for p in there if p.covered < 0])
+        idle = [p for p in there if p.phase is Phase.STARTING and p.same is not None and p.idle]
+        looks = await look(self._same.leaders, [p.target for p in idle])
+        least = await self._least([p for p in idle if p.same is not None and p.same.place is None and p.committed < 0])
+        for partition in idle:
+            seen = looks[partition.target]
+            if isinstance(seen, Look):
+                self._placed(partition, seen, least.get(partition.source))
+            elif seen.retriable:
+                raise seen
+            else:
+                self._lane.stop(partition, conditions.refused(partition, seen.code, ""))
+        await self._delete_fillers([p for p in idle if p.phase is Phase.STARTING])
+        return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
+
+    async def _known(self, unknown: Sequence[Partition]) -> None:
+        """What the group has of them; a fresh one begins where the flow says."""
+        lane = self._lane
+        committed = await lane.target.positions(lane.spec.group, [p.target for p in unknown]) if unknown else {}
+        fresh: list[Partition] = []
+        for partition in unknown:
+            at = committed[partition.target]
+            known = positions.decode(at.offset, at.metadata)
+            if known.claim > lane.spec.claim:
+                raise conditions.SupersededError("another application has taken the flow")
+            if at.offset >= 0 and known.topic_id not in ("", partition.spec.topic_id):
+                lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
+            elif at.offset >= 0 and known.proved:
+                self._goes_on(partition, known)
+            else:
+                fresh.append(partition)
+        await self._begin_fresh(fresh)
+
+    def _goes_on(self, partition: Partition, known: positions.LanePosition) -> None:
+        """A position without a producer was written at the takeover: there the flow starts."""
+        lane, of = self._lane, known.same
+        was = SameOffsetsPosition(self._same.producer, start=known.offset) if of is None else of
+        same = SamePartition(was.producer, was.start, begun=of is not None, diverged=was.diverged)
+        self._same.joins(partition, same)
+        partition.committed = partition.reached = known.offset if of is not None else -1
+        partition.leader_epoch = partition.covered_epoch = known.leader_epoch
+        partition.trusted_last = None if of is None else was.last
+        if was.diverged is not None:
+            why = "a lane seen it so before"
+            lane.stop(partition, conditions.offsets_diverged(partition.spec, was.diverged, why))
+        elif of is None or known.claim != lane.spec.claim:
+            self._write_soon(partition)
+
+    async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
+        """The target's log end says what was copied."""
+        return fresh
+
+    def _begin_first(self, partition: Partition, offset: int) -> None:
+        self._same.joins(partition, SamePartition(self._same.producer, offset))
+        partition.committed = partition.reached = -1
+        partition.trusted_last = None
+        self._write_soon(partition)
+
+    def _placed(self, partition: Partition, seen: Look, least: int | None) -> None:
+        lane, same = self._lane, partition.same
+        assert same is not None
+        place = same.place
+        if place is None and partition.reached < 0 and self._is_foreign(same, seen, least):
+            self._same.diverged(partition, 0, f"it has {seen.end} offsets already, none of them written by this flow")
+            return
+        if place is None:
+            place = _first(partition, seen)
+        place = place.looked(seen)
+        if place.reached < same.start:
+            reached = min(seen.end, same.start)
+            place = CopyPlace(reached, seen, trusted=reached == same.start)
+        place = place.settled() if place.level else place
+        same.place, same.at = place, time.monotonic()
+        partition.committed = partition.reached = place.reached
+        partition.covered = max(place.reached, same.start)
+        partition.sequence = place.look.next_sequence
+        partition.first_acked = place.look.last_sequence is not None
+        partition.copied.begin(place.reached)
+        lane.changed.add(partition)
+        if not same.begun:
+            self._write_soon(partition)
+        if place.reached < same.start:
+            lane.queue_up(partition, [Piece.of_hole(place.reached, same.start, -1)])
+            lane.routes.offer(partition)
+
+    def _is_foreign(self, same: SamePartition, seen: Look, least: int | None) -> bool:
+        """Of a flow without a position: whether the topic holds what neither the leader nor the map knows as ours."""
+        return seen.end > 0 and seen.last_sequence is None and least is None and not same.begun
+
+    async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
+        """Where a start was filled and the process died before it was cut off."""
+        due = {p.target: p.same.start for p in placed if p.same is not None and 0 < p.same.start <= p.reached}
+        if not due:
+            return
+        begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False)
+        for key, begin in begins.items():
+            if isinstance(begin, int) and begin < due[key]:
+                await self._same.delete_fillers(key, due[key])
+
+    def _lost(self, partition: Partition, low: int, high: int) -> None:
+        lane, same, position = self._lane, partition.same, partition.covered
+        condition = conditions.position_lost(partition.spec, position, low, high)
+        if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):
+            lane.stop(partition, condition)
+            return
+        if not partition.idle:
+            asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
+            return
+        end = same.place.look.end
+        same.place = CopyPlace(min(low, end), same.place.look) if position < end else same.place
+        partition.reached = same.place.reached
+        partition.covered = low
+        partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
+        partition.lost.add(low, Loss(condition.code, low - position, text=condition.text))
+        if end < low:
+            same.place = CopyPlace(end, same.place.look).settled()
+            partition.reached = end
+            lane.queue_up(partition, [Piece.of_hole(end, low, -1)])
+        self.add(partition)
+        if partition.queue:
+            lane.routes.offer(partition)
+
+
+def _first(partition: Partition, seen: Look) -> CopyPlace:
+    """``partition.reached``: as the group has it, -1 for a fresh one."""
+    if partition.reached < 0:
+        return CopyPlace(seen.end, seen)
+    last = partition.trusted_last
+    return CopyPlace(partition.reached, seen, None if last is None or last < 0 else last, trusted=last is not None)

@@ -1,0 +1,137 @@
+"""A lane that keeps offsets, on real brokers: both sides equal, offset by offset."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, LaneEnd
+
+from reconciler.kafka.client.log_ends import log_ends
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.lane_runs import Flow, Lane, producer
+from tests.support.lanes.raw import cluster_of
+from tests.support.reading import to_the_end
+
+CreateTopic = Callable[..., str]
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    made = Flow(plain["east"], plain["west"], unique, 2)
+    create_topic(made.source, made.topic, 2)
+    create_topic(made.target, made.remote, 2)
+    return made
+
+
+def records(cluster: ClusterHandle, topic: str) -> dict[tuple[int, int], tuple[bytes | None, bytes | None, int]]:
+    """As a reader of committed records gets them, by partition and offset."""
+    found = to_the_end(cluster, topic, range(2), "read_committed")
+    return {(m.partition(), m.offset()): (m.key(), m.value(), m.timestamp()[1]) for m in found}
+
+
+async def _ends(cluster: ClusterHandle, topic: str) -> dict[tuple[str, int], object]:
+    client = cluster_of(cluster)
+    try:
+        await client.refresh([topic])
+        return dict(await log_ends(client, [(topic, p) for p in range(2)]))
+    finally:
+        client.close()
+
+
+def ends(cluster: ClusterHandle, topic: str) -> list[object]:
+    found = asyncio.run(_ends(cluster, topic))
+    return [found[topic, p] for p in range(2)]
+
+
+def assert_equal(flow: Flow) -> None:
+    assert ends(flow.target, flow.remote) == ends(flow.source, flow.topic)
+    source, target = records(flow.source, flow.topic), records(flow.target, flow.remote)
+    assert target.keys() == source.keys()
+    assert target == source
+
+
+def mixed(flow: Flow, rounds: int, seed: int = 1) -> None:
+    """Plain batches, and transactions of two producers, committed and aborted, mixed with each other."""
+    rng = random.Random(seed)
+    plain = producer(flow.source, compression_type="lz4", linger_ms=0)
+    named: list[Producer] = []
+    for i in range(2):
+        named.append(producer(flow.source, transactional_id=f"{flow.topic}-{i}-{seed}", linger_ms=0))
+        named[-1].init_transactions()
+    number = 0
+
+    def produce(made: Producer, most: int) -> None:
+        nonlocal number
+        for _ in range(rng.randint(0, most)):
+            number += 1
+            made.produce(flow.topic, b"%d-%d" % (seed, number), b"k%d" % (number % 50), number % 2)
+        made.flush()
+
+    for _ in range(rounds):
+        produce(plain, 30)
+        for made in named:
+            made.begin_transaction()
+        for made in named * 2:
+            produce(made, 5)
+        for made in named:
+            (made.commit_transaction if rng.random() < 0.6 else made.abort_transaction)()
+
+
+def test_a_source_with_aborted_transactions_is_equal_offset_by_offset(flow: Flow) -> None:
+    mixed(flow, 15)
+    report, control = flow.run(batch_path, keeps_offsets=True)
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+    assert control.reports[-1].conditions == ()
+    mixed(flow, 5, seed=2)
+    report, control = flow.run(batch_path, keeps_offsets=True)
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+
+
+def test_a_start_behind_deleted_records_is_filled_and_cut_off(flow: Flow) -> None:
+    mixed(flow, 5)
+    admin = AdminClient(flow.source.super_client())
+    for answer in admin.delete_records([TopicPartition(flow.topic, 0, 37), TopicPartition(flow.topic, 1, 1)]).values():
+        answer.result(30)
+    report, _ = flow.run(batch_path, keeps_offsets=True)
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+    deadline = time.monotonic() + 20
+    while (begin := _begin(flow)) != 37:
+        assert time.monotonic() < deadline, begin
+        time.sleep(0.1)
+
+
+def _begin(flow: Flow) -> int:
+    from confluent_kafka.admin import OffsetSpec
+
+    admin = AdminClient(flow.target.super_client())
+    place = TopicPartition(flow.remote, 0)
+    return int(admin.list_offsets({place: OffsetSpec.earliest()})[place].result(20).offset)
+
+
+def test_competing_holders_with_sleeps_leave_both_sides_equal(flow: Flow) -> None:
+    """Each later one has a higher claim; the former are not told to stop."""
+    writing = threading.Thread(target=mixed, args=(flow, 40))
+    writing.start()
+    rng, lanes = random.Random(5), list[Lane]()
+    for claim in range(1, 6):
+        lane = Lane(flow.lane(keeps_offsets=True, claim=Claim(claim, f"app {claim}")))
+        lane.thread.start()
+        lanes.append(lane)
+        time.sleep(rng.random() * 1.5)
+    writing.join()
+    done = flow.at_end()
+    lanes[-1].until(done)
+    for lane in lanes:
+        lane.stop()
+    assert_equal(flow)
