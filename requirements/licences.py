@@ -79,7 +79,7 @@ files inside of them. `make sbom` writes the same list with hashes, as CycloneDX
 ## The program and the mirror job
 
 {runtime}
-## Development and sandbox only
+## Development, sandbox, and the extra `serve`
 
 {rest}
 ## Jars of the sandbox

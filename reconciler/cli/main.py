@@ -18,6 +18,7 @@ from reconciler.cli.commands import (
     clusters,
     diverged,
     failover,
+    live,
     mirror,
     offsets,
     reassignments,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (begin, review, clusters, apply, failover, topology_map):
+for module in (begin, review, clusters, apply, failover, topology_map, live):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(audit.app, name="audit")
@@ -90,7 +91,7 @@ def import_(
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
 ) -> None:
     """Write an environment from MirrorMaker 2's configuration, and report what differs from it."""
-    from reconciler.operations import import_mirrormaker as importing
+    from reconciler.operations.importers import mirrormaker as importing
 
     show(importing.run(files, out))
 

@@ -60,6 +60,26 @@ def topology_map(
     )
 
 
+def moved_on(drawn: TopologyMap, topology: Topology, live: LiveState) -> TopologyMap:
+    """``drawn`` with what jobs say now, which costs little: topics that travel and the plan stay as they were drawn. A
+    cluster that ``live`` knows nothing of any more is unknown."""
+    live = live.as_reported()
+    job_of = {flow: live.mirrors.get(name) for name, mirror in topology.mirrors.items() for flow in mirror.flows}
+    flows = []
+    for flow in drawn.flows:
+        bare = MapFlow(flow.name, flow.source, flow.target, flow.mirror, flow.delivery, topics=flow.topics)
+        bare = replace(bare, mark=flow.mark, plan_why=flow.plan_why, labels=flow.labels)
+        job = job_of.get(flow.name)
+        flows.append(_as_reported(bare, job) if job is not None else bare)
+    unread = {name: read for name, read in live.clusters.items() if isinstance(read, Unknown)}
+    clusters = tuple(_unread(each, unread[each.name]) if each.name in unread else each for each in drawn.clusters)
+    return replace(drawn, clusters=clusters, flows=tuple(flows))
+
+
+def _unread(cluster: MapCluster, why: Unknown) -> MapCluster:
+    return replace(cluster, state=State.UNKNOWN, brokers=None, topics=None, problems=(f"unknown: {why.what}",))
+
+
 @dataclass(frozen=True, slots=True)
 class _Findings:
     """What a plan says of clusters, flows and mirrors, by name."""

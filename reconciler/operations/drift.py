@@ -13,24 +13,29 @@ from reconciler.engine.drift.parity import Parity, parity
 from reconciler.environment.adopt.accept_drift import accept
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Principal
-from reconciler.model.reports.drift import History
+from reconciler.model.reports.drift import History, Line
 from reconciler.operations.session.session import Session, open_session
 from reconciler.resources.flows.routes import find_routes
 
 
 def past(session: Session, say: Callable[[str], None]) -> History:
-    """What earlier runs did: by the record of this machine, and by its copy in a topic, with those of others."""
+    """What earlier runs did, as far as it is recorded."""
+    return history(past_lines(session, say))
+
+
+def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
+    """By the record of this machine, and by its copy in a topic, with those of others, oldest first."""
     here, place = read_lines(session.state), session.topology.audit_place()
     known = session.seen.known(place.cluster) if place and session.seen else None
     if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
-        return history(here)
+        return here
     try:
         cluster = session.topology.clusters[place.cluster]
         copied = read_copy(cluster, Principal.PLAN, place.name, session.topology.environment)
     except ReconcilerError as error:
         say(f"causes come from this machine's audit record alone: {error.what}. {error.todo}")
-        return history(here)
-    return history(together(here, copied))
+        return here
+    return list(together(here, copied))
 
 
 def accept_drift(folder: Path, subjects: Sequence[str]) -> str:

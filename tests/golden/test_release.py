@@ -25,6 +25,8 @@ from tests.support.commands import commands_of
 from tests.support.paths import ROOT
 
 HELP = Path(__file__).parent / "help"
+LOOK = ("map", "serve", "status")
+"""Commands that only show how things are; a folder of their own, as one holds sixteen files."""
 RELEASE = Path(__file__).parent / "release"
 PROGRAM: Any = get_command(app)
 ENVIRONMENTS = sorted(path.name.removesuffix(".handovers.json") for path in RELEASE.glob("*.handovers.json"))
@@ -38,7 +40,8 @@ def test_help(name: str) -> None:
     assert shown.exit_code == 0
     text = "\n".join(line.rstrip() for line in shown.output.splitlines()) + "\n"
     group, _, word = name.rpartition(" ")
-    path = HELP / (group or "commands") / f"{word}.txt" if name else HELP / "reconciler.txt"
+    folder = group or ("look" if word in LOOK else "commands")
+    path = HELP / folder / f"{word}.txt" if name else HELP / "reconciler.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, "utf-8")
     assert text == path.read_text("utf-8")

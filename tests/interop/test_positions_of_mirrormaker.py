@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
 
 from reconciler.cli.main import main
-from reconciler.operations import import_positions as inheritance
+from reconciler.operations.importers import positions as inheritance
 from reconciler.operations.session.session import read_topology
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import handovers

@@ -125,7 +125,7 @@ def import_positions(
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Take over the positions of a stopped MirrorMaker 2: show them, or write them as the flow's start."""
-    from reconciler.operations import import_positions as inheritance
+    from reconciler.operations.importers import positions as inheritance
     from reconciler.render.reports.import_positions import inherited_json, inherited_text
 
     request = inheritance.ImportRequest(flow or "", offsets_topic, connector, alias, on)

@@ -16,16 +16,19 @@ from reconciler.operations.session.session import Session, open_session
 def verify_audit(folder: Path, pinned: str) -> AuditVerification:
     """``pinned``: the head that an earlier run printed, or empty; it has to be in one of the places."""
     with open_session(folder, Principal.PLAN) as session:
-        places: dict[str, ChainReport | Unknown] = {}
-        if (session.state / NAME).exists() or session.topology.audit_place() is None:
-            places["this machine"] = or_unknown(
-                str(session.state / NAME), lambda: check(recorded(session.state), pinned)
-            )
-        if place := session.topology.audit_place():
-            places[f"{place.cluster}/{place.name}"] = or_unknown(
-                f"topic {place.cluster}/{place.name}", lambda: _of_topic(session, place, pinned)
-            )
-        return AuditVerification(session.topology.environment, pinned_somewhere(places))
+        return verified(session, pinned)
+
+
+def verified(session: Session, pinned: str = "") -> AuditVerification:
+    """As ``verify_audit``."""
+    places: dict[str, ChainReport | Unknown] = {}
+    if (session.state / NAME).exists() or session.topology.audit_place() is None:
+        places["this machine"] = or_unknown(str(session.state / NAME), lambda: check(recorded(session.state), pinned))
+    if place := session.topology.audit_place():
+        places[f"{place.cluster}/{place.name}"] = or_unknown(
+            f"topic {place.cluster}/{place.name}", lambda: _of_topic(session, place, pinned)
+        )
+    return AuditVerification(session.topology.environment, pinned_somewhere(places))
 
 
 def _of_topic(session: Session, place: TopicRef, pinned: str) -> ChainReport:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from reconciler.model.reports.topology_map import MapCluster, MapFlow, TopologyMap
+from reconciler.render.elements import code, codes, table
 from reconciler.render.escape import page as safe
 from reconciler.render.map.fold import Edge, edges_of
 from reconciler.render.map.svg import map_figure
@@ -32,13 +33,13 @@ def map_section(drawn: TopologyMap, opened: bool = False) -> Iterator[str]:
     if drawn.gates is not None and drawn.waves:
         yield f'<p class="faint">{safe(gates_words(drawn.gates))}</p>'
     yield f"<details{' open' if opened else ''}><summary>The map as tables</summary>"
-    yield _table(("cluster", "region", "state", "holds", "plan", "outside of git"), map(_cluster, drawn.clusters))
+    yield table(("cluster", "region", "state", "holds", "plan", "outside of git"), map(_cluster, drawn.clusters))
     yield from _flows(drawn)
     if drawn.chains:
         rows = [
-            (_code(" \u2192 ".join(chain.clusters)), _codes(chain.flows), f"{chain.topics:,}") for chain in drawn.chains
+            (code(" \u2192 ".join(chain.clusters)), codes(chain.flows), f"{chain.topics:,}") for chain in drawn.chains
         ]
-        yield f"<h3>Hop by hop</h3>{_table(('way', 'flows', 'topics'), rows)}"
+        yield f"<h3>Hop by hop</h3>{table(('way', 'flows', 'topics'), rows)}"
     yield "</details></section>"
 
 
@@ -46,7 +47,7 @@ def _cluster(cluster: MapCluster) -> tuple[str, ...]:
     state = "; ".join((cluster.state.value, *cluster.problems)) if cluster.problems else cluster.state.value
     outside = "" if cluster.planned is None else UNKNOWN if cluster.outside is None else f"{cluster.outside:,}"
     words = cluster.region, state, cluster_facts(cluster), planned_words(cluster), outside
-    return (_code(cluster.name), *map(safe, words))
+    return (code(cluster.name), *map(safe, words))
 
 
 def _flows(drawn: TopologyMap) -> Iterator[str]:
@@ -61,31 +62,17 @@ def _flows(drawn: TopologyMap) -> Iterator[str]:
 
 def _folded(edge: Edge) -> str:
     words = ", ".join(part for part in (counted(len(edge.flows), "flow"), edge.figures, edge.plan_words) if part)
-    title = f"{_code(edge.source)} to {_code(edge.target)}: {safe(words)}"
+    title = f"{code(edge.source)} to {code(edge.target)}: {safe(words)}"
     return f"<details><summary>{title}</summary>{_flow_table(edge.flows)}</details>"
 
 
 def _flow_table(flows: Sequence[MapFlow]) -> str:
     heads = "flow", "from, to", "state", "records", "lag", "topics", "delivery", "plan"
-    return _table(heads, map(_flow, flows))
+    return table(heads, map(_flow, flows))
 
 
 def _flow(flow: MapFlow) -> tuple[str, ...]:
     topics = UNKNOWN if flow.topics is None else f"{flow.topics:,}"
     plan = "; ".join((flow.mark.value, *flow.plan_why)) if flow.mark is not None else ""
     words = flow_state(flow), flow_rate(flow), flow_lag(flow), topics, flow_delivery(flow).replace("_", " "), plan
-    return _code(flow.name), f"{_code(flow.source)} {_code(flow.target)}", *map(safe, words)
-
-
-def _code(text: str) -> str:
-    return f"<code>{safe(text)}</code>"
-
-
-def _codes(names: Iterable[str]) -> str:
-    return ", ".join(map(_code, names))
-
-
-def _table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f'<th scope="col">{head}</th>' for head in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll wrapped" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
+    return code(flow.name), f"{code(flow.source)} {code(flow.target)}", *map(safe, words)

@@ -15,6 +15,7 @@ from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.comment_limit import NO_HANDOFF, Handoff
+from reconciler.render.elements import code, codes, folded, mono, table
 from reconciler.render.escape import page as safe
 from reconciler.render.map.section import map_section
 from reconciler.render.plan.access_shifts import shift_sections
@@ -36,11 +37,18 @@ def plan_html(
     plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = (), drawn: TopologyMap | None = None
 ) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map."""
+    return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, before, drawn))
+
+
+def plan_body(
+    plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = (), drawn: TopologyMap | None = None
+) -> list[str]:
+    """As ``plan_html``: what stands in the page."""
     steps, outside = outline(plan), outside_sections(plan)
     sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
     ready = plan.changes and not plan.refused and not plan.unknown
     tells_gates = bool(plan.changes) and drawn is None  # the map tells them beneath its waves
-    body = [
+    return [
         *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*outside, *before, *sections))),
         *_sections(outside),
         *_dangers(steps),
@@ -53,7 +61,6 @@ def plan_html(
         *([f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>"] if handoff.apply and ready else ()),
         f'<p class="faint">plan digest <code>{planfile.digest(plan)}</code></p>',
     ]
-    return page_html(f"{plan.basis.environment}: plan", body)
 
 
 def offline_html(environment: str, sections: Sequence[Section]) -> str:
@@ -64,9 +71,12 @@ def offline_html(environment: str, sections: Sequence[Section]) -> str:
 
 
 def report_html(report: ReportPage) -> str:
+    return page_html(f"{report.environment}: {report.title or report.kind}", report_body(report))
+
+
+def report_body(report: ReportPage) -> list[str]:
     sections = report.sections
-    body = [*_top(report.verdict, report.environment, report.basis, _links((), sections)), *_sections(sections)]
-    return page_html(f"{report.environment}: {report.title or report.kind}", body)
+    return [*_top(report.verdict, report.environment, report.basis, _links((), sections)), *_sections(sections)]
 
 
 def page_html(title: str, body: Iterable[str]) -> str:
@@ -93,9 +103,9 @@ def _top(said: str, environment: str, basis: Basis | None, links: str) -> Iterat
     yield f"<h1>{safe(said)}</h1>"
     yield f'<p class="faint">{safe(basis_words(basis) if basis else f"environment {environment}")}</p>'
     clusters = basis.clusters if basis else ()
-    rows = [(f"<code>{safe(cluster.name)}</code>", safe(seen(cluster))) for cluster in clusters]
+    rows = [(code(cluster.name), safe(seen(cluster))) for cluster in clusters]
     if rows:
-        yield _table(("cluster", "as it was read"), rows)
+        yield table(("cluster", "as it was read"), rows)
     yield f"<nav>{links}</nav>"
 
 
@@ -123,11 +133,11 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
     count = sum(len(entry.names) for _, _, entry in high)
     yield f'<section class="urgent" id="dangerous"><h2>Dangerous ({count:,})</h2><div class="cards">'
     for step, place, entry in high[:_CARDS]:
-        where = f" on {_mono(place.cluster)}" if place.cluster else ""
+        where = f" on {mono(place.cluster)}" if place.cluster else ""
         stakes = entry.stakes or ("what it puts at stake was not measured",)
         facts = (*stakes, entry.reversibility)
         yield (
-            f'<article class="card"><header>{_mono(entry.title)}{where}</header><p>{safe(entry.headline)}</p>'
+            f'<article class="card"><header>{mono(entry.title)}{where}</header><p>{safe(entry.headline)}</p>'
             f"{_list(SectionItem(fact) for fact in facts)}"
             f'<p class="risk high">{safe(entry.risk_text)}</p>'
             f'<p class="faint"><a href="#step-{step.number}">step {step.number}, {safe(step.title)}</a></p></article>'
@@ -169,7 +179,7 @@ def _card(entry: PlanEntry, place: EntryPlace) -> str:
         parts.append(f'<p class="risk {entry.risk}">{safe(entry.risk_text)} {lasts}</p>')
     if entry.needs:
         waits = f"waits for {counted(len(entry.needs), 'change')}: {safe(entry.needs_why)}"
-        parts.append(_folded(waits, _codes(entry.needs)))
+        parts.append(folded(waits, codes(entry.needs)))
     if entry.later:
         parts.append(f'<p class="faint">{safe(entry.later)}</p>')
     return "".join((*parts, "</article>"))
@@ -178,16 +188,8 @@ def _card(entry: PlanEntry, place: EntryPlace) -> str:
 def _many(entry: PlanEntry) -> str:
     if len(entry.names) == 1:
         return ""
-    names = _folded(counted(len(entry.names), entry.noun), _codes(entry.names))
+    names = folded(counted(len(entry.names), entry.noun), codes(entry.names))
     return f'<p class="what">why: {safe(entry.why)}</p>{names}'
-
-
-def _codes(names: Iterable[str]) -> str:
-    return ", ".join(f"<code>{safe(name)}</code>" for name in names)
-
-
-def _folded(summary: str, inner: str) -> str:
-    return f"<details><summary>{summary}</summary>{inner}</details>"
 
 
 def _values(values: Sequence[OutlinedValue]) -> str:
@@ -195,19 +197,9 @@ def _values(values: Sequence[OutlinedValue]) -> str:
     heads = ("config", "value", "because of") if fresh else ("config", "now", "then", "because of")
     rows = []
     for value in values:
-        before = f"{_mono(value.before)} <span class=faint>{safe(value.before_source)}</span>"
-        rows.append((_mono(value.key), *(() if fresh else (before,)), _mono(value.after), safe(value.by)))
-    return _table(heads, rows)
-
-
-def _mono(text: str) -> str:
-    return f'<span class="mono">{safe(text)}</span>'
-
-
-def _table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f'<th scope="col">{head}</th>' for head in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
+        before = f"{mono(value.before)} <span class=faint>{safe(value.before_source)}</span>"
+        rows.append((mono(value.key), *(() if fresh else (before,)), mono(value.after), safe(value.by)))
+    return table(heads, rows)
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[str]:
@@ -229,6 +221,6 @@ def _list(items: Iterable[SectionItem]) -> str:
     for item in items:
         sign = f'<span class="sign {_KINDS.get(item.sign, "change")}">{safe(item.sign)}</span> ' if item.sign else ""
         more = "".join(f"<li>{safe(line)}</li>" for line in item.more)
-        which = _folded(f"all {len(item.names):,}", _codes(item.names)) if item.names else ""
+        which = folded(f"all {len(item.names):,}", codes(item.names)) if item.names else ""
         words.append(f"<li>{sign}{safe(item.text)}{which}{f'<ul>{more}</ul>' if more else ''}</li>")
     return f"<ul>{''.join(words)}</ul>" if words else ""

@@ -83,6 +83,6 @@ field.addEventListener('input',function(){var words=field.value.toLowerCase().sp
 cards.forEach(function(card){var text=card.getAttribute('data-find');
 var found=words.every(function(word){return text.indexOf(word)>=0});card.hidden=!found;shown+=found?1:0});
 left.textContent=field.value?shown+' of '+cards.length+' shown':''});
-var nav=document.querySelector('nav');nav.parentNode.insertBefore(left,nav.nextSibling);
+var nav=document.querySelector('main nav');nav.parentNode.insertBefore(left,nav.nextSibling);
 nav.parentNode.insertBefore(field,left)})();
 """

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler.backends.clusters import in_flight
 from reconciler.backends.clusters.connect_offsets import Pair, read_records
 from reconciler.backends.clusters.groups import Side
-from reconciler.operations import import_positions as inheritance
+from reconciler.operations.importers import positions as inheritance
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
@@ -166,7 +166,7 @@ def test_a_mirrormaker_that_still_copies_is_not_taken_over(
         looks.append(topic)
         return read_records(side, topic)
 
-    monkeypatch.setattr("reconciler.operations.import_positions.read_records", moving)
+    monkeypatch.setattr("reconciler.operations.importers.positions.read_records", moving)
     before = (env / "topology.yaml").read_text()
     refused = cli(*words(env, unique), "--write")
     assert (refused.code, "MirrorMaker 2 still copies: 1 position moved" in refused.err) == (3, True)

@@ -29,7 +29,7 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "input", "br"):
+        if tag not in ("meta", "input", "br", "link"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -73,15 +73,15 @@ def _lock_value(lock: Lock, now_ms: int) -> Mapping[str, Any]:
     }
 
 
-def _unknown_words(unknown: Unknown, live: LiveState) -> str:
+def unknown_words(unknown: Unknown, live: LiveState) -> str:
     """A cluster that does not answer is told once, in its own line."""
     silent = [name for name, cluster in live.clusters.items() if getattr(cluster, "what", "") == unknown.what]
     return f"unknown, as cluster {silent[0]} is" if silent else f"unknown: {unknown.error}. {unknown.todo}"
 
 
-def _lock_line(lock: Lock, live: LiveState, now_ms: int) -> str:
+def lock_line(lock: Lock, live: LiveState, now_ms: int) -> str:
     if isinstance(lock, Unknown):
-        return f"lock: {_unknown_words(lock, live)}"
+        return f"lock: {unknown_words(lock, live)}"
     if lock is None or lock.left_ms(now_ms) <= 0:
         return "lock: nobody holds it"
     stolen = f"; taken from {lock.steal.who} ({lock.steal.reason})" if lock.steal else ""
@@ -144,13 +144,13 @@ def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
 def status_text(topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
     live = live.as_reported()
     lines = [verdict(live), ""]
-    lines += [f"cluster {name}: {_cluster_words(cluster)}" for name, cluster in live.clusters.items()]
+    lines += [f"cluster {name}: {cluster_words(cluster)}" for name, cluster in live.clusters.items()]
     if affairs is not None:
-        lines += [_lock_line(affairs.lock, live, now_ms)]
+        lines += [lock_line(affairs.lock, live, now_ms)]
         lines += ["", *standing_lines(affairs.standing, now_ms)] if affairs.standing is not None else []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
-            lines += ["", f"mirror {name}: {_unknown_words(mirror, live)}"]
+            lines += ["", f"mirror {name}: {unknown_words(mirror, live)}"]
         else:
             lines += ["", *_mirror_lines(mirror, now_ms)]
     if not live.mirrors:
@@ -167,12 +167,13 @@ def verdict(live: LiveState) -> str:
     conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
     runs, known = ("running", "") if len(mirrors) == len(live.mirrors) else ("known to run", " known")
     head = f"{running} of {counted(len(live.mirrors), 'mirror')} {runs}"
-    words = [head, _lag_of_all(live, mirrors), counted(conditions, "condition") + known]
+    words = [head, lag_of_all(live), counted(conditions, "condition") + known]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
 
 
-def _lag_of_all(live: LiveState, mirrors: list[LiveMirror]) -> str:
+def lag_of_all(live: LiveState) -> str:
     """What no job says now is not known: a mirror that never ran, is unknown, or was heard of long ago."""
+    mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)]
     current = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
     known = sum(flow.records_lag_at_least if flow.records_lag is None else flow.records_lag for flow in current)
     all_report = all(isinstance(m, LiveMirror) and m.lag_is_current and m.flows for m in live.mirrors.values())
@@ -185,7 +186,7 @@ def _lag_of_all(live: LiveState, mirrors: list[LiveMirror]) -> str:
     return f"lag unknown{at_least}{before}"
 
 
-def _cluster_words(cluster: LiveCluster | Unknown) -> str:
+def cluster_words(cluster: LiveCluster | Unknown) -> str:
     if isinstance(cluster, Unknown):
         return f"unknown: {cluster.error}. {cluster.todo}"
     value = _cluster(cluster)
@@ -197,23 +198,23 @@ def _cluster_words(cluster: LiveCluster | Unknown) -> str:
 def _mirror_lines(mirror: LiveMirror, now_ms: int) -> list[str]:
     head = f"mirror {mirror.name}: {mirror.state.value}"
     if mirror.application_id:
-        when = _since_when(mirror, now_ms)
+        when = since_when(mirror, now_ms)
         head += f", application {mirror.application_id}, {when}, fingerprint {mirror.fingerprint}"
     lines = [head + (f" ({mirror.detail})" if mirror.detail else "")]
     rows = [["  flow", "state", "topics", "partitions", "records/s", "records lag", "seconds lag"]]
     rows += [_flow_row(flow, mirror) for flow in mirror.flows.values()]
     lines += columns(rows) if mirror.flows else ()
     for flow in mirror.flows.values():
-        lines += [*_work_lines(flow), *_same_lines(flow)]
+        lines += [*work_lines(flow), *_same_lines(flow)]
         lines += [f"  = {line}" for line in pause_lines(flow)]
-        lines += _limit_lines(flow)
-        lines += [f"  - {line}" for line in _lost_lines(flow)]
+        lines += limit_lines(flow)
+        lines += [f"  - {line}" for line in lost_lines(flow)]
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
         lines += _untold_conditions(flow)
     return lines
 
 
-def _since_when(mirror: LiveMirror, now_ms: int) -> str:
+def since_when(mirror: LiveMirror, now_ms: int) -> str:
     """Only a job that runs is up. What another one told last is as old as its record."""
     if mirror.state is JobState.RUNNING:
         return f"up {_duration(_seconds_since(mirror.started_at_ms, now_ms))}"
@@ -241,7 +242,7 @@ def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
     return flow.state if runs else job.state.value, f"{flow.records_per_second if runs else 0:,.0f}", lag, seconds
 
 
-def _work_lines(flow: FlowStatus) -> list[str]:
+def work_lines(flow: FlowStatus) -> list[str]:
     """Of flows that ask for record work: why batches are opened, and what was kept from the target."""
     asked = {str(path["reason"]) for path in flow.paths if str(path["reason"]).startswith("record work")}
     counts = {"filtered": flow.filtered, "not carried because of where they have been": flow.returning}
@@ -277,7 +278,7 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
         yield f"flow {flow.name} is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
 
 
-def _limit_lines(flow: FlowStatus) -> list[str]:
+def limit_lines(flow: FlowStatus) -> list[str]:
     if flow.rate_limit is None:
         return []
     now = f"now {flow.bytes_per_second / (1 << 20):,.1f}"
@@ -285,7 +286,7 @@ def _limit_lines(flow: FlowStatus) -> list[str]:
     return [f"    {flow.name}: limited to {flow.rate_limit / (1 << 20):,.1f} MiB/s, {now}, {held}"]
 
 
-def _lost_lines(flow: FlowStatus) -> Iterator[str]:
+def lost_lines(flow: FlowStatus) -> Iterator[str]:
     for fields in flow.lost:
         parts = [counted(int(str(fields[f"{noun}s"])), noun) for noun in ("offset", "record")]
         parts += [counted(int(str(fields["batches"])), "batch", "batches")] if fields["batches"] else []

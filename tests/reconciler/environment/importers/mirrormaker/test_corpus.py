@@ -18,7 +18,7 @@ from reconciler.backends.files import read_environment
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.operations.import_mirrormaker import run
+from reconciler.operations.importers.mirrormaker import run
 from reconciler.replication.policy import policy_word
 from tests.support.paths import ROOT
 

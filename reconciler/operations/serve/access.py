@@ -1,0 +1,136 @@
+"""Who may ask the live page: names it may be called by, the token, and requests that other pages make.
+
+A browser sends whatever a page of somebody else asks it to, also to 127.0.0.1. A name that leads here and is not ours
+(DNS rebinding) is refused by the Host header; what another site loads, by Sec-Fetch-Site.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "reconciler-live"
+PARAMETER = "token"
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]+)?")
+LOCAL = frozenset({"localhost"})
+HEADERS: Mapping[str, str] = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """``names``: host names, beside addresses, that the page may be called by. ``token`` empty: none is asked for."""
+
+    names: frozenset[str] = LOCAL
+    token: str = ""
+
+    def takes(self, token: str) -> bool:
+        """In a time that does not depend on how much of it is right."""
+        return not self.token or hmac.compare_digest(token.encode(), self.token.encode())
+
+
+def is_loopback(address: str) -> bool:
+    """Only this machine can reach it. A name may lead anywhere, but for localhost."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def may_be_called(host: str, names: frozenset[str]) -> bool:
+    """``host``: the Host header. An address cannot be rebound: nobody resolves it."""
+    parts = _HOST.fullmatch(host.lower())
+    if parts is None:
+        return False
+    name = parts["name"].strip("[]")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name.rstrip(".") in names
+    return True
+
+
+class Guard:
+    """Stands before the application: each answer carries ``policy`` and ``HEADERS``."""
+
+    def __init__(self, app: ASGIApp, access: Access, policy: str) -> None:
+        self._app = app
+        self._access = access
+        self._policy = policy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # no websockets, and nothing to do when the server starts
+            return
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update({**HEADERS, "content-security-policy": self._policy})
+            await send(message)
+
+        answer = self._refusal(scope) or self._entry(scope)
+        await (answer or self._app)(scope, receive, sealed)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("This page only shows: GET and HEAD.\n", 405, {"allow": "GET, HEAD"})
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not may_be_called(hosts[0], self._access.names):
+            name = "another name" if not hosts else hosts[0]
+            words = f"This page is not called {name!r}. Call it by its address, or serve it with --name.\n"
+            return PlainTextResponse(words, 421)
+        site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "navigate")
+        if site not in ("none", "same-origin") and mode != "navigate":
+            return PlainTextResponse("Another site asked for this.\n", 403)
+        return None
+
+    def _entry(self, scope: Scope) -> Response | None:
+        """With the token in the address: a cookie, and the same address without it, so that it stays in no history."""
+        if not self._access.token:
+            return None
+        headers = Headers(scope=scope)
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if given := query.pop(PARAMETER, []):
+            if not self._access.takes(given[0]):
+                return _denied()
+            rest = urlencode(query, doseq=True)
+            path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+            answer = RedirectResponse("/" + path.lstrip("/") + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax")
+            return answer
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        shown = bearer if scheme.lower() == "bearer" else _cookie(headers.get("cookie", ""))
+        return None if shown and self._access.takes(shown) else _denied()
+
+
+def _cookie(header: str) -> str:
+    try:
+        morsel = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel is not None else ""
+
+
+def _denied() -> Response:
+    words = "This page asks for its token: open the address that reconciler serve showed when it started.\n"
+    return PlainTextResponse(words, 401, {"www-authenticate": "Bearer"})

@@ -1,0 +1,141 @@
+"""The live page as an ASGI application: pages, their parts as server-sent events, and the status as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from reconciler.errors import Unknown
+from reconciler.operations.serve.access import Access, Guard
+from reconciler.render.live.groups import Standings
+from reconciler.render.live.pages import digest, live_html, regions
+from reconciler.render.live.style import live_policy
+from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, affairs_now, live_now
+from reconciler.render.reports.status.status import status_json
+
+EVERY_SECONDS = 1.0
+BEAT = 10
+"""A message at least so often (in looks), so that a browser notices when none comes."""
+MOST_STREAMS = 100
+MOST_KEPT = 64
+LONGEST = 400
+"""Characters of a search that are looked at."""
+
+
+class Renderer:
+    """Renders each page once a second at most, however many browsers show it."""
+
+    def __init__(
+        self,
+        view: Callable[[], LiveView],
+        standings: Callable[[str], Standings | Unknown],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.view = view
+        self.now_ms = now_ms
+        self._standings = standings
+        self._rendering = threading.Lock()
+        self._kept: dict[LivePage, tuple[int, tuple[Region, ...]]] = {}
+
+    def parts(self, page: LivePage) -> tuple[Region, ...]:
+        if page.kind is PageKind.GROUPS:
+            return regions(self.view(), page, self.now_ms(), self._standings(page.flow) if page.flow else None)
+        with self._rendering:
+            now_ms = self.now_ms()
+            second, parts = self._kept.get(page, (-1, ()))
+            if second != now_ms // 1000:
+                parts = regions(self.view(), page, now_ms, None)
+                if len(self._kept) >= MOST_KEPT:
+                    self._kept.clear()
+                self._kept[page] = now_ms // 1000, parts
+            return parts
+
+
+class LiveApp:
+    """``stop``: set when the streams have to end."""
+
+    def __init__(self, renderer: Renderer, stop: threading.Event) -> None:
+        self._renderer = renderer
+        self._stop = stop
+        self._streams = 0
+
+    def application(self, access: Access) -> ASGIApp:
+        routes = [
+            Route("/status.json", self._status),
+            Route("/events/{flow_page:path}", self._events),
+            Route("/flows/{flow}", self._page),
+            *(Route(f"/{kind.value}", self._page) for kind in PageKind),
+        ]
+        return Guard(Starlette(routes=routes), access, live_policy())
+
+    def _page(self, request: Request) -> Response:
+        page = page_of(request.url.path, request)
+        parts = self._renderer.parts(page)
+        query = f"?{request.url.query}" if request.url.query else ""
+        return HTMLResponse(live_html(self._renderer.view(), page, parts, query, self._renderer.now_ms()))
+
+    def _status(self, _: Request) -> Response:
+        view, now_ms = self._renderer.view(), self._renderer.now_ms()
+        text = status_json(view.topology, live_now(view, now_ms), now_ms, affairs_now(view, now_ms))
+        return Response(text, media_type="application/json")
+
+    async def _events(self, request: Request) -> Response:
+        page = page_of(request.url.path.removeprefix("/events"), request)
+        if self._streams >= MOST_STREAMS:
+            words = f"{MOST_STREAMS} pages listen already: reload this one instead.\n"
+            return PlainTextResponse(words, 503, {"retry-after": "30"})
+        return StreamingResponse(self._stream(page), media_type="text/event-stream")
+
+    async def _stream(self, page: LivePage) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            sent: dict[str, str] = {}
+            silent = 0
+            yield "retry: 2000\n\n"
+            while not self._stop.is_set():
+                # What a page of groups shows was asked when it was opened, and is not asked again for nobody.
+                still = page.kind is PageKind.GROUPS
+                parts = () if still else await run_in_threadpool(self._renderer.parts, page)
+                changed = [part for part in parts if sent.get(part.name) != part.html]
+                silent = 0 if changed or not sent else silent + 1
+                if changed or silent % BEAT == 0:
+                    yield _event(changed, self._renderer.now_ms())
+                sent |= {part.name: part.html for part in changed}
+                await asyncio.sleep(EVERY_SECONDS)
+        finally:
+            self._streams -= 1
+
+
+def _event(parts: list[Region], now_ms: int) -> str:
+    message = [
+        {"name": part.name, "digest": digest(part.html)} | ({} if part.calm else {"html": part.html}) for part in parts
+    ]
+    return f"event: parts\ndata: {json.dumps({'now': now_ms, 'parts': message})}\n\n"
+
+
+def page_of(path: str, request: Request) -> LivePage:
+    """The page of an address. Raises HTTPException where there is none."""
+    head, _, flow = path.strip("/").partition("/")
+    try:
+        kind = PageKind(head)
+    except ValueError:
+        raise HTTPException(404, "There is no such page.") from None
+    query = request.query_params
+    number = query.get("page", "1")
+    return LivePage(
+        kind,
+        flow or (query.get("flow", "") if kind is PageKind.GROUPS else ""),
+        query.get("cluster", "")[:LONGEST],
+        query.get("q", "")[:LONGEST],
+        int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 1,
+    )

@@ -1,0 +1,225 @@
+"""Reads an environment again and again, once for all browsers, and keeps the newest view of it.
+
+Each kind of reading has a thread and connections of its own, so that a cluster that is silent holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from reconciler.engine.topic_list import topic_list
+from reconciler.engine.topology_map import topology_map
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.drift import History
+from reconciler.model.state.rollout_progress import Promotion
+from reconciler.render.live.view import (
+    AuditTrail,
+    ClustersSeen,
+    JobsSeen,
+    LiveReading,
+    LiveView,
+    Reviewed,
+    affairs_now,
+    live_now,
+)
+from reconciler.render.reports.status.catch_up import LagTrend
+from reconciler.render.reports.status.status import StatusInputs
+
+SLICE_SECONDS = 0.2
+"""How soon a requested end is heard."""
+Opened = TypeVar("Opened")
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """Seconds from one reading to the next. Clusters and plans may take long: they are paused for nine times as long as
+    they took, so that reading takes a tenth of the time at most, and for no longer than ``most_s``."""
+
+    jobs_s: float = 1.0
+    lock_s: float = 5.0
+    clusters_s: float = 10.0
+    review_s: float = 60.0
+    most_s: float = 45.0
+
+    def pause(self, took_s: float) -> float:
+        return max(self.clusters_s, min(self.most_s, 9 * took_s))
+
+
+class JobReader(Protocol):
+    def look(self) -> Mapping[str, LiveMirror | Unknown]: ...
+
+
+class LockReader(Protocol):
+    def look(self, live: LiveState) -> StatusInputs: ...
+
+
+class ClusterReads(Protocol):
+    """``review``: the plan, what earlier runs did, and the clusters as it saw them. ``observe``: these alone."""
+
+    def observe(self) -> LiveState: ...
+    def review(self) -> ReviewRead: ...
+
+
+class Sources(Protocol):
+    """Where readings come from. Each is opened anew when the folder declares something else; all raise
+    ReconcilerError."""
+
+    def read_topology(self) -> Topology: ...
+    def jobs(self, topology: Topology) -> AbstractContextManager[JobReader]: ...
+    def lock(self, topology: Topology) -> AbstractContextManager[LockReader]: ...
+    def clusters(self, topology: Topology) -> AbstractContextManager[ClusterReads]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRead:
+    live: LiveState
+    plan: Plan
+    history: History
+    trail: AuditTrail
+
+
+class LiveReader:
+    """``view`` is the newest one, at any time and for any thread. Use as a context manager."""
+
+    def __init__(self, sources: Sources, paces: Paces | None = None, clock: Callable[[], float] = time.time) -> None:
+        """Raises ReconcilerError for a folder that cannot be read, before anything is connected."""
+        self._sources = sources
+        self._paces = paces or Paces()
+        self._clock = clock
+        self._view = LiveView(sources.read_topology())
+        self._swap = threading.Lock()
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(3, thread_name_prefix="live")
+        self._threads: list[Future[None]] = []
+
+    @property
+    def view(self) -> LiveView:
+        return self._view
+
+    def __enter__(self) -> LiveReader:
+        self._threads = [
+            self._pool.submit(self._repeat, self._sources.jobs, self._jobs),
+            self._pool.submit(self._repeat, self._sources.lock, self._lock),
+            self._pool.submit(self._repeat, self._sources.clusters, self._clusters),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+
+    def require_alive(self) -> None:
+        """Raises what ended a thread: a fault of this program, after which its figures would only grow old."""
+        for thread in self._threads:
+            if thread.done():
+                thread.result()
+
+    def now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+    # threads
+
+    def _repeat(
+        self,
+        opened: Callable[[Topology], AbstractContextManager[Opened]],
+        read: Callable[[Topology, Opened], None],
+    ) -> None:
+        """Opens what ``read`` reads by, and again when the folder declares something else."""
+        while not self._stop.is_set():
+            topology = self._view.topology
+            with opened(topology) as source:
+                read(topology, source)
+
+    def _goes_on(self, topology: Topology, seconds: float) -> bool:
+        """After a pause; False when ``topology`` is no more that of the view, or the end was asked for."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._stop.is_set() and topology is self._view.topology:
+            self._stop.wait(min(SLICE_SECONDS, left))
+        return not self._stop.is_set() and topology is self._view.topology
+
+    def _publish(self, **parts: Any) -> None:
+        with self._swap:
+            self._view = replace(self._view, **parts)
+
+    def _failed(self, part: str, error: ReconcilerError) -> None:
+        reading: LiveReading[object] = getattr(self._view, part)
+        self._publish(**{part: replace(reading, failure=Unknown(part, error.what, error.todo))})
+
+    def _jobs(self, topology: Topology, source: JobReader) -> None:
+        trend = LagTrend()
+        while True:
+            try:
+                mirrors = source.look()
+                left = trend.look(time.monotonic(), LiveState({}, mirrors).as_reported())
+                self._publish(jobs=LiveReading(JobsSeen(mirrors, dict(left)), self.now_ms()))
+            except ReconcilerError as error:
+                self._failed("jobs", error)
+            if not self._goes_on(topology, self._paces.jobs_s):
+                return
+
+    def _lock(self, topology: Topology, source: LockReader) -> None:
+        while True:
+            try:
+                affairs = source.look(live_now(self._view, self.now_ms()))
+                self._publish(lock=LiveReading(affairs, self.now_ms()))
+            except ReconcilerError as error:
+                self._failed("lock", error)
+            if not self._goes_on(topology, self._paces.lock_s):
+                return
+
+    def _clusters(self, topology: Topology, source: ClusterReads) -> None:
+        reviewed_at = None
+        while True:
+            began = time.monotonic()
+            try:
+                if reviewed_at is None:  # clusters alone come sooner
+                    self._see(topology, source.observe())
+                if reviewed_at is None or began - reviewed_at >= self._paces.review_s:
+                    reviewed_at = began
+                    if self._folder_changed(topology):
+                        return
+                    self._review(topology, source.review())
+                else:
+                    self._see(topology, source.observe())
+            except ReconcilerError as error:
+                self._failed("clusters" if self._view.clusters.value is None else "review", error)
+            if not self._goes_on(topology, self._paces.pause(time.monotonic() - began)):
+                return
+
+    def _folder_changed(self, topology: Topology) -> bool:
+        try:
+            now = self._sources.read_topology()
+        except ReconcilerError as error:
+            self._publish(folder_problem=f"{error.what}\n{error.todo or error.why}")
+            return False
+        self._publish(folder_problem="")
+        if now == topology:
+            return False
+        with self._swap:
+            self._view = LiveView(now, audit=self._view.audit)
+        return True
+
+    def _see(self, topology: Topology, live: LiveState, plan: Plan | None = None) -> None:
+        plan = plan or (self._view.review.value.plan if self._view.review.value is not None else None)
+        standing = affairs_now(self._view, self.now_ms()).standing
+        progress: Promotion | Unknown | None = standing.promotion if standing is not None else None
+        drawn = topology_map(topology, live, plan, progress)
+        seen = ClustersSeen(live.clusters, drawn, topic_list(topology, live))
+        self._publish(clusters=LiveReading(seen, self.now_ms()))
+
+    def _review(self, topology: Topology, review: ReviewRead) -> None:
+        at_ms = self.now_ms()
+        self._see(topology, review.live, review.plan)
+        seen = self._view.clusters.value
+        assert seen is not None
+        reviewed = Reviewed(review.plan, seen.drawn, review.history)
+        self._publish(review=LiveReading(reviewed, at_ms), audit=LiveReading(review.trail, at_ms))

@@ -1,0 +1,83 @@
+"""Readings of the live page from sessions: as the plan principal, by what `status`, `plan` and `audit verify` read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from reconciler.engine.drift.causes import history
+from reconciler.engine.observe.read_all import MirrorWatch
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import LiveMirror, LiveState
+from reconciler.operations.drift import past_lines
+from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead
+from reconciler.operations.session.rollout_world import lock_of, standing
+from reconciler.operations.session.session import Session, read_topology
+from reconciler.operations.session.verify_audit import verified
+from reconciler.render.live.view import AuditTrail
+from reconciler.render.reports.status.status import StatusInputs
+
+
+class SessionSources:
+    """``reader.Sources`` of an environment's folder. ``say``: what could not be read of the audit record."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.say = say
+
+    def read_topology(self) -> Topology:
+        return read_topology(self.folder)
+
+    @contextmanager
+    def jobs(self, topology: Topology) -> Iterator[JobReader]:
+        with self._session(topology) as session, session.watch() as watched:
+            yield _Jobs(watched)
+
+    @contextmanager
+    def lock(self, topology: Topology) -> Iterator[LockReader]:
+        with self._session(topology) as session:
+            yield _Lock(session)
+
+    @contextmanager
+    def clusters(self, topology: Topology) -> Iterator[ClusterReads]:
+        with self._session(topology) as session:
+            yield _Clusters(session, self.say)
+
+    def _session(self, topology: Topology) -> closing[Session]:
+        return closing(Session(self.folder, topology, Principal.PLAN))
+
+
+class _Jobs:
+    def __init__(self, watched: MirrorWatch) -> None:
+        self._watched = watched
+
+    def look(self) -> Mapping[str, LiveMirror | Unknown]:
+        return self._watched.look().mirrors
+
+
+class _Lock:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def look(self, live: LiveState) -> StatusInputs:
+        lock = lock_of(self._session, live)
+        return StatusInputs(lock, standing(self._session, live, lock))
+
+
+class _Clusters:
+    def __init__(self, session: Session, say: Callable[[str], None]) -> None:
+        self._session = session
+        self._say = say
+
+    def observe(self) -> LiveState:
+        return self._session.observe()
+
+    def review(self) -> ReviewRead:
+        plan = self._session.plan()
+        live = self._session.seen
+        assert live is not None  # a plan looks at everything
+        lines = past_lines(self._session, self._say)
+        trail = AuditTrail(tuple(lines), verified(self._session))
+        return ReviewRead(live, plan, history(lines), trail)

@@ -1,0 +1,178 @@
+"""The first page: the verdict, what somebody has to do, the map with figures that move, flows, clusters, waves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.engine.drift.causes import differences
+from reconciler.engine.plan.summary import verdict as plan_verdict
+from reconciler.engine.topology_map import moved_on
+from reconciler.errors import Unknown
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
+from reconciler.render.elements import code, mono, table
+from reconciler.render.escape import page as safe
+from reconciler.render.live.flows import flow_table, todo_cards
+from reconciler.render.live.parts import STATES, ages, pill, tile
+from reconciler.render.live.view import LiveReading, LiveView, PageKind, Region, affairs_now, live_now
+from reconciler.render.map.section import FIGURE
+from reconciler.render.map.svg import map_figure
+from reconciler.render.reports.drift import drift_verdict
+from reconciler.render.reports.status.rollout import standing_lines
+from reconciler.render.reports.status.status import (
+    cluster_words,
+    lag_of_all,
+    lock_line,
+    since_when,
+    unknown_words,
+    verdict,
+)
+from reconciler.text import counted
+
+MOST_FLOWS = 40
+"""On the first page; the page of flows has all."""
+
+
+def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
+    live = live_now(view, now_ms).as_reported()
+    return (
+        Region("head", f"<h1>{safe(verdict(live))}</h1>"),
+        Region("ages", ages(view, now_ms)),
+        Region("tiles", "".join(_tiles(view, live, now_ms))),
+        Region("todo", "".join(_todo(view, live))),
+        Region("map", "".join(_map(view, live))),
+        Region("flows", "".join(_flows(view, live))),
+        Region("clusters", "".join(_clusters(view, live))),
+        Region("jobs", "".join(_jobs(live, now_ms))),
+        Region("rollout", "".join(_rollout(view, now_ms))),
+    )
+
+
+def _tiles(view: LiveView, live: LiveState, now_ms: int) -> Iterator[str]:
+    answering = sum(isinstance(cluster, LiveCluster) for cluster in live.clusters.values())
+    everywhere = answering == len(live.clusters)
+    yield tile(
+        "clusters", f"{answering} of {len(live.clusters)} answer", "ok" if everywhere else "unknown", "#clusters"
+    )
+    mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)]
+    running = sum(mirror.state.value == "running" for mirror in mirrors)
+    unknown = len(live.mirrors) - len(mirrors)
+    words = f"{running} of {len(live.mirrors)} running" + (f", {unknown} unknown" if unknown else "")
+    state = "unknown" if unknown else "ok" if running == len(mirrors) else "problem"
+    yield tile("mirror jobs", words, state, "#jobs")
+    lag = lag_of_all(live)
+    yield tile("lag", lag, "unknown" if "unknown" in lag else "ok", "/flows")
+    conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
+    known = "at least " if unknown and conditions else ""
+    none = "none known" if unknown else "none"
+    words = f"{known}{conditions:,}" if conditions else none
+    yield tile("conditions", words, "problem" if conditions else "unknown" if unknown else "ok", "#todo")
+    yield _plan_tile(view)
+    yield _drift_tile(view)
+    lock = lock_line(affairs_now(view, now_ms).lock, live, now_ms).partition(": ")[2]
+    state = "unknown" if lock.startswith("unknown") else "busy" if lock.startswith("held") else "ok"
+    yield tile("lock", lock, state, "/audit")
+
+
+def _plan_tile(view: LiveView) -> str:
+    if (review := view.review.value) is None:
+        return tile("pending plan", _not_read(view.review), "unknown", "/plan")
+    plan = review.plan
+    state = "problem" if plan.refused else "unknown" if plan.unknown else "busy" if plan.changes else "ok"
+    return tile("pending plan", plan_verdict(plan), state, "/plan")
+
+
+def _drift_tile(view: LiveView) -> str:
+    if (review := view.review.value) is None:
+        return tile("drift", _not_read(view.review), "unknown", "/drift")
+    plan = review.plan
+    state = "problem" if differences(plan) or plan.refused else "unknown" if plan.unknown else "ok"
+    return tile("drift", drift_verdict(plan), state, "/drift")
+
+
+def _not_read(reading: LiveReading[object]) -> str:
+    return "unknown: " + (reading.failure.what if reading.failure is not None else "not read yet")
+
+
+def _todo(view: LiveView, live: LiveState) -> Iterator[str]:
+    """Everything that somebody has to do something about."""
+    cards = []
+    if view.folder_problem:
+        problem, _, todo = view.folder_problem.partition("\n")
+        cards.append(_card("the environment's folder", problem, todo or "What is shown is its last good state."))
+    for name, cluster in live.clusters.items():
+        if isinstance(cluster, Unknown):
+            cards.append(_card(f"cluster {name}", f"unknown: {cluster.error}", cluster.todo))
+    for name, mirror in live.mirrors.items():
+        if isinstance(mirror, Unknown):
+            cards.append(_card(f"mirror {name}", f"unknown: {mirror.error}", mirror.todo))
+    cards += todo_cards(live)
+    if cards:
+        yield f'<section class="urgent"><h2>What to do ({len(cards):,})</h2><div class="cards">{"".join(cards)}</div>'
+        yield "</section>"
+
+
+def _card(where: str, problem: str, todo: str) -> str:
+    words = f"<p>{safe(problem)}</p><p><b>{safe(todo)}</b></p>"
+    return f'<article class="card"><header>{mono(where)}</header>{words}</article>'
+
+
+def _map(view: LiveView, live: LiveState) -> Iterator[str]:
+    yield "<h2>Map</h2>"
+    if (seen := view.clusters.value) is None:
+        yield f'<p class="unknown">{safe(_not_read(view.clusters))}</p>'
+        return
+    figure = map_figure(moved_on(seen.drawn, view.topology, live))
+    wide = " wide" if int(figure.partition(' width="')[2].partition('"')[0]) > FIGURE else ""
+    yield f'<div class="scroll map{wide}" tabindex="0" role="region" aria-label="map">{figure}</div>'
+
+
+def _flows(view: LiveView, live: LiveState) -> Iterator[str]:
+    count = len(view.topology.flows)
+    yield f'<h2><a href="/{PageKind.FLOWS.value}">Flows</a> ({count:,})</h2>'
+    yield flow_table(view, live, MOST_FLOWS)
+    if count > MOST_FLOWS:
+        yield f'<p><a href="/{PageKind.FLOWS.value}">all {count:,} flows</a>; here are those with a problem first</p>'
+
+
+def _clusters(view: LiveView, live: LiveState) -> Iterator[str]:
+    yield f"<h2>Clusters ({len(live.clusters):,})</h2>"
+    rows = []
+    for name, cluster in live.clusters.items():
+        link = f'<a href="/topics?cluster={safe(name)}">{counted_topics(cluster)}</a>'
+        state = "unknown" if isinstance(cluster, Unknown) else "ok"
+        region = view.topology.clusters[name].region or "" if name in view.topology.clusters else ""
+        rows.append((code(name), safe(region), pill(STATES[state], state), safe(cluster_words(cluster)), link))
+    yield table(("cluster", "region", "state", "as it was read", "topics"), rows)
+
+
+def counted_topics(cluster: LiveCluster | Unknown) -> str:
+    if isinstance(cluster, Unknown):
+        return "unknown"
+    return counted(sum(not topic.internal for topic in cluster.topics.values()), "topic")
+
+
+def _jobs(live: LiveState, now_ms: int) -> Iterator[str]:
+    if not live.mirrors:
+        return
+    yield f"<h2>Mirror jobs ({len(live.mirrors):,})</h2>"
+    rows = []
+    for name, mirror in live.mirrors.items():
+        if isinstance(mirror, Unknown):
+            rows.append((code(name), pill("unknown", "unknown"), safe(unknown_words(mirror, live)), ""))
+            continue
+        state = "ok" if mirror.state.value == "running" else "idle" if not mirror.application_id else "problem"
+        application = f"{mirror.application_id}, {since_when(mirror, now_ms)}" if mirror.application_id else "none yet"
+        fingerprint = mirror.fingerprint or ""
+        rows.append(
+            (code(name), pill(mirror.state.value, state), safe(application), safe(mirror.detail or fingerprint))
+        )
+    yield table(("mirror", "state", "application", "detail"), rows)
+
+
+def _rollout(view: LiveView, now_ms: int) -> Iterator[str]:
+    if view.topology.rollout is None:
+        return
+    standing = affairs_now(view, now_ms).standing
+    yield "<h2>Rollout</h2>"
+    lines = standing_lines(standing, now_ms) if standing is not None else ["rollout: unknown: not read yet"]
+    yield f"<ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"

@@ -1,0 +1,158 @@
+"""All that the live page shows, frozen, with the time at which each part of it was read.
+
+What is too old to be true of now is unknown: a job's lag after ten seconds, as in ``status``; a job, a cluster or the
+lock after ``TOO_OLD_MS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from reconciler.engine.topic_list import TopicRow
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.audit import AuditVerification
+from reconciler.model.reports.drift import History
+from reconciler.model.reports.topology_map import TopologyMap
+from reconciler.render.reports.status.status import StatusInputs
+
+TOO_OLD_MS = 90_000
+Value = TypeVar("Value", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReading(Generic[Value]):
+    """``value`` None: it was never read. ``at_ms``: when it was. ``failure``: why the newest try gave nothing; the
+    value is that of an earlier one then."""
+
+    value: Value | None = None
+    at_ms: int = 0
+    failure: Unknown | None = None
+
+    def age_ms(self, now_ms: int) -> int:
+        return max(0, now_ms - self.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSeen:
+    """``left``: words for the time until a flow has caught up, by mirror and flow, as in ``status --watch``."""
+
+    mirrors: Mapping[str, LiveMirror | Unknown]
+    left: Mapping[tuple[str, str], str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersSeen:
+    """``drawn``: the map as it was then; its flows move on with the jobs."""
+
+    clusters: Mapping[str, LiveCluster | Unknown]
+    drawn: TopologyMap
+    topics: tuple[TopicRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The plan that ``apply`` would carry out, on the map as it was then, and what earlier runs did."""
+
+    plan: Plan
+    drawn: TopologyMap
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTrail:
+    """``lines``: of all places together, oldest first. ``checked``: whether their chains are whole."""
+
+    lines: tuple[Mapping[str, Any], ...]
+    checked: AuditVerification
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """``folder_problem``: why the folder cannot be read now; ``topology`` is its last good state then."""
+
+    topology: Topology
+    jobs: LiveReading[JobsSeen] = LiveReading()
+    clusters: LiveReading[ClustersSeen] = LiveReading()
+    lock: LiveReading[StatusInputs] = LiveReading()
+    review: LiveReading[Reviewed] = LiveReading()
+    audit: LiveReading[AuditTrail] = LiveReading()
+    folder_problem: str = ""
+
+
+class PageKind(StrEnum):
+    """The pages; also their addresses."""
+
+    OVERVIEW = ""
+    FLOWS = "flows"
+    TOPICS = "topics"
+    GROUPS = "groups"
+    PLAN = "plan"
+    DRIFT = "drift"
+    AUDIT = "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """``flow``: the only one that is shown; empty: all. ``search``, ``cluster``, ``number`` (from 1): which part of a
+    list."""
+
+    kind: PageKind = PageKind.OVERVIEW
+    flow: str = ""
+    cluster: str = ""
+    search: str = ""
+    number: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a page that is replaced when it changes. ``html``: its elements. ``calm``: somebody reads in it, so
+    that it is not replaced, and the page says that it changed."""
+
+    name: str
+    html: str
+    calm: bool = False
+
+
+def live_now(view: LiveView, now_ms: int) -> LiveState:
+    """Clusters and jobs as far as what was read tells of now."""
+    return LiveState(_clusters(view, now_ms), _mirrors(view, now_ms))
+
+
+def affairs_now(view: LiveView, now_ms: int) -> StatusInputs:
+    value, reading = view.lock.value, view.lock
+    if value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
+        return StatusInputs(_too_old("lock", reading, now_ms), None if value is None else value.standing)
+    return value
+
+
+def _clusters(view: LiveView, now_ms: int) -> Mapping[str, LiveCluster | Unknown]:
+    reading = view.clusters
+    if reading.value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
+        return {name: _too_old(f"cluster {name}", reading, now_ms) for name in view.topology.clusters}
+    return reading.value.clusters
+
+
+def _mirrors(view: LiveView, now_ms: int) -> Mapping[str, LiveMirror | Unknown]:
+    reading = view.jobs
+    if reading.value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
+        return {name: _too_old(f"mirror {name}", reading, now_ms) for name in view.topology.mirrors}
+    age = reading.age_ms(now_ms)
+    return {
+        name: replace(mirror, late_ms=mirror.late_ms + age) if isinstance(mirror, LiveMirror) else mirror
+        for name, mirror in reading.value.mirrors.items()
+    }
+
+
+def _too_old(subject: str, reading: LiveReading[Any], now_ms: int) -> Unknown:
+    if reading.failure is not None:
+        return Unknown(subject, reading.failure.error, reading.failure.todo)
+    if reading.value is None:
+        return Unknown(subject, "it was not read yet", "Wait for the first answer.")
+    return Unknown(subject, f"it was last read {reading.age_ms(now_ms) // 1000} s ago", "It is asked again.")

@@ -1,0 +1,198 @@
+"""The reader: each part is read by itself, a failure is kept beside what is known, and the folder is read again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from reconciler.engine.drift.causes import NOTHING
+from reconciler.errors import ClusterError, ReconcilerError, TopologyError, Unknown
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.reports.audit import AuditVerification
+from reconciler.model.state.audit_chain import check
+from reconciler.operations.serve.reader import LiveReader, Paces, ReviewRead
+from reconciler.operations.serve.standings import KEPT_SECONDS, StandingsReader
+from reconciler.render.live.groups import Standings
+from reconciler.render.live.view import AuditTrail, LiveView
+from reconciler.render.reports.status.status import StatusInputs
+from tests.support.builders import topic, world
+from tests.support.documents.live import standings
+from tests.support.documents.maps import copying, regions, regions_world, running
+
+QUICK = Paces(jobs_s=0.01, lock_s=0.01, clusters_s=0.01, review_s=0.02, most_s=0.02)
+
+
+class FakeSources:
+    """``reader.Sources`` over fake clusters. ``failing``: what raises, by the part's name."""
+
+    def __init__(self) -> None:
+        self.topology: Topology = regions()
+        self.world = regions_world()
+        self.world.apply(self.topology)
+        self.lag = 5
+        self.failing: dict[str, ReconcilerError] = {}
+        self.wait = threading.Event()
+        self.open: list[str] = []
+        self.looks = 0
+
+    def _raise(self, part: str) -> None:
+        if part in self.failing:
+            raise self.failing[part]
+
+    def read_topology(self) -> Topology:
+        self._raise("folder")
+        return self.topology
+
+    @contextmanager
+    def jobs(self, _: Topology) -> Iterator[FakeSources]:
+        with self._opened("jobs"):
+            yield self
+
+    @contextmanager
+    def lock(self, _: Topology) -> Iterator[FakeLock]:
+        with self._opened("lock"):
+            yield FakeLock(self)
+
+    @contextmanager
+    def clusters(self, topology: Topology) -> Iterator[FakeClusters]:
+        with self._opened("clusters"):
+            yield FakeClusters(self, topology)
+
+    @contextmanager
+    def _opened(self, part: str) -> Iterator[None]:
+        self.open.append(part)
+        try:
+            yield
+        finally:
+            self.open.remove(part)
+
+    def look(self) -> Mapping[str, LiveMirror | Unknown]:
+        self._raise("jobs")
+        self.looks += 1
+        return {"west": running("west", copying("east-to-west", records_lag=self.lag))}
+
+
+class FakeLock:
+    def __init__(self, sources: FakeSources) -> None:
+        self._sources = sources
+
+    def look(self, _: LiveState) -> StatusInputs:
+        self._sources._raise("lock")
+        return StatusInputs(None)
+
+
+class FakeClusters:
+    def __init__(self, sources: FakeSources, topology: Topology) -> None:
+        self._sources = sources
+        self._topology = topology
+
+    def observe(self) -> LiveState:
+        self._sources._raise("clusters")
+        return self._sources.world.look(self._topology)
+
+    def review(self) -> ReviewRead:
+        self._sources._raise("review")
+        live = self.observe()
+        checked = AuditVerification(self._topology.environment, {"this machine": check([])})
+        return ReviewRead(live, self._sources.world.plan(self._topology), NOTHING, AuditTrail((), checked))
+
+
+def until(reader: LiveReader, holds: Callable[[LiveView], bool]) -> LiveView:
+    end = time.monotonic() + 60
+    while not holds(reader.view):
+        reader.require_alive()
+        assert time.monotonic() < end, reader.view
+        time.sleep(0.005)
+    return reader.view
+
+
+def lag(view: LiveView) -> int | None:
+    job = view.jobs.value.mirrors["west"] if view.jobs.value is not None else None
+    return job.flows["east-to-west"].records_lag if isinstance(job, LiveMirror) else None
+
+
+def test_all_parts_come_and_move_on_and_everything_is_closed() -> None:
+    sources = FakeSources()
+    with LiveReader(sources, QUICK) as reader:
+        view = until(reader, lambda view: view.review.value is not None and view.lock.value is not None)
+        assert view.clusters.value is not None
+        assert {row.cluster for row in view.clusters.value.topics} == {"east", "west", "hub"}
+        sources.lag = 6
+        until(reader, lambda view: lag(view) == 6)
+        assert sorted(sources.open) == ["clusters", "jobs", "lock"]
+    assert sources.open == []
+
+
+@pytest.mark.parametrize("part", ["jobs", "lock", "clusters", "review"])
+def test_what_fails_is_told_and_what_was_known_stays(part: str) -> None:
+    sources = FakeSources()
+    broken = ClusterError("east", "unreachable", f"no {part}", "", "Wait.")
+    with LiveReader(sources, QUICK) as reader:
+        until(reader, lambda view: view.review.value is not None and view.lock.value is not None)
+        until(reader, lambda view: lag(view) == 5)
+        sources.failing[part] = broken
+        kept = "review" if part == "clusters" else part
+        view = until(reader, lambda view: getattr(view, kept).failure is not None)
+        assert getattr(view, kept).failure.error == f"no {part}"
+        assert getattr(view, kept).value is not None
+        del sources.failing[part]
+        until(reader, lambda view: getattr(view, kept).failure is None)
+
+
+def test_another_folder_is_read_by_new_connections_and_a_broken_one_is_told() -> None:
+    sources = FakeSources()
+    with LiveReader(sources, QUICK) as reader:
+        until(reader, lambda view: view.review.value is not None)
+        sources.failing["folder"] = TopologyError(())
+        view = until(reader, lambda view: bool(view.folder_problem))
+        assert view.topology == sources.topology
+        del sources.failing["folder"]
+        before = sources.topology
+        sources.topology = replace(before, topics={**before.topics, "new": topic("new", "west", partitions=1)})
+        view = until(reader, lambda view: "new" in view.topology.topics and view.review.value is not None)
+        assert view.folder_problem == ""
+        assert view.review.value is not None
+        assert [str(planned.change.subject) for planned in view.review.value.plan.changes]
+
+
+def test_a_fault_of_this_program_ends_it_rather_than_figures_that_only_grow_old() -> None:
+    sources = FakeSources()
+    with LiveReader(sources, QUICK) as reader:
+        until(reader, lambda view: view.review.value is not None)
+        sources.world = world("east")  # there is no west any more: a KeyError
+        with pytest.raises(KeyError):
+            until(reader, lambda _: False)
+
+
+def test_reading_takes_a_tenth_of_the_time_and_no_pause_is_so_long_that_all_is_old() -> None:
+    paces = Paces()
+    assert paces.pause(0.1) == 10
+    assert paces.pause(3) == 27
+    assert paces.pause(60) == 45
+
+
+def test_standings_are_asked_once_for_all_who_look_within_a_while() -> None:
+    now, asked = [100.0], []
+
+    def survey(_: Topology, flow: str) -> Standings:
+        asked.append(flow)
+        if flow == "west-to-hub":
+            raise ReconcilerError("the login is denied", "It reads as the mirror.", "Run doctor.")
+        return standings(flow)
+
+    reader = StandingsReader(regions, survey, lambda: now[0])
+    assert reader.of("east-to-west") is reader.of("east-to-west")
+    denied = reader.of("west-to-hub")
+    assert isinstance(denied, Unknown)
+    assert denied.todo == "Run doctor."
+    assert isinstance(reader.of("nobody"), Unknown)
+    assert asked == ["east-to-west", "west-to-hub"]
+    now[0] += KEPT_SECONDS
+    reader.of("east-to-west")
+    assert asked == ["east-to-west", "west-to-hub", "east-to-west"]
