@@ -22,14 +22,18 @@ def codes(names: Iterable[str]) -> str:
     return ", ".join(map(code, names))
 
 
-def folded(summary: str, inner: str, name: str = "") -> str:
+def folded(summary: str, inner: str, name: str = "", opened: bool = False) -> str:
     """``name``: of the element, where somebody may come back to it."""
-    place = f' id="{safe(name)}"' if name else ""
+    place = (f' id="{safe(name)}"' if name else "") + (" open" if opened else "")
     return f"<details{place}><summary>{summary}</summary>{inner}</details>"
 
 
-def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """``heads`` are words of ours. Where it is wider than the page it is moved under its frame, also by keys."""
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]], labelled: bool = False) -> str:
+    """``heads`` are words of ours. Where it is wider than the page it is moved under its frame, also by keys.
+    ``labelled``: on a phone, where a row is no row any more, each cell has its head before it."""
     head = "".join(f'<th scope="col">{head}</th>' for head in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    starts = [f'<td data-head="{head}">' if labelled and head else "<td>" for head in heads]
+    body = "".join(
+        f"<tr>{''.join(f'{start}{cell}</td>' for start, cell in zip(starts, row, strict=True))}</tr>" for row in rows
+    )
     return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'

@@ -15,6 +15,8 @@ from reconciler.render.live.view import LivePage, LiveView, PageKind, Region
 from reconciler.text import counted
 
 MOST_GROUPS = 200
+OPENED = 4
+"""Of more groups than that each is folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,10 @@ def _about(standings: Standings) -> Iterator[str]:
 
 
 def _groups(standings: Standings) -> Iterator[str]:
-    origin, destination = standings.move.origin, standings.move.destination
     if not standings.groups:
         yield "<p>no group has offsets on topics of this flow</p>"
     for group in standings.groups[:MOST_GROUPS]:
-        yield _group(group, origin, destination, lost=bool(standings.lost))
+        yield _group(group, standings, opened=len(standings.groups) <= OPENED)
     if len(standings.groups) > MOST_GROUPS:
         more = len(standings.groups) - MOST_GROUPS
         yield f"<p>and {more:,} more groups: <code>reconciler failover --dry-run</code></p>"
@@ -76,16 +77,18 @@ def _groups(standings: Standings) -> Iterator[str]:
         yield f"<h2>Groups that cannot be moved</h2>{table(('group', 'why'), rows)}"
 
 
-def _group(group: GroupMove, origin: str, destination: str, lost: bool) -> str:
+def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
+    origin, destination, lost = standings.move.origin, standings.move.destination, bool(standings.lost)
     inexact = sum(not offset.translated.exact for offset in group.offsets)
     exact = pill("exact", "ok") if not inexact else pill(f"{counted(inexact, 'partition')} not exact", "unknown")
     there = counted(group.origin.members, "member") if not lost else "members unknown"
     members = f"{there} on {safe(origin)}, {group.destination.members:,} on {safe(destination)}"
-    heads = (f"on {safe(origin)}", "stands at", f"on {safe(destination)}", "stands at", "would stand at", "")
+    heads = (f"on {safe(origin)}", "stands at", f"on {safe(destination)}", "stands at", "would stand at", "why")
     return folded(
         f"{code(group.group)} {exact} {counted(len(group.offsets), 'partition')}, {members}",
-        table(heads, map(_offset, _worst_first(group.offsets))),
+        table(heads, map(_offset, _worst_first(group.offsets)), labelled=True),
         f"group-{group.group}",
+        opened,
     )
 
 
