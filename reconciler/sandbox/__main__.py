@@ -9,6 +9,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.sandbox.brokers import up_down
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.install import jars
+from reconciler.sandbox.releases import NEWEST, RELEASES
 
 
 def _tell(text: str) -> None:
@@ -18,11 +19,14 @@ def _tell(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m reconciler.sandbox", description="Kafka's jars on this machine")
     parser.add_argument("action", choices=["jars"], help="fetch and check Kafka's jars")
-    parser.add_argument("--lock", action="store_true", help="renew jars.sha256 from what Maven serves")
+    parser.add_argument("--lock", action="store_true", help="renew the digests of all releases from what Maven serves")
+    parser.add_argument("--kafka", choices=RELEASES, default=NEWEST.version, help="the release to fetch")
+    arguments = parser.parse_args()
     try:
-        if parser.parse_args().lock:
-            jars.write_checksums()
-        folder = jars.ensure(_tell)
+        if arguments.lock:
+            for release in RELEASES.values():
+                jars.write_checksums(release)
+        folder = jars.ensure(_tell, RELEASES[arguments.kafka])
         try:
             up_down.archive_classes(_tell)
         except SandboxError as error:  # brokers start without it, too

@@ -9,18 +9,21 @@ from types import MappingProxyType
 
 from reconciler.sandbox.brokers import start_stop as control
 from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.paths import KAFKA_VERSION
 from reconciler.sandbox.profiles import HOST, SandboxBroker
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterHandle:
-    """One running cluster. ``folder`` holds its brokers' data and logs; ``passwords`` is empty outside ``secure``."""
+    """One running cluster. ``folder`` holds its brokers' data and logs; ``passwords`` is empty outside ``secure``;
+    ``kafka`` is the release that started it last."""
 
     name: str
     home: Path
     cluster_id: str
     brokers: tuple[SandboxBroker, ...]
     passwords: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    kafka: str = KAFKA_VERSION
 
     @property
     def folder(self) -> Path:

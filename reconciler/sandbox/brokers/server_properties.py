@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reconciler.sandbox.profiles import HOST, QUICK_START, Profile, SandboxBroker
+from reconciler.sandbox.releases import NEWEST, Release
 
 _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LOG4J = """\
@@ -18,12 +19,27 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n%throwable
 """
 
 
+LOG4J_1 = """\
+log4j.rootLogger=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+_ZOOKEEPER_KNOWS_NOT = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names")
+
+
 def text(settings: Mapping[str, str]) -> str:
     """Java's properties format; backslashes doubled, because it takes them for escapes."""
     return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
 
 
-def server(profile: Profile, broker: SandboxBroker, brokers: Sequence[SandboxBroker], folder: Path) -> dict[str, str]:
+def server(
+    profile: Profile,
+    broker: SandboxBroker,
+    brokers: Sequence[SandboxBroker],
+    folder: Path,
+    release: Release = NEWEST,
+) -> dict[str, str]:
     """Settings of one broker whose data and certificates lie under ``folder`` and its parent."""
     voters = ",".join(f"{other.node_id}@{HOST}:{other.controller_port}" for other in brokers)
     replication, min_insync = str(profile.replication), str(profile.min_insync)
@@ -67,7 +83,23 @@ def server(profile: Profile, broker: SandboxBroker, brokers: Sequence[SandboxBro
             # A client that tells its rack may read from a follower there (KIP-392).
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
-    return settings | (_secure_listeners(broker, folder.parent) if profile.secure else _plain_listeners(broker))
+    settings |= _secure_listeners(broker, folder.parent) if profile.secure else _plain_listeners(broker)
+    return _with_zookeeper(settings, broker, brokers) if release.zookeeper else settings
+
+
+def _with_zookeeper(
+    settings: Mapping[str, str], broker: SandboxBroker, brokers: Sequence[SandboxBroker]
+) -> dict[str, str]:
+    """ZooKeeper has the first broker's controller port; a broker in this mode has no such listener."""
+    kept = {key: value for key, value in settings.items() if key not in _ZOOKEEPER_KNOWS_NOT}
+    for key in ("listeners", "listener.security.protocol.map"):
+        kept[key] = ",".join(part for part in kept[key].split(",") if not part.startswith("CONTROLLER:"))
+    kept["broker.id"] = str(broker.node_id)
+    kept["zookeeper.connect"] = f"{HOST}:{brokers[0].controller_port}"
+    kept["zookeeper.session.timeout.ms"] = "6000"
+    if "authorizer.class.name" in kept:
+        kept["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
+    return {key: value for key, value in kept.items() if not key.startswith("listener.name.controller.")}
 
 
 def _plain_listeners(broker: SandboxBroker) -> dict[str, str]:

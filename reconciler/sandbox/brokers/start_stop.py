@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,54 +20,65 @@ from reconciler.sandbox.brokers.ports import answers
 from reconciler.sandbox.brokers.processes import BrokerProcess
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.install import class_archive
-from reconciler.sandbox.paths import JARS
 from reconciler.sandbox.profiles import Profile, SandboxBroker
+from reconciler.sandbox.releases import NEWEST, Release
 
-FEATURES = JARS / "bootstrap.checkpoint"
-"""What Kafka's storage tool writes for every cluster alike: this version's feature levels. Kept by the first run."""
 START_SECONDS = 180.0  # one that ends is seen at once; one that is slow has a busy machine
 
 
 def prepare(
-    profile: Profile, cluster: str, broker: SandboxBroker, brokers: Sequence[SandboxBroker], command: Sequence[str]
+    profile: Profile,
+    cluster: str,
+    broker: SandboxBroker,
+    brokers: Sequence[SandboxBroker],
+    command: Sequence[str],
+    release: Release = NEWEST,
 ) -> None:
     """Writes what the broker starts from. ``command`` is the JVM up to the main class; its last word is the folder."""
     *jvm, name = command
     folder = Path(name)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "log4j2.properties").write_text(properties.LOG4J)
-    settings = properties.server(profile, broker, brokers, folder)
+    settings = properties.server(profile, broker, brokers, folder, release)
     (folder / "server.properties").write_text(properties.text(settings))
     marks = processes.marks(folder.parent.parent, f"{cluster}/{broker.node_id}")
-    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
-    words = [*jvm, *marks, logging, "kafka.Kafka", str(folder / "server.properties")]
+    words = [*jvm, *marks, logging_flag(folder, release), "kafka.Kafka", str(folder / "server.properties")]
     (folder / "command.json").write_text(json.dumps(words))
 
 
-def format_storage(java: str, classpath: str, cluster_id: str, folders: Sequence[Path]) -> None:
-    """Formats the data folders of one cluster that are not formatted yet. Raises SandboxError."""
+def logging_flag(folder: Path, release: Release) -> str:
+    """Writes the logging configuration into ``folder``; what a JVM is told of it."""
+    if release.logs_with_log4j_1:
+        (folder / "log4j.properties").write_text(properties.LOG4J_1)
+        return f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
+    (folder / "log4j2.properties").write_text(properties.LOG4J)
+    return f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+
+
+def format_storage(java: str, release: Release, cluster_id: str, folders: Sequence[Path]) -> None:
+    """Formats the data folders of one KRaft cluster that are not formatted yet. Raises SandboxError."""
     fresh = [folder for folder in folders if not (folder / "data" / "meta.properties").exists()]
-    if fresh and not FEATURES.exists():
-        _format_with_kafka(java, classpath, cluster_id, fresh.pop(0))
+    if fresh and not release.features.exists():
+        _format_with_kafka(java, release, cluster_id, fresh.pop(0))
     for folder in fresh:
         # The same features for every node, without a JVM each; the broker adds its own directory id.
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        shutil.copy(FEATURES, folder / "data")
+        shutil.copy(release.features, folder / "data")
         meta = f"version=1\ncluster.id={cluster_id}\nnode.id={folder.name.removeprefix('broker-')}\n"
         (folder / "data" / "meta.properties").write_text(meta)
 
 
-def _format_with_kafka(java: str, classpath: str, cluster_id: str, folder: Path) -> None:
-    command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *class_archive.flags()]
-    command += ["-cp", classpath, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c"]
+def _format_with_kafka(java: str, release: Release, cluster_id: str, folder: Path) -> None:
+    command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *class_archive.flags(release)]
+    command += ["-cp", f"{release.jars}{os.sep}*", "kafka.tools.StorageTool"]
+    command += ["format", f"--cluster-id={cluster_id}", "-c"]
     command.append(str(folder / "server.properties"))
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
         raise SandboxError("Kafka's storage could not be formatted", said, "See the lines above.")
-    with tempfile.NamedTemporaryFile(dir=FEATURES.parent, delete=False) as copy:
-        copy.write((folder / "data" / FEATURES.name).read_bytes())
-    Path(copy.name).replace(FEATURES)
+    with tempfile.NamedTemporaryFile(dir=release.jars, delete=False) as copy:
+        copy.write((folder / "data" / release.features.name).read_bytes())
+    Path(copy.name).replace(release.features)
 
 
 def start_broker(folder: Path, node: str) -> None:

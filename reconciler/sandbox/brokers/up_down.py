@@ -16,13 +16,14 @@ from types import MappingProxyType
 from confluent_kafka.admin import AdminClient
 
 from reconciler.sandbox.brokers import cleanup as guardian
-from reconciler.sandbox.brokers import ports, processes
+from reconciler.sandbox.brokers import ports, processes, zookeeper
 from reconciler.sandbox.brokers import start_stop as control
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from reconciler.sandbox.install import class_archive, jars, prerequisites
-from reconciler.sandbox.paths import JARS, home_of
+from reconciler.sandbox.paths import KAFKA_VERSION, home_of
 from reconciler.sandbox.profiles import PROFILES, QUICK_START, Profile, SandboxBroker, cluster_id_of, layout
+from reconciler.sandbox.releases import NEWEST, Release, release_named, release_of
 
 _STATE = "sandbox.json"
 _DUMP_SECONDS = 120.0
@@ -42,12 +43,18 @@ def profile_named(name: str) -> Profile:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one sandbox is started. ``base`` None means the default ports, ``heap`` None the profile's."""
+    """How one sandbox is started. ``base`` None means the default ports, ``heap`` None the profile's, ``release`` None
+    what SANDBOX_KAFKA says."""
 
     profile: Profile
     home: Path
     base: int | None = None
     heap: str | None = None
+    release: Release | None = None
+
+    def release_for(self, cluster: str) -> Release:
+        """Raises SandboxError."""
+        return self.release or release_of(cluster)
 
 
 def bring_up(launch: Launch, progress: Progress = _silent) -> Sandbox:
@@ -56,7 +63,8 @@ def bring_up(launch: Launch, progress: Progress = _silent) -> Sandbox:
     Raises SandboxError: missing Java or jars, a taken port, a broker that does not start.
     """
     prerequisites.java()
-    jars.ensure(progress)
+    for release in {launch.release_for(cluster) for cluster in launch.profile.clusters}:
+        jars.ensure(progress, release)
     sandbox = _described(launch)
     running = {process.node for process in processes.find(launch.home)}
     idle = {
@@ -80,8 +88,24 @@ def _described(launch: Launch) -> Sandbox:
         old = before.clusters.get(name) if before else None
         cluster_id = old.cluster_id if old else cluster_id_of(launch.profile.name, name)
         passwords = dict(old.passwords) if old else _passwords(launch.profile)
-        clusters[name] = ClusterHandle(name, launch.home, cluster_id, brokers, MappingProxyType(passwords))
+        kafka = launch.release_for(name)
+        _require_possible(launch.profile, kafka, old)
+        clusters[name] = ClusterHandle(
+            name, launch.home, cluster_id, brokers, MappingProxyType(passwords), kafka.version
+        )
     return Sandbox(launch.profile.name, launch.home, MappingProxyType(clusters))
+
+
+def _require_possible(profile: Profile, release: Release, before: ClusterHandle | None) -> None:
+    if profile.secure and not release.scram:
+        why = "Its users log in by SCRAM, which brokers with KRaft have since Kafka 3.5 (KIP-900)."
+        raise SandboxError(f"the sandbox {profile.name} cannot run on Kafka {release.version}", why, "Choose another.")
+    if before is not None and release_named(before.kafka).number > release.number:
+        raise SandboxError(
+            f"the data of {before.name} in {before.home} was written by Kafka {before.kafka}, not {release.version}",
+            "An older broker does not start on data of a newer one.",
+            f"`reconciler sandbox down --profile {profile.name} --clear` removes the data.",
+        )
 
 
 def _passwords(profile: Profile) -> dict[str, str]:
@@ -98,14 +122,15 @@ def _start(launch: Launch, handle: ClusterHandle, idle: list[SandboxBroker]) -> 
         from reconciler.sandbox.brokers import certificates
 
         certificates.make(handle.folder / "certificates", handle.name, handle.passwords)
-    java, classpath = prerequisites.java(), f"{JARS}{os.sep}*"
-    heap = launch.heap or profile.heap
-    jvm = [java, f"-Xmx{heap}", "-Xms64m", *profile.jvm, *class_archive.flags()]
-    jvm += ["-Djava.awt.headless=true", "-cp", classpath]
+    release = launch.release_for(handle.name)
     folders = {broker: handle.folder / f"broker-{broker.node_id}" for broker in handle.brokers}
     for broker in idle:
-        control.prepare(profile, handle.name, broker, handle.brokers, [*jvm, str(folders[broker])])
-    control.format_storage(java, classpath, handle.cluster_id, [folders[broker] for broker in idle])
+        prepare_broker(launch, handle, broker)
+    if release.zookeeper:
+        zookeeper.start(release, handle)
+    else:
+        idle_folders = [folders[broker] for broker in idle]
+        control.format_storage(prerequisites.java(), release, handle.cluster_id, idle_folders)
     for broker in idle:
         control.start_broker(folders[broker], f"{handle.name}/{broker.node_id}")
     for broker in idle:
@@ -113,6 +138,15 @@ def _start(launch: Launch, handle: ClusterHandle, idle: list[SandboxBroker]) -> 
     control.wait_answering(handle.name, handle.super_client(), len(handle.brokers), launch.home)
     if profile.secure:
         _grant_access(launch, handle)
+
+
+def prepare_broker(launch: Launch, handle: ClusterHandle, broker: SandboxBroker) -> None:
+    """Writes what the broker is started with the next time, with the release of ``launch``."""
+    release, profile = launch.release_for(handle.name), launch.profile
+    jvm = [prerequisites.java(), f"-Xmx{launch.heap or profile.heap}", "-Xms64m", *profile.jvm]
+    jvm += [*class_archive.flags(release), "-Djava.awt.headless=true", "-cp", f"{release.jars}{os.sep}*"]
+    folder = handle.folder / f"broker-{broker.node_id}"
+    control.prepare(profile, handle.name, broker, handle.brokers, [*jvm, str(folder)], release)
 
 
 def _grant_access(launch: Launch, handle: ClusterHandle) -> None:
@@ -130,6 +164,7 @@ def _save(sandbox: Sandbox) -> None:
             "cluster_id": handle.cluster_id,
             "brokers": [asdict(broker) for broker in handle.brokers],
             "passwords": dict(handle.passwords),
+            "kafka": handle.kafka,
         }
         for name, handle in sandbox.clusters.items()
     }
@@ -151,7 +186,7 @@ def archive_classes(progress: Progress = _silent) -> Path:
             dumping = replace(plain, jvm=jvm, clusters=plain.clusters[:1])
             base, reserved = ports.reserve_block()
             with reserved:
-                bring_up(Launch(dumping, home, base))
+                bring_up(Launch(dumping, home, base, release=NEWEST))
                 processes.stop(lambda: processes.find(home), _DUMP_SECONDS)
         if fresh.is_file():
             fresh.replace(class_archive.ARCHIVE)
@@ -171,6 +206,7 @@ def found_in(home: Path) -> Sandbox | None:
             document["cluster_id"],
             tuple(SandboxBroker(**broker) for broker in document["brokers"]),
             MappingProxyType(document["passwords"]),
+            document.get("kafka", KAFKA_VERSION),
         )
         for name, document in state["clusters"].items()
     }
@@ -186,11 +222,12 @@ def nodes_down(sandbox: Sandbox) -> tuple[str, ...]:
 
 def take_down(home: Path, clear: bool = False) -> int:
     """Stops all brokers of ``home``, at first gracefully; returns how many ran. ``clear`` removes the data too."""
-    count = len(processes.find(home))
-    processes.stop(lambda: processes.find(home))
+    brokers = [process for process in processes.find(home) if not zookeeper.is_one(process)]
+    processes.stop(lambda: [process for process in processes.find(home) if not zookeeper.is_one(process)])
+    processes.stop(lambda: processes.find(home))  # brokers say good-bye to it
     if clear:
         shutil.rmtree(home, ignore_errors=True)
-    return count
+    return len(brokers)
 
 
 @contextlib.contextmanager

@@ -9,13 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from reconciler.sandbox.paths import JARS
+from reconciler.sandbox.releases import NEWEST, Release
 
 ARCHIVE: Path = JARS / "classes.jsa"
+"""Made for the newest release only."""
 
 
-def flags() -> tuple[str, ...]:
+def flags(release: Release = NEWEST) -> tuple[str, ...]:
     """What a JVM with the jars as its class path is started with."""
-    return (f"-XX:SharedArchiveFile={ARCHIVE}",) if ARCHIVE.is_file() else ()
+    return (f"-XX:SharedArchiveFile={ARCHIVE}",) if release == NEWEST and ARCHIVE.is_file() else ()
 
 
 def flag_that_makes(archive: Path) -> str:

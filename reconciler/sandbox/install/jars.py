@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import CHECKSUMS, JARS, KAFKA_VERSION, POM
+from reconciler.sandbox.releases import NEWEST, Release
 
 STAMP = ".checked"
 Progress = Callable[[str], None]
@@ -35,10 +35,10 @@ def _stamp(listed: str, folder: Path) -> str:
     return hashlib.sha256((listed + seen).encode()).hexdigest()
 
 
-def complete(folder: Path = JARS, checksums: Path = CHECKSUMS) -> bool:
+def complete(release: Release = NEWEST) -> bool:
     """True when the folder was checked and nothing has moved since."""
-    stamp = folder / STAMP
-    return stamp.is_file() and stamp.read_text() == _stamp(checksums.read_text(), folder)
+    stamp = release.jars / STAMP
+    return stamp.is_file() and stamp.read_text() == _stamp(release.checksums.read_text(), release.jars)
 
 
 def wrong(folder: Path, listed: Mapping[str, str]) -> dict[str, str]:
@@ -53,28 +53,30 @@ def wrong(folder: Path, listed: Mapping[str, str]) -> dict[str, str]:
     return problems
 
 
-def ensure(progress: Progress = lambda _: None, folder: Path = JARS, checksums: Path = CHECKSUMS) -> Path:
+def ensure(progress: Progress = lambda _: None, release: Release = NEWEST) -> Path:
     """The folder of Kafka's jars, complete and checked. Asks Maven only if something is amiss. Raises SandboxError."""
-    if complete(folder, checksums):
+    folder = release.jars
+    if complete(release):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    text = checksums.read_text()
+    text = release.checksums.read_text()
     if wrong(folder, expected(text)):
-        progress(f"fetching Kafka {KAFKA_VERSION} with Maven")
-        _fetch(folder, expected(text))
+        progress(f"fetching Kafka {release.version} with Maven")
+        _fetch(release, expected(text))
     (folder / STAMP).write_text(_stamp(text, folder))
     return folder
 
 
-def _fetch(folder: Path, listed: Mapping[str, str]) -> None:
+def _fetch(release: Release, listed: Mapping[str, str]) -> None:
+    folder = release.jars
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as name:
         fresh = Path(name)
-        copy_from_maven(fresh)
+        copy_from_maven(fresh, release)
         problems = wrong(fresh, listed)
         if problems:
             lines = "\n".join(f"  {jar} {description}" for jar, description in sorted(problems.items()))
             raise SandboxError(
-                f"Kafka's jars are not those of reconciler/sandbox/install/jars.sha256:\n{lines}",
+                f"Kafka's jars are not those of reconciler/sandbox/install/{release.checksums.name}:\n{lines}",
                 "Unknown code would run in the sandbox.",
                 "Check where Maven gets its artifacts from (settings.xml), clear them from ~/.m2 and run again.",
             )
@@ -86,11 +88,11 @@ def _fetch(folder: Path, listed: Mapping[str, str]) -> None:
             jar.unlink()
 
 
-def copy_from_maven(folder: Path) -> None:
-    """All runtime jars of ``pom.xml`` into ``folder``. Raises SandboxError with Maven's own words."""
+def copy_from_maven(folder: Path, release: Release = NEWEST) -> None:
+    """All runtime jars of the release's pom into ``folder``. Raises SandboxError with Maven's own words."""
     prerequisites.java()
-    command = [prerequisites.maven(), "-B", "-q", "-Dstyle.color=never", "-f", str(POM)]
-    command += ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    command = [prerequisites.maven(), "-B", "-q", "-Dstyle.color=never", "-f", str(release.pom)]
+    command += [f"-Dkafka.version={release.version}", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line][:5]
@@ -98,11 +100,11 @@ def copy_from_maven(folder: Path) -> None:
         raise SandboxError("Maven could not fetch Kafka's jars", "\n".join(f"  {line}" for line in said), todo)
 
 
-def write_checksums(checksums: Path = CHECKSUMS) -> None:
-    """Renews the committed list from what Maven serves now: after a change of ``pom.xml``, to be reviewed."""
+def write_checksums(release: Release = NEWEST) -> None:
+    """Renews the committed list from what Maven serves now: after a change of its pom, to be reviewed."""
     folder = Path(tempfile.mkdtemp())
     try:
-        copy_from_maven(folder)
-        checksums.write_text("".join(f"{digest_of(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))))
+        copy_from_maven(folder, release)
+        release.checksums.write_text("".join(f"{digest_of(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))))
     finally:
         shutil.rmtree(folder)
