@@ -45,6 +45,7 @@ class Why(StrEnum):
     NOT_RUNNING = "not-running"
     FAILED = "failed"
     STALE = "stale"
+    STARTING = "starting"
     NOT_DECLARED = "not-declared"
     # What is refused of topics and flows.
     NAME_TOO_LONG = "name-too-long"

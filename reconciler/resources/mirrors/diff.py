@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from reconciler.errors import Unknown
@@ -58,8 +59,10 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
     fingerprint = str(fields["fingerprint"])
     match live.state:
         case JobState.RUNNING | JobState.STARTING:
-            if live.fingerprint == fingerprint:
+            if live.fingerprint == fingerprint and (live.state is JobState.RUNNING or live.unseen is not None):
                 return Findings(settled=(Settled(Subject(About.MIRROR, name=mirror.name), "definition"),))
+            if live.fingerprint == fingerprint:
+                return Findings(changes=(StartMirror(mirror.name, fingerprint, _starting(live), _flows(fields)),))
             reason = Reason(Why.DEFINITION_CHANGED, "the running job was started with another definition")
             change = RestartMirror(mirror.name, live.fingerprint or "unknown", fingerprint, reason, because)
             return Findings(changes=(change,))
@@ -75,11 +78,23 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
             reason = Reason(Why.STALE, f"its last status says running, but {why}")
         case _:
             assert_never(live.state)
-    flows = tuple(
+    because = (*_flows(fields), *_deployment(mirror), *_record_work(fields, {}), *_keeping(fields))
+    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because),))
+
+
+def _starting(live: LiveMirror) -> Reason:
+    """What starts does not copy yet, and may never: it is as declared once it runs."""
+    since = ""
+    if live.started_at_ms is not None:
+        since = f" since {datetime.fromtimestamp(live.started_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    said = f": {live.detail}" if live.detail else ""
+    return Reason(Why.STARTING, f"its job is starting{since} and does not copy yet{said}; apply waits until it runs")
+
+
+def _flows(fields: Handover) -> tuple[str, ...]:
+    return tuple(
         f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in fields["flows"]
     )
-    because = (*flows, *_deployment(mirror), *_record_work(fields, {}), *_keeping(fields))
-    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because),))
 
 
 def _deployment(mirror: Mirror) -> Iterable[str]:

@@ -39,10 +39,20 @@ def prepare(
     folder = Path(name)
     folder.mkdir(parents=True, exist_ok=True)
     settings = properties.server(profile, broker, brokers, folder, release)
+    if release.zookeeper and "ssl.keystore.location" in settings:
+        settings |= _key_in_text(settings.pop("ssl.keystore.location"))
     (folder / "server.properties").write_text(properties.text(settings))
     marks = processes.marks(folder.parent.parent, f"{cluster}/{broker.node_id}")
     words = [*jvm, *marks, logging_flag(folder, release), "kafka.Kafka", str(folder / "server.properties")]
     (folder / "command.json").write_text(json.dumps(words))
+
+
+def _key_in_text(keystore: str) -> dict[str, str]:
+    """Kafka 2.8 takes a key without a password from its settings only, not from a file."""
+    mark = "-----BEGIN CERTIFICATE"
+    key, _, certificate = Path(keystore).read_text().partition(mark)
+    chain = " ".join((mark + certificate).split())
+    return {"ssl.keystore.key": " ".join(key.split()), "ssl.keystore.certificate.chain": chain}
 
 
 def logging_flag(folder: Path, release: Release) -> str:

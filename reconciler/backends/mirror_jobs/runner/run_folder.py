@@ -64,6 +64,10 @@ class RunFolder:
         here = self.word("driver.json", "application_id")
         return bool(here) and here == application_id and self.driver_pid(reported) is None
 
+    def asked_at_ms(self) -> int | None:
+        """When the application was asked for that a supervisor keeps here, in ms since 1970."""
+        return self.number("asked.json", "at_ms")
+
     def pids(self, reported: int | None = None) -> list[int]:
         return [pid for pid in (self.supervisor_pid(), self.driver_pid(reported)) if pid is not None]
 

@@ -93,7 +93,9 @@ class SparkRunner:
             job_state = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
             detail = folder.log_tail(1) if job_state is JobState.FAILED else ""
             unseen = self._unseen(mirror) if supervised else None
-            return LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
+            began = folder.asked_at_ms() if job_state is JobState.STARTING else None
+            found = LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
+            return replace(found, started_at_ms=began)
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
@@ -104,7 +106,8 @@ class SparkRunner:
             return self._with_successor(mirror, reported)
         if supervised and reported.state is not JobState.STARTING:
             word = _after_crash(folder) if crashed or state == "pausing" else "the supervised process is starting"
-            return replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=word)
+            again = replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=word)
+            return replace(again, started_at_ms=None if crashed else folder.asked_at_ms())
         return reported
 
     def has_lost(self, reported: LiveMirror) -> bool:
@@ -127,12 +130,18 @@ class SparkRunner:
                 require_master(self.mirrors[name])
 
     def start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
+        """Waits for one that starts already with this hand-over, and has not failed to."""
         self.require_startable([mirror])
-        if any(folder.supervisor_pid() for folder in (self.folder(mirror), self.other_folder(mirror))):
+        folder, fingerprint = self.folder(mirror), json.loads(handover)["fingerprint"]
+        asked_at_ms = _asked_at_ms(folder, fingerprint)
+        if asked_at_ms is not None and self.other_folder(mirror).supervisor_pid() is None:
+            progress(f"mirror {mirror}: it is starting already")
+            return self._await_running(mirror, fingerprint, asked_at_ms, progress)
+        if any(each.supervisor_pid() for each in (folder, self.other_folder(mirror))):
             self.stop(mirror, progress)
         folder = self.folder(mirror)
         asked_at_ms = self.launch(mirror, handover, folder)
-        return self._await_running(mirror, json.loads(handover)["fingerprint"], asked_at_ms, progress)
+        return self._await_running(mirror, fingerprint, asked_at_ms, progress)
 
     def restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         """The new application starts beside the running one and takes over from it when it is ready.
@@ -187,6 +196,7 @@ class SparkRunner:
         bundle(folder.path / "bundle.zip")
         write_json(folder.path / "command.json", submit_command(mirror_settings, folder.path))
         asked_at_ms = int(time.time() * 1000)
+        write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
         with (folder.path / "supervisor.log").open("ab") as out:
             subprocess.Popen(
                 [sys.executable, "-m", SUPERVISOR, str(folder.path)],
@@ -281,6 +291,14 @@ class SparkRunner:
                 "It was started somewhere else, so it cannot be stopped from here.",
                 f"Stop it where it was started ({reported.detail or 'see its status record'}).",
             )
+
+
+def _asked_at_ms(folder: RunFolder, fingerprint: str) -> int | None:
+    """When the application was asked for that starts here for the first time with this hand-over; None: none does."""
+    starts = folder.supervisor_pid() is not None and not folder.number("supervisor.json", "restarts")
+    same = folder.word("handover.json", "fingerprint") == fingerprint
+    left_alone = not (folder.path / "stop").exists() and not (folder.path / "goal.json").exists()
+    return folder.asked_at_ms() if starts and same and left_alone else None
 
 
 def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.engine.plan.build import plan
-from reconciler.errors import Unknown
+from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import RestartMirror, StartMirror, StopMirror
 from reconciler.model.environment.topology import Flow, Mirror, Topology
 from reconciler.model.live import JobState
@@ -58,10 +58,28 @@ def test_a_job_that_does_not_run_is_started(state: JobState) -> None:
     assert (state is JobState.FAILED) == ("out of memory" in change.reason.text)
 
 
-def test_a_job_that_is_starting_with_the_right_definition_is_left_alone() -> None:
+def test_a_job_that_is_starting_is_not_as_declared_and_is_waited_for() -> None:
     seen, wished = running(flow("east", "west", "orders"))
+    starting = replace(seen.runner.jobs["west"], state=JobState.STARTING, started_at_ms=1_795_000_000_000)
+    seen.runner.jobs["west"] = replace(starting, detail="Spark has no core")
+    planned = seen.plan(wished)
+    assert (ids(planned), planned.exit_code) == (["start:west"], ExitCode.CHANGES)
+    change = planned.changes[0].change
+    assert isinstance(change, StartMirror)
+    assert str(change.reason.text) == (
+        "its job is starting since 2026-11-18 11:06:40 UTC and does not copy yet: Spark has no core; "
+        "apply waits until it runs"
+    )
+    assert change.because == ("flow east-to-west: east to west",)
+    nobody_sees = Unknown("mirror west", "its status topic is gone")
+    seen.runner.jobs["west"] = replace(starting, unseen=nobody_sees)
+    assert ids(seen.plan(wished)) == [], "whether it runs is unknown; starting it again would stop it"
+
+
+def test_a_job_that_starts_with_another_definition_is_replaced() -> None:
+    seen, _ = running(flow("east", "west", "orders"))
     seen.runner.jobs["west"] = replace(seen.runner.jobs["west"], state=JobState.STARTING)
-    assert ids(seen.plan(wished)) == []
+    assert ids(seen.plan(topology(flow("east", "west", "orders", lanes=4)))) == ["restart:west"]
 
 
 def test_a_changed_flow_restarts_once_and_names_field_values_and_topics() -> None:

@@ -20,6 +20,7 @@ from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.cli.main import main
 from reconciler.errors import ClusterError, Unknown
+from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.operations.session import session as wiring
 
@@ -175,3 +176,28 @@ def test_the_command_stops_it_while_no_cluster_answers(obedient: RunFolder, monk
     with pytest.raises(SystemExit) as left:
         main(["mirror", "stop", str(folder)])
     assert (left.value.code, obedient.pids()) == (0, [])
+
+
+def test_a_job_that_starts_already_is_waited_for_and_not_started_again(
+    supervised: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from a job that keeps failing: who mended the cause wants it to begin anew."""
+    write_json(supervised.path / "asked.json", {"at_ms": 5_000})
+    runs = LiveMirror("west", JobState.RUNNING, application_id="local-2", fingerprint="new", started_at_ms=6_000)
+    launched: list[str] = []
+
+    def launch(*_: object) -> int:
+        launched.append("launch")
+        return 5_000
+
+    monkeypatch.setattr(SparkRunner, "require_startable", lambda *_: None)
+    monkeypatch.setattr(SparkRunner, "stop", lambda *_: launched.append("stop"))
+    monkeypatch.setattr(SparkRunner, "launch", launch)
+    assert observed(supervised, None).started_at_ms == 5_000
+    runner = SparkRunner(supervised.path.parent, {"west": Mirror("west", ("f",))}, lambda _: runs)
+    words: list[str] = []
+    assert runner.start("west", '{"fingerprint": "new"}', words.append) == runs
+    assert (launched, words[0]) == ([], "mirror west: it is starting already")
+    (supervised.path / "stop").touch()
+    runner.start("west", '{"fingerprint": "new"}', words.append)
+    assert launched == ["stop", "launch"], "it was asked to leave"
