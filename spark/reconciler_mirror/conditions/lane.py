@@ -97,8 +97,9 @@ def position_went_back(spec: PartitionSpec, group: str, position: int, copied_to
         f"is not copied: the target's group coordinator tells position {position} in group {group}, but {copied_to} "
         f"had been committed; copying from {position} on would double {copied_to - position} offsets",
         "It is read again automatically, since a broker that has just started may tell an old one for a while. If it "
-        f"stays, the target has lost committed offsets. Go on where the copy ended, at {copied_to} or a little "
-        f"further: compare the last records, then {_seek(spec, copied_to)}.",
+        f"stays, restart the broker that coordinates group {group}, or move the leader of its __consumer_offsets "
+        "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Go on where "
+        f"the copy ended, at {copied_to} or a little further: compare the last records, then {_seek(spec, copied_to)}.",
     )
 
 

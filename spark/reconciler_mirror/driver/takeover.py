@@ -46,8 +46,9 @@ _CONNECTIONS = 4
 """A broker fences one id a connection at a time."""
 _APPLIED_S = 0.1
 """A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
-_OLD_WITHIN_S, _LOOK_AGAIN_S = 20.0, 0.2
-"""So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are."""
+_OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
+"""So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are. It may
+still be reading its log, and a commit would end that."""
 _DECIDED_WITHIN_S = 2.0
 """So long commits that are under way are waited for. A lane that hangs holds its own until it is fenced."""
 
