@@ -44,6 +44,7 @@ def systems(beside: Path | None = None) -> dict[str, System]:
         "ours": Reconciler(),
         "ours-one": Reconciler(Shape(lanes=1, parallelism=1)),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
+        "ours-same-offsets": Reconciler(Shape(offsets="same")),
         "ours-where": Reconciler(Shape(work="where")),
         "ours-headers": Reconciler(Shape(work="headers")),
     }

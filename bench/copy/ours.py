@@ -27,6 +27,7 @@ class Shape:
     parallelism: int = 2
     lanes: int = 2
     work: str = ""
+    offsets: str = "translated"
 
 
 WORK: Mapping[str, Mapping[str, object]] = {
@@ -52,6 +53,7 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
                 "replication_factor": 1,
                 "delivery": shape.delivery,
                 "lanes": shape.lanes,
+                **({} if shape.offsets == "translated" else {"offsets": shape.offsets}),
                 **WORK[shape.work],
             }
         },
@@ -80,6 +82,7 @@ class Reconciler:
     def name(self) -> str:
         work = f", {self.shape.work}" if self.shape.work else ""
         lanes = ", one lane" if self.shape.lanes == 1 else ""
+        lanes += ", same offsets" if self.shape.offsets == "same" else ""
         checkout = f", {self.checkout}" if self.checkout != ROOT else ""
         return f"reconciler, {self.shape.delivery.replace('_', ' ')}{work}{lanes}{checkout}"
 

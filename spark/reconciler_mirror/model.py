@@ -168,11 +168,33 @@ def counted(partitions: Iterable[PartitionProgress]) -> dict[tuple[str, int], Pa
 
 
 @dataclass(frozen=True, slots=True)
+class HoleCounts:
+    """Of a lane that keeps offsets, since its lease began. ``holes``: stretches of offsets without a record that were
+    filled; ``fillers``: offsets they had; ``refusals``: batches that brokers refused as not the next one.
+    ``filling``: partitions that are being brought to where they begin, and ``left``: the offsets left of that."""
+
+    holes: int = 0
+    fillers: int = 0
+    refusals: int = 0
+    filling: int = 0
+    left: int = 0
+
+    def plus(self, before: HoleCounts) -> HoleCounts:
+        """With what an earlier stretch of the lane counted."""
+        return replace(
+            self,
+            holes=self.holes + before.holes,
+            fillers=self.fillers + before.fillers,
+            refusals=self.refusals + before.refusals,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LaneProgress:
     """A snapshot; records, bytes, ``transactions``, ``retries`` and ``latency`` count from the beginning of this lease,
     committed only. ``throttled_ms``: how long the rate limit held something back, ``held_back``: how many partitions
     now. ``path_reason``: why this path, in a few words that do not vary with names or numbers. ``at_work``: a session
-    looks at the partitions; between two the ends of the source are not known."""
+    looks at the partitions; between two the ends of the source are not known. ``holes``: where copies keep offsets."""
 
     flow: str
     lane: int
@@ -186,6 +208,7 @@ class LaneProgress:
     throttled_ms: int = 0
     held_back: int = 0
     at_work: bool = True
+    holes: HoleCounts | None = None
 
     def plus(self, before: LaneProgress, rows: Mapping[tuple[str, int], PartitionProgress]) -> LaneProgress:
         """With what ``before`` counted, an earlier stretch of the lane; ``rows``: its partitions, by ``counted``."""
@@ -200,6 +223,7 @@ class LaneProgress:
             retries=self.retries + before.retries,
             latency=self.latency.plus(before.latency),
             throttled_ms=self.throttled_ms + before.throttled_ms,
+            holes=before.holes if self.holes is None else self.holes.plus(before.holes or HoleCounts()),
         )
 
 

@@ -41,6 +41,7 @@ class ProgressReports:
             "batch",
             latency=lane.latency.snapshot(),
             held_back=sum(1 for p in lane.partitions.values() if p.queue) if lane.throttle.delay() > 0 else 0,
+            holes=None if lane.same is None else lane.same.counts(),
         )
 
     def _look(self) -> None:

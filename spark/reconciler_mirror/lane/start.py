@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.replication.offsets.copied_before import copied_before
@@ -143,6 +144,7 @@ class Starter:
         committed_positions = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
         fresh: list[Partition] = []
         foreign: dict[Partition, int] = {}
+        kept: dict[Partition, positions.LanePosition] = {}
         least = await self._least(unknown)
         for partition in unknown:
             committed = committed_positions[partition.target]
@@ -162,11 +164,14 @@ class Starter:
             if positions.went_back(known, least.get(partition.source)):
                 end = least[partition.source]
                 lane.stop(partition, conditions.position_went_back(partition.spec, lane.spec.group, known.offset, end))
+            elif known.same is not None:
+                kept[partition] = known
             elif known.proved:
                 self._begin(partition, known)
             else:
                 foreign[partition] = known.offset
         await self._stop_foreign(foreign)
+        await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 
@@ -197,6 +202,13 @@ class Starter:
         partition.marked = known.marked if self._lane.spec.work.provenance else None
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
+            self._write_soon(partition)
+
+    async def _begin_behind_same_offsets(self, kept: Mapping[Partition, positions.LanePosition]) -> None:
+        """Until now the flow kept offsets, so the target's log end says how far it came; the position lags behind."""
+        ends = await small_topics.ends(self._lane.target, [p.target for p in kept]) if kept else {}
+        for partition, known in kept.items():
+            self._begin(partition, replace(known, offset=ends[partition.target], same=None))
             self._write_soon(partition)
 
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:

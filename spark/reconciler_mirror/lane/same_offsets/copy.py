@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.transactions import Identity
@@ -22,6 +21,7 @@ from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, Markers
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, SamePartition
 from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.model import HoleCounts
 from reconciler_mirror.report.losses import Loss
 
 OUT_OF_ORDER = frozenset({45, 46, 59})
@@ -32,15 +32,6 @@ SILENT_S = 600.0
 MOST_TOGETHER = 500
 
 
-@dataclass(slots=True)
-class HoleCounts:
-    """Since the lane began. ``fillers``: offsets that were filled; ``refusals``: batches that were not the next."""
-
-    holes: int = 0
-    fillers: int = 0
-    refusals: int = 0
-
-
 class SameOffsets:
     """Of one session. ``producer``: the producer id of the flow's data, for partitions that have none yet."""
 
@@ -48,7 +39,7 @@ class SameOffsets:
         self._lane = lane
         self.identity = identity
         self.producer = producer
-        self.counts = HoleCounts()
+        self._holes = self._fillers = self._refusals = 0
         self.leaders = Leaders(lane.target, self._producer_of)
         self.filled = asyncio.Event()
         self.filled.set()
@@ -64,6 +55,15 @@ class SameOffsets:
     def _producer_of(self, key: Key) -> int:
         same = self._by_target[key].same
         return self.producer if same is None else same.producer
+
+    def counts(self) -> HoleCounts:
+        """A snapshot. A start counts as being filled until the first record's offset is reached."""
+        begins = [
+            same.start - partition.reached
+            for partition in self._lane.partitions.values()
+            if (same := partition.same) is not None and 0 <= partition.reached < same.start
+        ]
+        return HoleCounts(self._holes, self._fillers, self._refusals, len(begins), sum(begins))
 
     # sending
 
@@ -111,7 +111,7 @@ class SameOffsets:
     def refused(self, partition: Partition) -> None:
         """All answers are in. What is behind the refused batch is not written, what is before it is looked at."""
         lane = self._lane
-        self.counts.refusals += 1
+        self._refusals += 1
         partition.resend.clear()
         lane.give_up(partition)
         lane.routes.look_again(partition, "its place is looked at again")
@@ -194,8 +194,8 @@ class SameOffsets:
         same.filling = False
         same.at = time.monotonic()
         reached = min(end, after)
-        self.counts.fillers += reached - first
-        self.counts.holes += reached == after
+        self._fillers += reached - first
+        self._holes += reached == after
         if partition.phase is Phase.STOPPED:
             return
         same.place = _place(same).appended(0, reached)

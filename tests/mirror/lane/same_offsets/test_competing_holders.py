@@ -143,8 +143,8 @@ class Holder:
         for key in self.sources:
             told = await self._look(key)
             known = self.committed.get(key)
-            at = CopyPlace(told.end, told) if known is None else known.looked(told)
-            self.places[key] = at
+            assert known is not None
+            self.places[key] = known.looked(told)
         while any(self.places[key].reached < log.stable for key, log in self.sources.items()):
             waiting = {}
             for key in self.sources:
@@ -258,6 +258,11 @@ class Holder:
                 self.places[key] = self.places[key].appended(0, end)
 
 
+def beginning(first: int) -> CopyPlace:
+    """Committed before anything is written."""
+    return CopyPlace(first, Look(first, None), trusted=True)
+
+
 def values_of(segment: Segment, view: memoryview) -> list[bytes | None]:
     assert not isinstance(segment, Hole)
     records = segment.members if isinstance(segment, Run) else records_of(view, segment.batch)
@@ -270,7 +275,7 @@ async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
     sources = {("t", p): random_log(rng, first) for p in range(rng.randint(1, 3))}
     for key in sources:
         target.log(key).begin = target.log(key).high = first
-    committed: dict[Key, CopyPlace] = {}
+    committed = {key: beginning(first) for key in sources}
     slow, running = rng.choice([0.05, 0.2, 0.5]), list[asyncio.Task[None]]()
     for _ in range(rng.randint(1, 12)):
         holder = Holder(target, sources, rng, committed)
@@ -320,3 +325,47 @@ def test_leaders_may_die_with_what_nobody_was_told_is_safe(seed: int) -> None:
 def test_sequences_wrap(seed: int) -> None:
     asyncio.run(history(seed, failovers=0.02, first=SEQUENCES - 40))
     assert place.Look(SEQUENCES + 5, None).next_sequence == 5
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_marker_that_is_written_twice_is_never_passed_over(seed: int) -> None:
+    """Kafka's coordinator does so where the broker that leads a partition dies before it has answered. What lies before
+    is right, and nothing is written behind it, unless the next offset is one of a hole too."""
+    rng = random.Random(seed)
+    asyncio.run(_doubled(TargetLogs(rng, doubled=0.2), rng))
+
+
+async def _doubled(target: TargetLogs, rng: random.Random) -> None:
+    key = ("t", 0)
+    sources, committed = {key: random_log(rng)}, {key: beginning(0)}
+    log = sources[key]
+    with suppress(DivergedError):  # which its lane writes into the position
+        await Holder(target, sources, rng, committed).run()
+        assert target.log(key).end >= log.stable
+    assert target.committed(key).items() <= log.committed.items()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_stranger_is_noticed(seed: int) -> None:
+    asyncio.run(_strange(random.Random(seed)))
+
+
+async def _strange(rng: random.Random) -> None:
+    key, target = ("t", 0), TargetLogs(rng)
+    sources, committed = {key: random_log(rng)}, {key: beginning(0)}
+    holder = Holder(target, sources, rng, committed)
+    running = asyncio.ensure_future(holder.run())
+    for _ in range(rng.randint(0, 300)):
+        await asyncio.sleep(0)
+    target.write_as_stranger(key, "stranger")
+    if rng.random() < 0.5:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        while target.tasks:
+            await asyncio.gather(*target.tasks, return_exceptions=True)
+        committed |= {key: place for key, place in holder.places.items() if place.level}
+        running = asyncio.ensure_future(Holder(target, sources, rng, committed).run())
+    (ended,) = await asyncio.gather(running, return_exceptions=True)
+    copied = {offset: value for offset, value in target.committed(key).items() if value != "stranger"}
+    right = copied.items() <= sources[key].committed.items()
+    assert right or isinstance(ended, (DivergedError, holes.DisplacedError))

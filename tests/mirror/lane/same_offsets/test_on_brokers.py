@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd
 
@@ -20,7 +25,10 @@ from tests.support.lanes.lane_runs import Flow, Lane, producer
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end
 
+pytestmark = pytest.mark.timeout(600)  # on a machine that may be busy
+
 CreateTopic = Callable[..., str]
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "4"))
 
 
 @pytest.fixture
@@ -46,9 +54,9 @@ async def _ends(cluster: ClusterHandle, topic: str) -> dict[tuple[str, int], obj
         client.close()
 
 
-def ends(cluster: ClusterHandle, topic: str) -> list[object]:
-    found = asyncio.run(_ends(cluster, topic))
-    return [found[topic, p] for p in range(2)]
+def ends(cluster: ClusterHandle, topic: str) -> list[int]:
+    told = asyncio.run(_ends(cluster, topic)).values()
+    return [end for end in told if isinstance(end, int)]
 
 
 def assert_equal(flow: Flow) -> None:
@@ -112,8 +120,6 @@ def test_a_start_behind_deleted_records_is_filled_and_cut_off(flow: Flow) -> Non
 
 
 def _begin(flow: Flow) -> int:
-    from confluent_kafka.admin import OffsetSpec
-
     admin = AdminClient(flow.target.super_client())
     place = TopicPartition(flow.remote, 0)
     return int(admin.list_offsets({place: OffsetSpec.earliest()})[place].result(20).offset)
@@ -134,4 +140,57 @@ def test_competing_holders_with_sleeps_leave_both_sides_equal(flow: Flow) -> Non
     lanes[-1].until(done)
     for lane in lanes:
         lane.stop()
+    assert_equal(flow)
+
+
+def test_a_compacted_source_is_equal_offset_by_offset(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
+    flow = Flow(plain["east"], plain["west"], unique, 2)
+    eager = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "100"}
+    create_topic(flow.source, flow.topic, 2, **eager, max_compaction_lag_ms="100", file_delete_delay_ms="100")
+    create_topic(flow.target, flow.remote, 2)
+    mixed(flow, 15)
+    until = time.monotonic() + 150
+    while len(records(flow.source, flow.topic)) > sum(ends(flow.source, flow.topic)) / 2:
+        assert time.monotonic() < until, "the source was never compacted"
+        mixed(flow, 1, seed=3)
+        time.sleep(1)
+    lazy = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(2**40), "segment.ms": str(2**40)}
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in lazy.items()]
+    change = ConfigResource(ResourceType.TOPIC, flow.topic, incremental_configs=entries)
+    admin = AdminClient(flow.source.super_client())
+    for answer in admin.incremental_alter_configs([change]).values():
+        answer.result(20)
+    mixed(flow, 1, seed=4)
+    time.sleep(1)
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True)
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+
+
+@pytest.mark.parametrize("killed", ["lanes", "target"])
+def test_killed_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
+    """Lanes by SIGKILL, and the target's broker, which leads the partitions and coordinates the transactions."""
+    writing = threading.Thread(target=mixed, args=(flow, 60))
+    writing.start()
+    chance = random.Random(7)
+    for claim in range(1, ROUNDS + 1):
+        spec = tmp_path / f"lane {claim}"
+        spec.write_bytes(pickle.dumps(flow.lane(keeps_offsets=True, claim=Claim(claim, "killed"))))
+        lane = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.lanes.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
+        )
+        assert lane.stdout is not None
+        copied = 0
+        while copied == 0:
+            copied = int(lane.stdout.readline().split()[0])
+        time.sleep(chance.uniform(0.1, 2.0))
+        if killed == "target":
+            flow.target.kill()
+            flow.target.start()
+            time.sleep(chance.uniform(0.1, 2.0))
+        lane.kill()
+        lane.wait()
+    writing.join()
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(ROUNDS + 1, "last"))
+    assert report.end is LaneEnd.STOPPED, report
     assert_equal(flow)
