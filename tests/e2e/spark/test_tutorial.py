@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "begin" / "tutorial.md"
 BLOCK = re.compile(r"^```shell(?: exit (\d))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SETUP, EAST, WEST = "make install", "127.0.0.1:19092", "127.0.0.1:29092"
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ class SparkRunner:
             detail = folder.log_tail(1) if job_state is JobState.FAILED else ""
             unseen = self._unseen(mirror) if supervised else None
             began = folder.asked_at_ms() if job_state is JobState.STARTING else None
-            found = LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
-            return replace(found, started_at_ms=began)
+            live = LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
+            return replace(live, started_at_ms=began)
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
