@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-least-privilege test-clusters check bench soak down lock docs licences sbom advisories
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters check bench soak down lock docs licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,6 +19,16 @@ test: install
 test-fast: install
 	@HYPOTHESIS_PROFILE=fast $(PYTHON_IN_VENV) -m pytest -q -n 3 --dist worksteal --durations=10 \
 		-m "not kafka and not spark and not slow"
+
+# 10,000 environments that somebody made up to do harm; make test has some hundred. Others each time.
+HOSTILE_EXAMPLES ?= 10000
+test-hostile: install
+	@HOSTILE_EXAMPLES=$(HOSTILE_EXAMPLES) $(PYTHON_IN_VENV) -m pytest -q --timeout 7200 tests/e2e/hostile
+
+# Looks for bytes that readers of the protocol, of batches and of state topics do not expect; minutes of CPU.
+FUZZ_MINUTES ?= 2
+fuzz: install
+	@PYTHONPATH=.:spark $(PYTHON_IN_VENV) -m tests.fuzz.explore --minutes $(FUZZ_MINUTES)
 
 check: install
 	.venv/bin/ruff check

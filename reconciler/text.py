@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -16,6 +16,7 @@ MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]+)")
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 _FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
 LARGEST = (1 << 63) - 1
 
@@ -53,6 +54,18 @@ def looks_like_duration(text: str) -> bool:
 def looks_like_size(text: str) -> bool:
     match = _QUANTITY.fullmatch(text)
     return match is not None and match.group(2) in BYTES
+
+
+def printable_json(document: object, **how: Any) -> str:
+    """As ``json.dumps``, with letters as they are; what hides, or steers a terminal, is told by its number. Whoever
+    reads it gets the same document."""
+    text = json.dumps(document, ensure_ascii=False, **how)
+    return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_printable, text)
+
+
+def _printable(match: re.Match[str]) -> str:
+    char = match.group()
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 def sentence(text: object) -> str:

@@ -29,6 +29,7 @@ from reconciler.operations.session.execution import Execution, ended_by_signals,
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say, seconds
 from reconciler.render.reports.run import round_figures, round_lines
+from reconciler.text import printable_json
 
 STOPPING = "asked to stop"
 LEAST_INTERVAL_S = 1.0
@@ -159,6 +160,6 @@ def logger(environment: str) -> Any:
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.JSONRenderer(ensure_ascii=False),
+        structlog.processors.JSONRenderer(printable_json),
     ]
     return structlog.wrap_logger(_Lines(), processors=processors).bind(environment=environment)

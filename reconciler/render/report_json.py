@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
+
+from reconciler.text import printable_json
 
 FORMAT_VERSION = 1
 
@@ -13,4 +14,4 @@ def report_json(kind: str, environment: str, **fields: Any) -> str:
     """``fields`` in their order, after the head; a dataclass among them is an object of all its fields. ``kind``: the
     word of the report's schema."""
     document = {"format_version": FORMAT_VERSION, "kind": kind, "environment": environment, **fields}
-    return json.dumps(document, indent=2, ensure_ascii=False, default=asdict) + "\n"
+    return printable_json(document, indent=2, default=asdict) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -19,7 +18,7 @@ from reconciler.replication.handover import (
     HandoverError,
     MirrorSettings,
 )
-from reconciler.replication.json_codec import MalformedError
+from reconciler.replication.json_codec import MalformedError, parsed
 from reconciler.replication.offsets import same
 
 MOST_PORT = 65_535
@@ -28,7 +27,7 @@ MOST_PORT = 65_535
 def parse(text: str) -> MirrorSettings:
     """Raises HandoverError, which names each field that is wrong, and its value."""
     try:
-        given = json.loads(text)
+        given = parsed(text)
     except ValueError as error:
         raise HandoverError(f"The hand-over is not JSON: {error}. Write it again with reconciler apply.") from error
     version = given.pop("format_version", None) if isinstance(given, dict) else None

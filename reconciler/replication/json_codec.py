@@ -52,6 +52,15 @@ def named(name: str) -> Mapping[str, Any]:
     return {"name": name}
 
 
+def parsed(text: str | bytes) -> Any:
+    """JSON that anybody may have written. Raises ValueError, and nothing else: also for what is nested more deeply than
+    Python reads."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 class _Coder(NamedTuple):
     encode: Encode
     decode: Decode
@@ -209,7 +218,7 @@ class JsonRecord(Generic[T]):
     def loads(self, text: bytes) -> T:
         """Raises ValueError for what ``dumps`` of this version did not write, as far as the codec is strict."""
         try:
-            document = json.loads(text)
+            document = parsed(text)
             if type(document) is not dict or document.pop("format_version", None) != self._version:
                 raise ValueError("another format version")
             return self._codec.decoded(self._kind, document)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from reconciler.text import grouped
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.text import grouped, printable_json
 
 
 def test_keys_and_values_keep_their_order() -> None:
@@ -12,3 +17,16 @@ def test_keys_and_values_keep_their_order() -> None:
 
 def test_nothing_makes_no_group() -> None:
     assert grouped(()) == {}
+
+
+@given(st.text(max_size=20))
+def test_json_shows_letters_and_hides_nothing(text: str) -> None:
+    written = printable_json({"a": text})
+    assert json.loads(written) == {"a": text}
+    assert written.isprintable()
+
+
+def test_letters_of_any_language_stay_as_they_are() -> None:
+    assert printable_json(["Bücher 本", "a\u202eb\x9b\x7f\ud800\U000e0041"]) == (
+        '["Bücher 本", "a\\u202eb\\u009b\\u007f\\ud800\\udb40\\udc41"]'
+    )

@@ -19,7 +19,7 @@ from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, Made
 from reconciler.model.quotas import QuotaEntity, entity
 from reconciler.model.users import UserRecord
-from reconciler.replication.json_codec import Codec
+from reconciler.replication.json_codec import Codec, parsed
 
 Subject = TypeVar("Subject", bound=Hashable)
 Said = TypeVar("Said")
@@ -40,8 +40,8 @@ class EntryCodec(Generic[Subject, Said]):
     def entry_of(self, value: bytes) -> tuple[Subject, Said] | None:
         """None for a value of a later release."""
         try:
-            return self.decoded(json.loads(value))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            return self.decoded(parsed(value))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
 
 

@@ -16,6 +16,7 @@ from reconciler.model.changes import CHANGES, Change, Subject
 from reconciler.model.plan import FORMAT_VERSION, Plan
 from reconciler.replication.handover import canonical_json
 from reconciler.replication.json_codec import Codec
+from reconciler.text import printable_json
 
 _KINDS: Mapping[str, type[Change]] = {change.word: change for change in CHANGES}
 _KIND_OF = {change: word for word, change in _KINDS.items()}
@@ -37,7 +38,7 @@ def change_document(change: Change) -> dict[str, Any]:
 
 def dumps(plan: Plan) -> str:
     document = _document(plan)
-    return json.dumps({**document, "digest": _digest(document)}, indent=2, ensure_ascii=False) + "\n"
+    return printable_json({**document, "digest": _digest(document)}, indent=2) + "\n"
 
 
 def digest(plan: Plan) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.replication.json_codec import parsed
 
 FORMAT_VERSION = 1
 NOT_READ = -1
@@ -105,7 +106,7 @@ def dumps(left: LeftCluster) -> bytes:
 def loads(value: bytes) -> LeftCluster | None:
     """None for a record that nobody here can read: it is advice, and a later release may write another."""
     try:
-        document = json.loads(value)
+        document = parsed(value)
         if document["format_version"] != FORMAT_VERSION:
             return None
         overrides: list[Mapping[str, str]] = document["overrides"]
@@ -115,5 +116,5 @@ def loads(value: bytes) -> LeftCluster | None:
         }
         head = (str(document["cluster_id"]), int(document["at_ms"]), str(document["who"]))
         return LeftCluster(*head, topics, document["defaults"])
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError):
         return None

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from reconciler.replication.handover import fingerprint as fingerprint_of
-from reconciler.replication.json_codec import Codec
+from reconciler.replication.json_codec import Codec, parsed
 
 FORMAT_VERSION = 1
 OLDEST_READER = 1
@@ -150,7 +150,7 @@ class ControlRecord(Generic[Record]):
     def loads(self, value: bytes, key: Mapping[str, str]) -> Record:
         """``key``: the fields that the record's key says, which it has to repeat. Raises UnreadableRecordError."""
         try:
-            document = _document(json.loads(value))
+            document = _document(parsed(value))
         except (ValueError, TypeError):
             raise UnreadableRecordError(f"the {self._name} is no JSON object") from None
         version, oldest = document.pop("format_version", None), document.pop("oldest_reader", None)

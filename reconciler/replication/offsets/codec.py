@@ -8,6 +8,7 @@ about 1 KB.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -16,7 +17,10 @@ from reconciler.kafka.protocol.flexible import uvarint
 from reconciler.replication.offsets.map import CopiedRun, Stretch
 
 VERSION = 1
+MOST_RUNS = 500_000
+"""Of one chunk. A few bytes could name any number of them; a mirror begins another chunk much earlier."""
 _FIRST = 1
+_NUMBER = re.compile("[0-9]{1,19}")
 _NO_ID = UUID(int=0)
 
 
@@ -44,13 +48,14 @@ class ChunkError(ValueError):
 class OffsetChunk:
     """A stretch while it grows; each run is encoded once."""
 
-    __slots__ = ("_done", "_group", "begin", "end", "first", "first_target", "last")
+    __slots__ = ("_done", "_group", "begin", "end", "first", "first_target", "last", "runs")
 
     def __init__(self, begin: int, *, first: bool = False) -> None:
         self.begin = self.end = begin
         self.first = first
         self.first_target = -1
         self.last: CopiedRun | None = None
+        self.runs = 0
         self._done = bytearray()
         self._group: list[int] = []  # times, source gap, target gap, records
 
@@ -70,6 +75,7 @@ class OffsetChunk:
         else:
             gaps = [run.source - last.source_end, run.target - last.target_end]
         self.last = run
+        self.runs += 1
         self._append([1, *gaps, run.records])
 
     def _longer(self, last: CopiedRun, run: CopiedRun) -> None:
@@ -115,7 +121,7 @@ def encode(place: MapPartition, stretch: Stretch) -> tuple[bytes, bytes]:
 def decode_key(key: bytes) -> tuple[str, str, int, int]:
     """(flow, source topic, partition, begin). Raises ChunkError."""
     parts = key.decode("utf-8", "replace").split("/")
-    if len(parts) != 4 or not (parts[2].isdigit() and parts[3].isdigit()):
+    if len(parts) != 4 or not all(_NUMBER.fullmatch(part) for part in parts[2:]):
         raise ChunkError("the key is not flow/topic/partition/offset")
     return parts[0], parts[1], int(parts[2]), int(parts[3])
 
@@ -135,7 +141,9 @@ def place_of(key: bytes, value: bytes) -> MapPartition:
 
 def _check(key: bytes, value: bytes) -> None:
     if len(value) < 36 or value[0] != VERSION:
-        raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
+        raise ChunkError(
+            f"the chunk {key.decode('utf-8', 'replace')} has format {value[0] if value else 'none'}, not {VERSION}"
+        )
 
 
 def decode(key: bytes, value: bytes) -> tuple[MapPartition, Stretch]:
@@ -145,10 +153,21 @@ def decode(key: bytes, value: bytes) -> tuple[MapPartition, Stretch]:
     if len(numbers) == 2:
         return place, Stretch(numbers[0], sum(numbers), (), bool(value[1] & _FIRST))
     if len(numbers) < 7 or (len(numbers) - 3) % 4:
-        raise ChunkError(f"the chunk {key.decode()} is cut")
+        raise ChunkError(f"the chunk {key.decode('utf-8', 'replace')} is cut")
     begin, length, target = numbers[:3]
+    _require_within(numbers[3:], length, key)
     runs = _runs(begin, target, numbers[3:])
     return place, Stretch(begin, begin + length, tuple(runs), bool(value[1] & _FIRST))
+
+
+def _require_within(groups: Sequence[int], length: int, key: bytes) -> None:
+    """Before any of its runs is made."""
+    times = sum(groups[0::4])
+    span = sum(groups[at] * (groups[at + 1] + groups[at + 3]) for at in range(0, len(groups), 4))
+    if times > MOST_RUNS or span > length:
+        raise ChunkError(
+            f"the chunk {key.decode('utf-8', 'replace')} tells of {times} runs over {span} offsets, and is of {length}"
+        )
 
 
 def _runs(source: int, target: int, numbers: Sequence[int]) -> list[CopiedRun]:

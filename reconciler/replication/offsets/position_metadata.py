@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.replication.json_codec import parsed
+
 # confluent-kafka 2.16 writes it behind a metadata string and reads up to one: without it verify of earlier releases,
 # which reads positions by that client, would read on into foreign memory.
 END = "\0"
@@ -40,7 +42,7 @@ def moved(offset: int, metadata: str, topic_id: str) -> str:
     """The metadata of a position that a seek sets to ``offset``. ``topic_id``: of the source topic now, as Kafka prints
     it. What cannot be read is dropped."""
     try:
-        fields = json.loads(metadata.rstrip(END) or "{}")
+        fields = parsed(metadata.rstrip(END) or "{}")
         same = fields.get("i", "") in ("", topic_id)
     except (ValueError, AttributeError):
         return with_proof(offset, {}) + END

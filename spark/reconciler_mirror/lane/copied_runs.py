@@ -12,6 +12,8 @@ from reconciler.replication.offsets.codec import OffsetChunk
 from reconciler.replication.offsets.map import CopiedRun
 
 CHUNK_BYTES = 1024
+CHUNK_RUNS = 100_000
+"""Equal runs take no more bytes, however many they are; who reads a chunk makes each of them."""
 
 Spans = tuple[tuple[int, int], ...]
 """Records of a batch in source offsets: (first offset, how many) of each consecutive part."""
@@ -81,7 +83,7 @@ class Copied:
         source, target, records = runs[-1]
         self.last = (source + records - 1, target + records - 1)
         runs.clear()
-        if chunk.size >= CHUNK_BYTES:
+        if chunk.size >= CHUNK_BYTES or chunk.runs >= CHUNK_RUNS:
             self._close()
             self.chunk = OffsetChunk(position)
 

@@ -7,7 +7,6 @@ renewed before the group coordinator forgets them (offsets.retention.minutes, 7 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Com
 from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.offsets.position_metadata import END, is_proved, with_proof
 from reconciler_mirror.model import NO_CLAIM, Claim
 
@@ -101,7 +101,7 @@ def encode(position: LanePosition) -> str:
 def decode(offset: int, metadata: str | None) -> LanePosition:
     """What another client committed (``kafka-consumer-groups --reset-offsets``: no metadata) is not ``proved``."""
     try:
-        fields = json.loads((metadata or "{}").rstrip(END))
+        fields = parsed((metadata or "{}").rstrip(END))
         return LanePosition(
             offset,
             str(fields.get("i", "")),
@@ -112,7 +112,7 @@ def decode(offset: int, metadata: str | None) -> LanePosition:
             is_proved(offset, fields),
             _same_of(fields),
         )
-    except (ValueError, TypeError, AttributeError, LookupError):
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)
 
 

@@ -5,7 +5,6 @@ Nothing here waits. ``step`` is called about once a second with what the control
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -25,6 +24,7 @@ from reconciler.model.state.mirror_control import (
     read_desired,
     read_lease,
 )
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import desired_key, host_key
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
@@ -251,7 +251,7 @@ class Keeper:
 def _holder(value: bytes | None) -> str:
     """The host that a record names, also one of a later format; empty where it names none."""
     try:
-        document = json.loads(value or b"")
+        document = parsed(value or b"")
     except ValueError:
         return ""
     holder = document.get("host") if isinstance(document, dict) else None

@@ -6,7 +6,6 @@ the end does not show. A reader that is kept open reads only what is new.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.model.schemas import schema
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import LAG_HEADER, STATUS_TOPIC, status_key
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 
@@ -72,14 +72,14 @@ def mirror_from_record(value: bytes, now_ms: int, lag: bytes = b"") -> LiveMirro
 def _record(value: bytes, lag: bytes) -> Mapping[str, Any]:
     """What a later release writes besides is left aside."""
     try:
-        record = json.loads(value)
+        record = parsed(value)
     except ValueError as error:
         raise MalformedStatusError(f"no JSON: {error}") from None
     for problem in _validator().iter_errors(record):
         if problem.validator != "additionalProperties":
             raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
     try:
-        figures = json.loads(lag)["flows"] if lag else {}
+        figures = parsed(lag)["flows"] if lag else {}
         return {**record, "flows": {name: {**flow, **figures.get(name, {})} for name, flow in record["flows"].items()}}
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise MalformedStatusError(f"header {LAG_HEADER}: {error}") from None

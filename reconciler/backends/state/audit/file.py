@@ -12,6 +12,7 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.audit_chain import PREVIOUS, digest
+from reconciler.replication.json_codec import parsed
 
 NAME = "audit.jsonl"
 LAST_BYTES = 1 << 20
@@ -51,7 +52,7 @@ class AuditFile:
             lines = self._handle.read(size).splitlines()
             for text in reversed(lines if size >= end else lines[1:]):
                 with contextlib.suppress(ValueError):
-                    line = json.loads(text)
+                    line = parsed(text)
                     if isinstance(line, dict):
                         return digest(line)
             if size >= end:
@@ -121,7 +122,7 @@ def recorded(state: Path) -> list[Mapping[str, Any]]:
     lines: list[Mapping[str, Any]] = []
     for part in text.split("\n"):
         with contextlib.suppress(ValueError):
-            line = json.loads(part)
+            line = parsed(part)
             if isinstance(line, dict):
                 lines.append(line)
     return lines

@@ -20,6 +20,7 @@ from reconciler.backends.mirror_jobs.status.tail import Tail, open_tail
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state.audit_chain import PREVIOUS, digest
+from reconciler.replication.json_codec import parsed
 
 Line = Mapping[str, Any]
 SECONDS = 10.0
@@ -153,7 +154,7 @@ class _Lines(Tail):
 
     def take(self, message: Message) -> None:
         with contextlib.suppress(ValueError):
-            line = json.loads(message.value() or b"")
+            line = parsed(message.value() or b"")
             if isinstance(line, dict):
                 self.lines.setdefault(message.key() or b"", []).append(line)
 

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from reconciler.backends.mirror_jobs.runner.run_folder import private_files, required
 from reconciler.errors import LockHeld, ReconcilerError
+from reconciler.replication.json_codec import parsed
 
 
 @contextmanager
@@ -48,12 +49,12 @@ def _file(path: Path) -> TextIO:
 def _held(state: Path, text: str) -> LockHeld:
     end = "or end that process"
     try:
-        holder = json.loads(text)
+        holder = parsed(text)
         who = (
             f"process {holder['pid']} of this machine ({holder['purpose']}), for {int(time.time()) - holder['since']} s"
         )
         end = f"or end it: kill {holder['pid']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         who = "another process of this machine"
     return LockHeld(
         f"environment {state.name} is locked by {who}",

@@ -6,10 +6,11 @@ offset of the last record that was copied. The last record of a key counts, and 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from reconciler.replication.json_codec import parsed
 
 Key = tuple[str, int]
 
@@ -76,6 +77,6 @@ def _key(key: bytes | None) -> Stored | str:
 def _json(text: bytes) -> object:
     """Something that no position can be made of where it is not JSON."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parsed(text)
+    except ValueError:
         return ""

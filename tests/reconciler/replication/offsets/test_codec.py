@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.copied_runs import Copied
+from reconciler_mirror.lane.copied_runs import CHUNK_RUNS, Copied
 
-from reconciler.replication.offsets.codec import ChunkError, MapPartition, decode, encode
+from reconciler.kafka.protocol.flexible import uvarint
+from reconciler.replication.offsets.codec import MOST_RUNS, ChunkError, MapPartition, decode, encode
 from reconciler.replication.offsets.map import CopiedRun, PartitionMap, Stretch
 
 PLACE = MapPartition("east-to-west", "orders", 3, UUID(int=7), UUID(int=8))
@@ -100,3 +101,30 @@ def test_a_regular_stream_of_small_transactions_costs_next_to_nothing() -> None:
 def test_what_is_no_chunk_is_refused(key: bytes, value: bytes) -> None:
     with pytest.raises(ChunkError):
         decode(key, value)
+
+
+def test_a_few_bytes_do_not_become_a_billion_runs() -> None:
+    """The fuzzer's: 40 bytes took 9 GB."""
+    key, value = encode(PLACE, Stretch(0, 1 << 40, (CopiedRun(0, 0, 1),)))
+    assert value.endswith(b"\x01\x00\x00\x01")
+    for times in (MOST_RUNS + 1, 1 << 39):
+        with pytest.raises(ChunkError, match=f"{times} runs"):
+            decode(key, value[:-4] + uvarint(times) + b"\x00\x00\x01")
+    short, beyond = encode(PLACE, Stretch(0, 10, (CopiedRun(0, 0, 10),)))
+    with pytest.raises(ChunkError, match="11 offsets, and is of 10"):
+        decode(short, beyond[:-1] + b"\x0b")
+
+
+def test_a_chunk_ends_before_its_runs_are_too_many_to_read() -> None:
+    copied = Copied()
+    copied.begin(0)
+    for number in range(CHUNK_RUNS + 10):
+        copied.acknowledged(((2 * number, 1),), 2 * number)
+        copied.committed(2 * number + 2)
+    assert [chunk.runs for chunk in copied.chunks()] == [CHUNK_RUNS, 10]
+
+
+@pytest.mark.parametrize("key", ["f/t/²/0", "f/t/0/" + "9" * 5000, "f/t/-1/0", "f/t/0"])
+def test_a_key_whose_numbers_are_none_is_no_chunk(key: str) -> None:
+    with pytest.raises(ChunkError, match="the key is not"):
+        decode(key.encode(), encode(PLACE, Stretch(0, 1, ()))[1])
