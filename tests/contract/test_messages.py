@@ -25,11 +25,13 @@ def _codes_in_source() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "reconciler").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        if not re.search(r"\b(Problem|Wrong|problem|code)\b", text):  # none of the patterns below is in it
+        if not re.search(r"\b(Problem|Wrong|Unfit|problem|code)\b", text):  # none of the patterns below is in it
             continue
         for node in ast.walk(ast.parse(text)):
             match node:
-                case ast.Call(func=ast.Name(id="Problem" | "Wrong") | ast.Attribute(attr="problem"), args=[first, *_]):
+                case ast.Call(
+                    func=ast.Name(id="Problem" | "Wrong" | "Unfit") | ast.Attribute(attr="problem"), args=[first, *_]
+                ):
                     found |= set(_words(first))
                 case ast.Assign(targets=[ast.Name(id="code")], value=value):
                     found |= set(_words(value))

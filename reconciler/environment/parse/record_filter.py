@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -25,7 +26,7 @@ from reconciler.replication.record_filter import (
     ValueTest,
     Where,
 )
-from reconciler.resources.flows.names.redos import unfit
+from reconciler.resources.flows.names.redos import unfit_for_values
 from reconciler.text import nearest
 
 Path = tuple[Step, ...]
@@ -86,13 +87,15 @@ def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
             return Exists(value.data is True)
         case "matches", Scalar(text=text):
             try:
-                re.compile(text.encode())
-            except re.error as error:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # they would be printed
+                    re.compile(text.encode())
+            except (re.error, OverflowError, RecursionError) as error:
                 why = "No record could be tested"
                 note((*path, kind), Wrong("bad-regex", f'"{text}": {error}', why, "Correct the expression"))
             else:
-                if (wrong := unfit(text)) and wrong.code == "regex-backtracks":
-                    note((*path, kind), Wrong("regex-backtracks", f'"{text}", {wrong.what}', wrong.why, wrong.todo))
+                if wrong := unfit_for_values(text):
+                    note((*path, kind), Wrong(wrong.code, f'"{text}", {wrong.what}', wrong.why, wrong.todo))
             return Matches(text)
         case "equals", _:
             return Equals(_operand(value, note, (*path, kind)))

@@ -12,11 +12,11 @@ from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Flow
 from reconciler.replication.policy import EXCLUDED_TOPICS
-from reconciler.resources.flows.names.automata import ALPHABET, Complement, Language, Union, both
+from reconciler.resources.flows.names.automata import ALPHABET, Complement, Language, UndecidedError, Union, both
 from reconciler.resources.flows.names.policy_rules import Hops, internal
 from reconciler.resources.flows.names.redos import unfit
 from reconciler.resources.flows.names.regex import pattern
-from reconciler.resources.flows.names.search import UndecidedError, shortest
+from reconciler.resources.flows.names.search import shortest
 
 _SETS_AND_COUNTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[0-9]*,[0-9]*\}")
 

@@ -17,6 +17,10 @@ ALPHABET = string.ascii_lowercase + string.ascii_uppercase + string.digits + "-_
 State = Any  # hashable: what it holds is its automaton's alone
 
 
+class UndecidedError(Exception):
+    """An automaton, or the product of several, is too large to walk."""
+
+
 class Language(Protocol):
     """A deterministic automaton. ``dead`` may say True only when nothing is accepted from there on, ``full`` only when
     everything is."""

@@ -1,27 +1,25 @@
 """Regular expressions with catastrophic backtracking (ReDoS), such as ``(a+)+b``.
 
-An expression of more than ``MOST`` characters and sets is not judged.
+An expression of more than ``MOST`` characters and sets is judged by what it costs (``matching_cost``).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+import warnings
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
-from typing import Any
 
-from reconciler.resources.flows.names.regex import TooLargeError, characters, fault
+from reconciler.resources.flows.names.matching_cost import costs_too_much, grows
+from reconciler.resources.flows.names.regex import TooLargeError, fault
 from reconciler.resources.flows.names.search import reached
+from reconciler.resources.flows.names.tree_positions import Positions
 
 MOST = 150
 ENDLESS = 8
-"""A repetition that may go on so often counts as endless: ``(a+){8}`` has as many ways as a name has places for seven
-borders."""
-_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
+"""``(a+){8}`` has as many ways as a name has places for seven borders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,34 @@ class Unfit:
     todo: str
 
 
+_COSTLY = Unfit(
+    "regex-costly",
+    "which takes too many steps to find that a long name does not match",
+    "Its repetitions share a name among them in millions of ways: plan, run and the mirror job would wait",
+    "Use at most three repetitions that match the same letters, or write several expressions",
+)
+_COSTLY_FOR_VALUES = Unfit(
+    "regex-costly",
+    "in which repetitions share a value among them",
+    "A key or header may have a megabyte; with twice as many letters it takes four times as long, and the flow waits",
+    "Let what repeats match other letters than what comes before it, or write two tests and join them with all",
+)
+
+
 def unfit(text: str) -> Unfit | None:
     """What keeps an expression from being matched with names, or None."""
     if wrong := fault(text):
         problem, todo = wrong
         return Unfit("bad-regex", f"no regular expression: {problem}", "It cannot be matched with any name", todo)
+    return _backtracking(text) or (_COSTLY if costs_too_much(text) else None)
+
+
+def unfit_for_values(text: str) -> Unfit | None:
+    """As ``unfit``, of an expression that compiles, and is matched with what anybody may produce: it may be long."""
+    return _backtracking(text) or (_COSTLY_FOR_VALUES if grows(text) or costs_too_much(text) else None)
+
+
+def _backtracking(text: str) -> Unfit | None:
     if backtracks(text):
         return Unfit(
             "regex-backtracks",
@@ -51,91 +72,13 @@ def unfit(text: str) -> Unfit | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of the tree. ``first`` and ``last``: its positions where a match may begin and end, each once for each way
-    it does. ``empty``: in how many ways it matches nothing; two stand for more."""
-
-    empty: int
-    first: tuple[int, ...]
-    last: tuple[int, ...]
-
-
-_NOTHING = _Part(1, (), ())
-
-
-def _twice(positions: tuple[int, ...]) -> tuple[int, ...]:
-    """Each at most two times, which is as good as more."""
-    count = Counter(positions)
-    return tuple(number for number, ways in count.items() for _ in range(min(2, ways)))
-
-
-class _Positions:
-    """Glushkov's automaton: one position for each single character of the expression. ``follow`` counts the ways."""
-
-    def __init__(self) -> None:
-        self.chars: list[frozenset[str]] = []
-        self.follow: Counter[tuple[int, int]] = Counter()
-
-    def sequence(self, items: Iterable[Any], flags: int) -> _Part:
-        part = _NOTHING
-        for kind, value in items:
-            part = self._joined(part, self._item(kind, value, flags))
-        return part
-
-    def _joined(self, part: _Part, other: _Part) -> _Part:
-        self._link(part.last, other.first)
-        return _Part(
-            min(2, part.empty * other.empty),
-            _twice(part.first + other.first * part.empty),
-            _twice(other.last + part.last * other.empty),
-        )
-
-    def _link(self, last: Iterable[int], first: Iterable[int]) -> None:
-        self.follow.update(product(last, first))
-
-    def _item(self, kind: Any, value: Any, flags: int) -> _Part:
-        chars = characters(kind, value, flags)
-        if chars is not None:
-            if len(self.chars) >= MOST:
-                raise TooLargeError
-            self.chars.append(chars)
-            here = (len(self.chars) - 1,)
-            return _Part(0, here, here)
-        if kind is sre.SUBPATTERN:
-            _, added, removed, body = value
-            return self.sequence(body, (flags | added) & ~removed)
-        if kind is sre.BRANCH:
-            parts = [self.sequence(body, flags) for body in value[1]]
-            return _Part(
-                min(2, sum(part.empty for part in parts)),
-                tuple(position for part in parts for position in part.first),
-                tuple(position for part in parts for position in part.last),
-            )
-        if kind in _REPEATS:
-            low, high, body = value
-            return self._repeat(int(low), high is sre.MAXREPEAT or int(high) >= ENDLESS, int(high), body, flags)
-        return _NOTHING  # places, lookarounds and references take no character; atomic groups never go back
-
-    def _repeat(self, low: int, endless: bool, high: int, body: Any, flags: int) -> _Part:
-        if endless:
-            once = self.sequence(body, flags)
-            self._link(once.last, once.first)
-            # One round without a character may come before the end
-            leaving = 2 if once.empty else 1
-            return _Part(min(2, (low == 0) + once.empty), once.first, _twice(once.last * leaving))
-        part = _NOTHING
-        for number in range(high):
-            once = self.sequence(body, flags)
-            part = self._joined(part, _Part(min(2, (number >= low) + once.empty), once.first, once.last))
-        return part
-
-
 @lru_cache(maxsize=4096)
 def backtracks(text: str) -> bool:
     """Of an expression without ``fault``: whether some word leads from one position back to it in two ways."""
-    tree = sre_parser.parse(text)
-    automaton = _Positions()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = sre_parser.parse(text)
+    automaton = Positions(MOST, ENDLESS)
     try:
         automaton.sequence(tree, tree.state.flags)
     except TooLargeError:

@@ -16,10 +16,20 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
-from reconciler.resources.flows.names.automata import ALPHABET, EVERYTHING, Complement, Intersection, Language, State
+from reconciler.resources.flows.names.automata import (
+    ALPHABET,
+    EVERYTHING,
+    Complement,
+    Intersection,
+    Language,
+    State,
+    UndecidedError,
+)
 from reconciler.text import sentence
 
 MAX_NFA_STATES = 4_000
+MAX_WORK = 400_000
+"""Nodes that one expression may be walked over, in all searches together: ``.*a.{20}`` has a million states."""
 _CATEGORIES: dict[Any, Callable[[str], bool]] = {
     sre.CATEGORY_DIGIT: str.isdigit,
     sre.CATEGORY_NOT_DIGIT: lambda char: not char.isdigit(),
@@ -245,6 +255,7 @@ class _Automaton:
         self._sets: list[frozenset[int]] = []
         self._steps: dict[tuple[int, str], int] = {}
         self._accepting: dict[int, bool] = {}
+        self._work = 0
         self._start = self._number(self._closure({0}, "begin"))
         # Whether the empty text matches may hang on both ^ and $; the empty name is no topic, so nobody asks
 
@@ -271,6 +282,9 @@ class _Automaton:
         key = (state, char)
         step = self._steps.get(key)
         if step is None:
+            self._work += len(self._sets[state])
+            if self._work > MAX_WORK:
+                raise UndecidedError
             after = {to for node in self._sets[state] for chars, to in self._graph.edges[node] if char in chars}
             step = self._steps[key] = self._number(self._closure(after, ""))
         return step

@@ -6,16 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.resources.flows.names.automata import ALPHABET, Language, State
+from reconciler.resources.flows.names.automata import ALPHABET, Language, State, UndecidedError
 
 Node = TypeVar("Node")
 
 MAX_NAME = 249
 MAX_STATES = 20_000
-
-
-class UndecidedError(Exception):
-    """The product of the automata is too large to walk."""
 
 
 @dataclass(slots=True)
