@@ -41,7 +41,7 @@ WELL = ClusterHealth("east", 3)
         (Sight({"east": WELL}, {"west": Unknown("mirror west", "no answer")}), "its state could not be read"),
         (Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0)}), "61 s behind (3 records), at most 60 s allowed"),
         (Sight({"east": WELL}, {"west": mirror(seconds_lag=None)}), "lag is not known yet"),
-        (Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0, pauses=({"scope": "flow"},))}), None),
+        (Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0, pauses=({"scope": "flow", "paused_partitions": 1},))}), None),
         (
             Sight({"east": WELL}, {"west": mirror(conditions=({"code": "x", "text": "y", "stops": True},))}),
             "1 condition stop copying, such as x: y",
@@ -60,7 +60,7 @@ def test_a_job_that_hangs_is_not_taken_at_its_last_word() -> None:
     assert told(Gates(), Sight({"east": WELL}, {"west": replace(hung, late_ms=60_000)})) == []
     (fault,) = told(Gates(), Sight({"east": WELL}, {"west": hung}))
     assert "the report of its job is 61 s late, at most 60 s allowed" in fault
-    paused = replace(mirror(pauses=({"scope": "flow"},)), late_ms=61_000)
+    paused = replace(mirror(pauses=({"scope": "flow", "paused_partitions": 1},)), late_ms=61_000)
     assert told(Gates(), Sight({"east": WELL}, {"west": paused})) == []
 
 
