@@ -130,7 +130,7 @@ def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
 
 
 def _behind(most_ms: int, name: str, flow: FlowStatus | None, late_ms: int) -> Iterator[Fault]:
-    if flow is not None and flow.counted_pauses[0]:
+    if flow is not None and (flow.pauses or flow.pause_counts):
         return  # somebody holds it still on purpose
     seconds = flow.seconds_lag if flow is not None else None
     allowed = f"at most {time_words(most_ms / 1000)} allowed"

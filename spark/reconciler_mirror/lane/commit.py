@@ -144,7 +144,7 @@ class Committer:
         lane.changed.update(moved)
         for partition, offset in moved.items():
             partition.committed = offset
-            lane.known[partition.source] = (offset, partition.spec.topic_id)
+            lane.know(partition, offset)
             partition.passed.committed(offset)
             partition.lost.committed(offset)
             partition.copied.committed(offset)

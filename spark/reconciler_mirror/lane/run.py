@@ -25,6 +25,7 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
 from reconciler.kafka.client.transaction_ends import Aborted, Endings
 from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of, setting_refused
 from reconciler_mirror.conditions.lane import SupersededError, lane_failed, unreachable
@@ -80,7 +81,7 @@ class Attempts:
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
-        self._known: dict[Key, tuple[int, str]] = {}
+        self._known: dict[Key, tuple[int, Ids]] = {}
         self._counts: dict[Key, PartitionProgress] = {}
         self._retries = 0
         self._endings = Aborted() if spec.keeps_offsets else Endings()

@@ -150,7 +150,7 @@ class Starter:
             committed = committed_positions[partition.target]
             known = positions.decode(committed.offset, committed.metadata)
             if committed.offset < 0:
-                if (copied_to := self._own(partition)) is None:
+                if (copied_to := lane.committed_before(partition)) is None:
                     fresh.append(partition)
                 else:
                     before = (lane.spec.flow, copied_to)
@@ -182,19 +182,14 @@ class Starter:
         ids = {p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in unknown if p.spec.topic_id}
         least = dict(await last_committed(target, self._lane.spec.flow, ids))
         for partition in unknown:
-            if (own := self._own(partition)) is not None:
+            if (own := self._lane.committed_before(partition)) is not None:
                 least[partition.source] = max(own, least.get(partition.source, own))
         return least
-
-    def _own(self, partition: Partition) -> int | None:
-        """What this lane has committed last of the topic as it is now, or begun at; None: nothing yet."""
-        offset, topic_id = self._lane.known.get(partition.source, (-1, ""))
-        return offset if offset >= 0 and topic_id == partition.spec.topic_id else None
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)
         partition.committed = partition.reached = partition.covered = known.offset
-        self._lane.known[partition.source] = (known.offset, partition.spec.topic_id)
+        self._lane.know(partition, known.offset)
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.copied.begin(known.offset)
         if not known.topic_id:

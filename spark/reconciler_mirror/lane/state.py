@@ -11,9 +11,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import RETRIABLE, name_of
 from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
@@ -104,7 +105,7 @@ class Lane:
         self.same: SameOffsets | None = None  # set where copies keep the source's offsets
         self.partitions: dict[Key, Partition] = {}
         self.copied: dict[Key, Copied] = {}
-        self.known: dict[Key, tuple[int, str]] = {}  # committed last, and of which topic, also by earlier sessions
+        self.known: dict[Key, tuple[int, Ids]] = {}  # committed last, of which topics, also by earlier sessions
         self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
         self.throttle = Throttle(lambda: NO_LIMIT)
         self.dirty: set[Partition] = set()
@@ -135,6 +136,19 @@ class Lane:
         self.drained.set()
         self.room = asyncio.Event()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def know(self, partition: Partition, offset: int) -> None:
+        """It is committed there, or was when the lane began."""
+        self.known[partition.source] = (offset, self._ids(partition))
+
+    def committed_before(self, partition: Partition) -> int | None:
+        """What this lane knew last; None: nothing yet, or of another topic at source or target."""
+        offset, ids = self.known.get(partition.source, (-1, (NO_ID, NO_ID)))
+        return offset if offset >= 0 and NO_ID not in ids and ids == self._ids(partition) else None
+
+    def _ids(self, partition: Partition) -> Ids:
+        there = self.target.topics.get(partition.spec.target_topic)
+        return partition.topic_id, NO_ID if there is None else there.topic_id
 
     @property
     def committed_only(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from reconciler_mirror.lane import positions
@@ -13,6 +14,7 @@ from reconciler_mirror.lane import start as batch_start
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
+from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model import Claim, Condition, PartitionSpec
 
 from reconciler.kafka.client.cluster import NO_ID, CommittedPosition
@@ -66,22 +68,27 @@ def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
     assert partition.waits_since == 0.0
 
 
+SOURCE_ID, TARGET_ID, OTHER_ID = (UUID(int=number) for number in (1, 2, 3))
+
+
 @pytest.mark.parametrize(
-    ("told", "topic_id", "code"),
+    ("told", "topic_id", "known_of", "code"),
     [
-        (60, "id", None),
-        (59, "id", "position_went_back"),
-        (-1, "id", "position_missing"),
-        (20, "", None),
-        (20, "other", None),
+        (60, "id", (SOURCE_ID, TARGET_ID), None),
+        (59, "id", (SOURCE_ID, TARGET_ID), "position_went_back"),
+        (-1, "id", (SOURCE_ID, TARGET_ID), "position_missing"),
+        (20, "", (SOURCE_ID, TARGET_ID), None),
+        (20, "id", (OTHER_ID, TARGET_ID), None),
+        (20, "id", (SOURCE_ID, OTHER_ID), None),
+        (20, "id", (NO_ID, NO_ID), None),
     ],
-    ids=["as committed", "older", "none", "after a seek", "of a topic made anew"],
+    ids=["as committed", "older", "none", "after a seek", "source made anew", "target made anew", "no ids"],
 )
 def test_what_the_lane_itself_committed_is_known_without_any_map(
-    monkeypatch: pytest.MonkeyPatch, told: int, topic_id: str, code: str | None
+    monkeypatch: pytest.MonkeyPatch, told: int, topic_id: str, known_of: tuple[UUID, UUID], code: str | None
 ) -> None:
     """A coordinator may answer before it has read its log, also when its broker comes back under the same lane."""
-    metadata = positions.encode(LanePosition(told, topic_id if topic_id != "other" else "id", 0, Claim(1, "app")))
+    metadata = positions.encode(LanePosition(told, topic_id, 0, Claim(1, "app")))
 
     async def nothing(*_: object) -> dict[object, object]:
         return {}
@@ -90,20 +97,30 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
         return dict.fromkeys(keys, CommittedPosition(told, metadata))
 
     monkeypatch.setattr(batch_start, "last_committed", nothing)
-    lane = lane_of(SERVED)
-    lane.target.positions = answer
-    work = SimpleNamespace(provenance=False)
-    whole: dict[str, Any] = {"start_offsets": {}, "start_kind": "earliest", "start_timestamp_ms": None}
-    lane.spec = SimpleNamespace(flow="f", group="mirror.f", claim=Claim(1, "app"), work=work, **whole)
-    lane.mark_dirty = lambda _: None
-    lane.known = {("orders", 0): (60, "id" if topic_id != "other" else "the former one")}
+    has_ids = NO_ID not in known_of
+    topics = {"east.orders": SimpleNamespace(topic_id=TARGET_ID if has_ids else NO_ID)}
+    target = SimpleNamespace(topics=topics, positions=answer)
+    spec: Any = SimpleNamespace(
+        flow="f", group="mirror.f", claim=Claim(1, "app"), start_offsets={}, start_kind="earliest",
+        start_timestamp_ms=None, work=SimpleNamespace(provenance=False), partitions=(),
+    )  # fmt: skip
     stopped: list[Condition] = []
-    lane.stop = lambda _, condition: stopped.append(condition)
-    partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
-    asyncio.run(Starter(lane)._with_positions([partition]))
+
+    async def begun() -> tuple[Lane, Partition]:
+        lane = Lane.__new__(Lane)
+        lane.spec, lane.source, lane.target = spec, cast(Any, target), cast(Any, target)
+        lane.changed, lane.known = cast(Any, set()), {("orders", 0): (60, known_of)}
+        lane.stop = lambda _, condition: stopped.append(condition)  # type: ignore[method-assign,assignment,misc]
+        lane.mark_dirty = lambda _: None  # type: ignore[method-assign,assignment]
+        partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
+        partition.topic_id = SOURCE_ID if has_ids else NO_ID
+        await Starter(lane)._with_positions([partition])
+        return lane, partition
+
+    lane, partition = asyncio.run(begun())
     assert [condition.code for condition in stopped] == ([code] if code else [])
     if code:
         assert "60" in stopped[0].text
-        assert lane.known[("orders", 0)][0] == 60
+        assert lane.known["orders", 0] == (60, known_of)
     else:
-        assert partition.committed == lane.known[("orders", 0)][0] == told
+        assert partition.committed == lane.known["orders", 0][0] == told
