@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -18,9 +18,11 @@ from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol import acls, log_dirs
 from reconciler.kafka.protocol.describe_groups import GroupKind
+from reconciler.kafka.protocol.group_offsets import GroupOffsets
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
 from reconciler.model.reports.impact import ClusterFeatures, CopyFacts, ImpactQuery, ReadingGroup, Stakes
+from reconciler.replication.names import position_group
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
@@ -80,27 +82,46 @@ async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFea
         cluster.close()
 
 
-def read_copy_facts(declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int]) -> CopyFacts:
-    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition."""
+def read_copy_facts(
+    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Collection[str] = ()
+) -> CopyFacts:
+    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition. ``flows``: whose positions are kept there."""
     try:
-        return asyncio.run(_copy_facts(declared, principal, at))
+        return asyncio.run(_copy_facts(declared, principal, at, flows))
     except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
         return CopyFacts(unknown=_words("where its topics begin", error))
 
 
-async def _copy_facts(declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int]) -> CopyFacts:
+async def _copy_facts(
+    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Collection[str]
+) -> CopyFacts:
     cluster = cluster_of(declared, principal)
     try:
         connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
         knows = DESCRIBE_PRODUCERS in connection.versions
-        if not at:
-            return CopyFacts(knows)
-        await asyncio.wait_for(cluster.refresh({topic for topic, _ in at}), WITHIN_SECONDS)
-        offsets, why = await _or_why("where its topics begin", cluster.list_offsets(at, committed=False))
-        known = {key: entry for key, entry in (offsets or {}).items() if isinstance(entry, int)}
-        return CopyFacts(knows, known, why)
+        known: dict[Key, int] = {}
+        whys: list[str] = []
+        if at:
+            await asyncio.wait_for(cluster.refresh({topic for topic, _ in at}), WITHIN_SECONDS)
+            offsets, why = await _or_why("where its topics begin", cluster.list_offsets(at, committed=False))
+            known = {key: entry for key, entry in (offsets or {}).items() if isinstance(entry, int)}
+            whys.append(why)
+        names = {position_group(flow): flow for flow in flows}
+        groups, why = await _or_why(
+            "positions of flows", GroupClient(cluster).offsets(names) if names else _no_groups()
+        )
+        positions = {
+            names[group]: {key: committed.metadata for key, committed in offsets.offsets.items()}
+            for group, offsets in (groups or {}).items()
+            if not offsets.error
+        }
+        return CopyFacts(knows, known, positions, "; ".join(filter(None, (*whys, why))))
     finally:
         cluster.close()
+
+
+async def _no_groups() -> dict[str, GroupOffsets]:
+    return {}
 
 
 async def _read(declared: DeclaredCluster, principal: Principal, questions: Questions) -> dict[str, Stakes]:

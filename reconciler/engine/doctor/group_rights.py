@@ -58,7 +58,7 @@ def _of_flow(topology: Topology, flow: Flow, cluster: str) -> Iterator[GroupNeed
         return
     if flow.source == cluster:
         why = f"their offsets would silently not be synced by flow {flow.name}"
-        yield from _chosen(Operation.DESCRIBE, flow, why)
+        yield from _chosen(Operation.READ if flow.groups.both_ways else Operation.DESCRIBE, flow, why)
     if flow.target == cluster:
         yield from _chosen(Operation.READ, flow, f"flow {flow.name} could not set their offsets")
 

@@ -9,13 +9,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.model.changes import About, Refused, Subject, Why
-from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import CopyFacts
-from reconciler.replication.offsets.same import FILLER_LIMIT, FILLERS_PER_SECOND, FillerCost, above_limit, filler_cost
+from reconciler.replication.offsets.same import (
+    FILLER_LIMIT,
+    FILLERS_PER_SECOND,
+    FillerCost,
+    above_limit,
+    filler_cost,
+    kept_offsets,
+)
 from reconciler.resources.flows.routes import hops_between
-from reconciler.resources.flows.same_offsets import PAGE, too_old
+from reconciler.resources.flows.same_offsets import PAGE, not_new, too_old
 from reconciler.text import counted, first_of, size_words, time_words
 
 EARLIEST, LATEST = -2, -1
@@ -56,9 +63,63 @@ def _new_copy(flow: Flow, source: Key) -> NewCopy:
     return NewCopy(flow.name, source, at, named)
 
 
-def copies_asked(topology: Topology, copies: Collection[NewCopy]) -> dict[str, dict[Key, int]]:
-    """Cluster -> what to ask there. A target is asked for nothing but what its brokers can."""
+@dataclass(frozen=True, slots=True)
+class OldCopy:
+    """A target partition of a flow that keeps offsets, which is there already."""
+
+    flow: str
+    target: TopicRef
+    partition: int
+
+    @property
+    def key(self) -> Key:
+        return self.target.name, self.partition
+
+
+def old_copies(topology: Topology, live: LiveState) -> tuple[OldCopy, ...]:
+    """As ``new_copies``."""
+    if not any(flow.keeps_offsets for flow in topology.flows.values()):
+        return ()
+    hops = (hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
+    return tuple(
+        OldCopy(hop.flow, hop.remote, part.index)
+        for hop in sorted(hops)
+        if (topic := live.topic(hop.remote)) is not None
+        for part in topic.partitions
+    )
+
+
+def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str, CopyFacts]) -> Plan:
+    """``plan`` with what is wrong with topics that are there. A position tells how its flow copied; of a topic without
+    one, that somebody else filled it. What is not told is left to the job, which looks before it writes."""
+    refused, strange = list(plan.refused), dict[tuple[str, TopicRef], int]()
+    translated: dict[tuple[str, TopicRef], None] = {}
+    for copy in copies:
+        target = facts.get(copy.target.cluster, CopyFacts())
+        if (positions := target.positions.get(copy.flow)) is None:
+            continue
+        metadata, end = positions.get(copy.key), target.offsets.get(copy.key, 0)
+        if metadata is not None and not kept_offsets(metadata):
+            translated[copy.flow, copy.target] = None
+        elif metadata is None and end > 0:
+            strange[copy.flow, copy.target] = max(end, strange.get((copy.flow, copy.target), 0))
+    known = {str(item.subject) for item in refused if item.reason.code is Why.SAME_OFFSETS_NOT_NEW}
+    refused += [item for place in translated if str((item := not_new(*place)).subject) not in known]
+    notes = [
+        f"flow {flow} keeps offsets and has copied nothing into {ref} yet, which ends at {end:,}: its job writes "
+        f"nothing there and says offsets_diverged, unless that topic is the beginning of its source ({PAGE}#failback)"
+        for (flow, ref), end in strange.items()
+    ]
+    return replace(plan, refused=tuple(refused), notes=(*plan.notes, *notes))
+
+
+def copies_asked(
+    topology: Topology, copies: Collection[NewCopy], there: Collection[OldCopy] = ()
+) -> dict[str, dict[Key, int]]:
+    """Cluster -> what to ask there. A target is asked what its brokers can, and where copies that are there end."""
     asked: dict[str, dict[Key, int]] = {flow.target: {} for flow in topology.flows.values() if flow.keeps_offsets}
+    for old in there:
+        asked[old.target.cluster][old.key] = LATEST
     for copy in copies:
         if copy.offset is None:
             asked.setdefault(topology.flows[copy.flow].source, {})[copy.source] = copy.at

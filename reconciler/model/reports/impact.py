@@ -77,8 +77,10 @@ class ClusterFeatures:
 class CopyFacts:
     """What one cluster tells for flows that keep offsets. ``offsets``: by topic and partition, the offset that a time
     or an end stands for. ``describes_producers``: whether its brokers know DescribeProducers (from 2.8 on); None: not
-    told. ``unknown``: why something is missing; else empty."""
+    told. ``positions``: flow -> metadata of its positions, by target topic and partition; nothing was told of
+    a flow that is missing. ``unknown``: why something is missing; else empty."""
 
     describes_producers: bool | None = None
     offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
+    positions: Mapping[str, Mapping[tuple[str, int], str]] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""

@@ -30,7 +30,7 @@ from reconciler.engine.observe.unlisted import unlisted
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
 from reconciler.engine.plan.fingerprints import basis, topology_digest, unreadable
 from reconciler.engine.plan.impact import described, filled, on_empty, questions, together, weighed
-from reconciler.engine.plan.same_offsets import copies_asked, new_copies, with_copies
+from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
 from reconciler.environment.load import load, no_collection
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import BlockedError, ClusterError, Moved, Problem, ReconcilerError, Unknown
@@ -190,16 +190,23 @@ class Session:
 
     def _copies(self, made: Plan, live: LiveState) -> Plan:
         """With what copies at the source's offsets cost; nothing is asked where no flow keeps them."""
-        copies = new_copies(self.topology, live)
-        asked = {name: at for name, at in copies_asked(self.topology, copies).items() if live.known(name)}
+        copies, there = new_copies(self.topology, live), old_copies(self.topology, live)
+        asked = {name: at for name, at in copies_asked(self.topology, copies, there).items() if live.known(name)}
         if not asked:
             return made
         with ThreadPoolExecutor(len(asked)) as pool:
             answers = {
-                name: pool.submit(read_copy_facts, self.topology.clusters[name], self.principal, at)
+                name: pool.submit(
+                    read_copy_facts,
+                    self.topology.clusters[name],
+                    self.principal,
+                    at,
+                    sorted({copy.flow for copy in there if copy.target.cluster == name}),
+                )
                 for name, at in asked.items()
             }
-            return with_copies(made, self.topology, copies, {name: each.result() for name, each in answers.items()})
+            facts = {name: each.result() for name, each in answers.items()}
+        return with_old_copies(with_copies(made, self.topology, copies, facts), there, facts)
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""

@@ -6,10 +6,12 @@ Belongs here: numbers and sentences that both programs hold to. Not here: how th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.replication.offsets.map import Exactness, Translation
+from reconciler.replication.offsets.position_metadata import END
 
 SERVED = False
 """Whether this release's mirror job copies such flows. ``validate`` refuses the key until it does."""
@@ -67,3 +69,13 @@ def as_committed(offset: int, end: int | None) -> Translation:
     if offset <= end:
         return Translation(offset, Exactness.RECORD)
     return Translation(end, Exactness.EARLIER, f"the copy ends at {end}, and the group is at {offset}")
+
+
+def kept_offsets(metadata: str) -> bool:
+    """Whether a position, by the metadata beside it, was written by a flow that kept offsets: only then it names the
+    producer id of its data. False also for what cannot be read."""
+    try:
+        fields = json.loads(metadata.rstrip(END) or "{}")
+    except ValueError:
+        return False
+    return isinstance(fields, dict) and "p" in fields

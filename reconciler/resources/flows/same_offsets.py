@@ -77,17 +77,20 @@ def _chains(topology: Topology, routes: Iterable[Route]) -> Iterator[Refused]:
 def _not_new(live: LiveState, routes: Iterable[Route], before: Mapping[str, Mapping[str, Any]]) -> Iterator[Refused]:
     for route in routes:
         was = before.get(route.flow)
-        if was is None or kept_before(was) or live.topic(route.remote) is None:
-            continue
-        text = (
-            f"{route.remote} holds copies with offsets of its own, which flow {route.flow} made before it was to keep "
-            "the source's; what lies there cannot be moved"
-        )
-        todo = (
-            "Let the flow make new topics (a flow of another name with other naming), or delete this one with a "
-            "tombstone first; until then write offsets: translated"
-        )
-        yield Refused.of(of_topic(route.remote), Why.SAME_OFFSETS_NOT_NEW, text, todo)
+        if was is not None and not kept_before(was) and live.topic(route.remote) is not None:
+            yield not_new(route.flow, route.remote)
+
+
+def not_new(flow: str, remote: TopicRef) -> Refused:
+    text = (
+        f"{remote} holds copies with offsets of its own, which flow {flow} made before it was to keep the source's; "
+        "what lies there cannot be moved"
+    )
+    todo = (
+        "Let the flow make new topics (a flow of another name with other naming), or delete this one with a tombstone "
+        "first; until then write offsets: translated"
+    )
+    return Refused.of(of_topic(remote), Why.SAME_OFFSETS_NOT_NEW, text, todo)
 
 
 def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
+
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from reconciler.backends.clusters.impact import read_copy_facts
@@ -13,6 +15,15 @@ from reconciler.model.reports.impact import CopyFacts
 from reconciler.sandbox.handles import Sandbox
 from tests.support.builders import cluster
 from tests.support.clusters import CreateTopic
+from tests.support.waiting import until
+
+
+def committed(group: Consumer, place: TopicPartition) -> bool:
+    """False while the coordinator of a cluster that has just started reads its log."""
+    with suppress(KafkaException):
+        group.commit(offsets=[place], asynchronous=False)
+        return True
+    return False
 
 
 @pytest.mark.kafka
@@ -29,6 +40,11 @@ def test_where_topics_begin_and_what_brokers_know(plain: Sandbox, unique: str, c
     told = read_copy_facts(declared, Principal.PLAN, {(unique, 0): EARLIEST, (unique, 1): LATEST})
     assert told == CopyFacts(True, {(unique, 0): 5, (unique, 1): 0})
     assert read_copy_facts(declared, Principal.PLAN, {}) == CopyFacts(True)
+    with closing(Consumer({**handle.client(), "group.id": f"mirror.{unique}"})) as group:
+        until(lambda: committed(group, TopicPartition(unique, 0, 7, metadata="m")), 30)
+    told = read_copy_facts(declared, Principal.PLAN, {}, (unique, "never"))
+    assert {key: metadata.rstrip("\0") for key, metadata in told.positions[unique].items()} == {(unique, 0): "m"}
+    assert told.positions["never"] == {}
 
 
 def test_a_cluster_that_does_not_answer_is_unknown() -> None:

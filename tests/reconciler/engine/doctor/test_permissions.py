@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.engine.doctor import asks, permission_findings
 from reconciler.errors import Unknown
-from reconciler.model.environment.flows import Groups
+from reconciler.model.environment.flows import Groups, OffsetsKept
 from reconciler.model.environment.topology import Carry, Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.quotas import KEYS, Quota, entity
@@ -278,3 +278,18 @@ def test_scram_users_need_rights_on_the_cluster_and_on_the_record_where_they_are
     seen = rights(Principal.PLAN, {LOCK_TOPIC: ("DESCRIBE",)}, cluster=frozenset({"DESCRIBE"}))
     [finding] = [one for one in permission_findings(west, "west", [seen], ()) if LOCK_TOPIC in "".join(one.todo)]
     assert "which access rules, quotas and users are ours" in finding.why
+
+
+def test_a_flow_that_keeps_offsets_needs_to_read_and_delete_its_copies_and_to_write_groups_back() -> None:
+    groups = Groups(include=("billing",), sync_offsets=True, both_ways=True)
+    kept = replace(WORLD.flows["f"], offsets=OffsetsKept.SAME, groups=groups)
+    world = replace(WORLD, flows={"f": kept})
+    names = {**dict.fromkeys((STATUS_TOPIC, OFFSETS_TOPIC), ("READ", "WRITE")), "east.orders": ("WRITE",)}
+    of = {"mirror.f": True, "billing": True}
+    commands = "\n".join(lacking("west", rights(Principal.MIRROR, names, groups=of), world))
+    assert "--operation Read --topic east." in commands
+    assert "--operation Delete --topic east." in commands
+    plain = "\n".join(lacking("west", rights(Principal.MIRROR, names, groups=of)))
+    assert "east." not in plain
+    reads = rights(Principal.MIRROR, {"orders": ("READ",)}, groups={"billing": False})
+    assert any("--operation Read --group billing" in line for line in lacking("east", reads, world))

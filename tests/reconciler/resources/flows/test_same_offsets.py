@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.plan.same_offsets import EARLIEST, LATEST, copies_asked, new_copies, with_copies
+from reconciler.engine.plan.same_offsets import (
+    EARLIEST,
+    LATEST,
+    copies_asked,
+    new_copies,
+    old_copies,
+    with_copies,
+    with_old_copies,
+)
 from reconciler.model.acls import Operation
 from reconciler.model.environment.flows import Groups, OffsetsKept
 from reconciler.model.environment.topology import Flow, Topology
@@ -173,3 +181,33 @@ def test_groups_both_ways_are_read_and_written_on_the_source() -> None:
     routes = find_routes(desired, seen.look(desired)).routes
     rights = set(mirror_rights(desired.flows.values(), desired, routes, "east"))
     assert (Operation.READ, "*") in {(operation, name.name) for _, name, operation in rights}
+
+
+def seen_there(metadata: str | None, end: int) -> Plan:
+    seen = world("east", "west")
+    for cluster, name in (("east", "orders"), ("west", "east.orders")):
+        seen.clusters[cluster].put(name, 1)
+    desired = topology(topic("orders", partitions=1), kept())
+    there = old_copies(desired, seen.look(desired))
+    assert copies_asked(desired, (), there) == {"west": {("east.orders", 0): LATEST}}
+    positions = {} if metadata is None else {("east.orders", 0): metadata}
+    facts = {"west": CopyFacts(True, {("east.orders", 0): end}, {"east-to-west": positions})}
+    return with_old_copies(seen.plan(desired), there, facts)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "end", "refused", "noted"),
+    [
+        ('{"c":1,"a":"app","o":9}', 9, True, False),  # written by a flow that translated
+        ('{"c":1,"a":"app","p":7,"q":3,"s":0,"o":9}\0', 9, False, False),
+        (None, 9, False, True),
+        (None, 0, False, False),
+    ],
+)
+def test_a_topic_that_is_there_is_judged_by_the_positions_of_its_flow(
+    metadata: str | None, end: int, refused: bool, noted: bool
+) -> None:
+    """Also where the hand-over of the job before is known on another machine only."""
+    made = seen_there(metadata, end)
+    assert (refusals(made) == ["same-offsets-not-new"]) is refused
+    assert any("ends at 9" in note for note in made.notes) is noted
