@@ -27,7 +27,8 @@ from reconciler.replication.names import position_group
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
 DENIED = (29, 30, 31)
-DESCRIBE_PRODUCERS = 61
+TELLS_WRITERS = frozenset({61, 65})
+"""DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
 SECURITY_DISABLED = 54
 NOBODYS = (5, "reconciler-probe")
 """A transactional id that nobody uses: asking for its rules tells whether there is an authorizer, and costs nothing."""
@@ -98,7 +99,7 @@ async def _copy_facts(
     cluster = cluster_of(declared, principal)
     try:
         connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
-        knows = DESCRIBE_PRODUCERS in connection.versions
+        knows = connection.versions.keys() >= TELLS_WRITERS
         known: dict[Key, int] = {}
         whys: list[str] = []
         if at:

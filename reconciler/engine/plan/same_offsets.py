@@ -19,7 +19,7 @@ from reconciler.replication.offsets.same import (
     FillerCost,
     above_limit,
     filler_cost,
-    kept_offsets,
+    producer_of,
 )
 from reconciler.resources.flows.routes import hops_between
 from reconciler.resources.flows.same_offsets import PAGE, not_new, too_old
@@ -99,7 +99,7 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
         if (positions := target.positions.get(copy.flow)) is None:
             continue
         metadata, end = positions.get(copy.key), target.offsets.get(copy.key, 0)
-        if metadata is not None and not kept_offsets(metadata):
+        if metadata is not None and producer_of(metadata) is None:
             translated[copy.flow, copy.target] = None
         elif metadata is None and end > 0:
             strange[copy.flow, copy.target] = max(end, strange.get((copy.flow, copy.target), 0))
@@ -134,7 +134,7 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
         if not flow.keeps_offsets:
             continue
         target = facts.get(flow.target, CopyFacts(unknown="not asked"))
-        if target.describes_producers is False:
+        if target.tells_writers is False:
             refused.append(too_old(flow))
         mine = [copy for copy in copies if copy.flow == flow.name]
         if mine:

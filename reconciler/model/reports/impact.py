@@ -76,11 +76,11 @@ class ClusterFeatures:
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
     """What one cluster tells for flows that keep offsets. ``offsets``: by topic and partition, the offset that a time
-    or an end stands for. ``describes_producers``: whether its brokers know DescribeProducers (from 2.8 on); None: not
-    told. ``positions``: flow -> metadata of its positions, by target topic and partition; nothing was told of
-    a flow that is missing. ``unknown``: why something is missing; else empty."""
+    or an end stands for. ``tells_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
+    3.0 on); None: not told. ``positions``: flow -> metadata of its positions, by target topic and partition; of a flow
+    that is missing nothing was told. ``unknown``: why something is missing; else empty."""
 
-    describes_producers: bool | None = None
+    tells_writers: bool | None = None
     offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
     positions: Mapping[str, Mapping[tuple[str, int], str]] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""

@@ -71,11 +71,12 @@ def as_committed(offset: int, end: int | None) -> Translation:
     return Translation(end, Exactness.EARLIER, f"the copy ends at {end}, and the group is at {offset}")
 
 
-def kept_offsets(metadata: str) -> bool:
-    """Whether a position, by the metadata beside it, was written by a flow that kept offsets: only then it names the
-    producer id of its data. False also for what cannot be read."""
+def producer_of(metadata: str) -> int | None:
+    """The producer id of a flow's data, by the metadata beside one of its positions; None where it kept no offsets, and
+    of what cannot be read."""
     try:
         fields = json.loads(metadata.rstrip(END) or "{}")
     except ValueError:
-        return False
-    return isinstance(fields, dict) and "p" in fields
+        return None
+    producer = fields.get("p") if isinstance(fields, dict) else None
+    return producer if isinstance(producer, int) else None

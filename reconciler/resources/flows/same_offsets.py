@@ -136,11 +136,11 @@ def _listed(refs: Iterable[TopicRef]) -> str:
 
 
 def too_old(flow: Flow) -> Refused:
-    """The brokers of its target do not know DescribeProducers (key 61, KIP-664)."""
+    """The brokers of its target do not know DescribeProducers or DescribeTransactions (keys 61 and 65, KIP-664)."""
     text = (
-        f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 2.8: they do not tell what a "
-        "producer has written last (DescribeProducers, KIP-664), so a mirror that starts anew could not know where it "
-        "is"
+        f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 3.0: they do not tell what a "
+        "producer has written last (DescribeProducers, DescribeTransactions), so a mirror that starts anew could not "
+        "know where it is"
     )
     todo = f"Upgrade {flow.target}, or write offsets: translated"
     return Refused.of(Subject(About.FLOW, name=flow.name), Why.SAME_OFFSETS_TARGET_TOO_OLD, text, todo)

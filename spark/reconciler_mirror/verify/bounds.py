@@ -18,6 +18,7 @@ from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLost
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
+from reconciler.replication.offsets.same import producer_of
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver.cluster_topics import WireTopics
 from reconciler_mirror.driver.discovery import Discovered, Discovery
@@ -69,7 +70,7 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
     committed = flow.isolation == "read_committed"
     with closing(cluster_of(flow.source)) as source, closing(cluster_of(flow.target)) as target:
         ours, theirs = OffsetReader(source), OffsetReader(target)
-        position = await _positions(target, position_group(flow.name))
+        position, producers = await _positions(target, position_group(flow.name))
         target_end = await theirs.read(targets, LATEST, committed=False)
         if flow.keeps_offsets:
             position = at_the_end(position, target_end)
@@ -85,6 +86,7 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
             to_source=await ours.read(sources, window.to_ms, committed=committed),
             failed={**ours.failed, **theirs.failed},
             ground=await ids_of(source, target) if flow.provenance else NO_GROUND,
+            producers=producers,
         )
 
 
@@ -93,14 +95,18 @@ def at_the_end(position: Mapping[Place, LanePosition], target_end: Offsets) -> d
     return {place: replace(position.get(place, LanePosition(end)), offset=end) for place, end in target_end.items()}
 
 
-async def _positions(target: ClusterClient, group: str) -> dict[Place, LanePosition]:
-    """Raises BrokerError, also while a transaction of the mirror stays undecided for too long."""
+async def _positions(target: ClusterClient, group: str) -> tuple[dict[Place, LanePosition], dict[Place, int]]:
+    """With the producer ids that stand beside them. Raises BrokerError, also while a transaction of the mirror stays
+    undecided for too long."""
     position: dict[Place, LanePosition] = {}
+    producers: dict[Place, int] = {}
     for place, committed in (await GroupClient(target).decided(group, _POSITIONS_S)).items():
         if committed is None:
             raise BrokerError(UNSTABLE, f"positions of group {group} on {target.name}")
         position[place] = positions.decode(committed.offset, committed.metadata)
-    return position
+        if (producer := producer_of(committed.metadata)) is not None:
+            producers[place] = producer
+    return position, producers
 
 
 class OffsetReader:

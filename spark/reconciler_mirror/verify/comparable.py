@@ -34,6 +34,7 @@ class FlowOffsets:
     ``undecided``: target partitions whose end is held back by an open transaction. ``from_*``: the first record not
     older than the window's begin; ``to_source``: the first not older than its end; -1 where there is none. ``failed``:
     by cluster and place, why it did not answer. ``ground``: ids of both clusters, only of flows with provenance.
+    ``producers``: by target partition, the producer id that a flow that keeps offsets writes with.
     """
 
     position: Mapping[Place, LanePosition]
@@ -47,6 +48,7 @@ class FlowOffsets:
     to_source: Offsets = field(default_factory=dict)
     failed: Mapping[tuple[str, Place], str] = field(default_factory=dict)
     ground: ProvenanceSettings = NO_GROUND
+    producers: Mapping[Place, int] = field(default_factory=dict)
 
 
 def judge(
@@ -100,6 +102,7 @@ def judge(
         timestamps=not own_time,
         worker=worker_for(flow, spec, offsets.ground),
         same_offsets=same,
+        producer=offsets.producers.get(target),
     )
 
 

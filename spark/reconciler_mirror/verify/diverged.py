@@ -27,12 +27,14 @@ class Writer:
     epoch: int = -1
     unknown: str = ""
 
-    def __str__(self) -> str:
+    def words(self, mirrors: int | None) -> str:
+        """``mirrors``: the producer id of the flow's data; None: not known."""
         if self.unknown:
             return f"who wrote it is not known: {self.unknown}"
         if self.producer_id == NO_PRODUCER:
             return "a producer without a producer id wrote it, so not the mirror"
-        return f"producer id {self.producer_id}, epoch {self.epoch}, wrote it"
+        whose = {None: "", self.producer_id: ", which is the mirror's"}.get(mirrors, f"; the mirror's is {mirrors}")
+        return f"producer id {self.producer_id}, epoch {self.epoch}, wrote it{whose}"
 
 
 def writers_of(differences: Iterable[tuple[PartitionRange, FoundDifference]]) -> Mapping[int, Writer]:
@@ -86,4 +88,4 @@ def words(plan: PartitionRange, difference: FoundDifference, writer: Writer | No
         "and keep it from that. The records stay where they are; reconciler diverged export writes those of one side "
         "only, and a new target topic is the way on (docs/mirror/same-offsets.md#when-both-sides-part)."
     )
-    return f"{CODE}: {parts}{theirs}; {writer or Writer(unknown='nobody looked')}", todo
+    return f"{CODE}: {parts}{theirs}; {(writer or Writer(unknown='nobody looked')).words(plan.producer)}", todo

@@ -58,7 +58,8 @@ class PartitionRange:
     everything in ``target`` must come from ``source`` (docs/decisions/copy/0020-how-verify-bounds-both-sides.md).
     ``until``: source offset up to which records were asked for; those beyond the position are lag.
     ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow.
-    ``same_offsets``: copies lie at the source's offsets, so the offset is a part of what is compared."""
+    ``same_offsets``: copies lie at the source's offsets, so the offset is a part of what is compared;
+    ``producer``: the producer id of the flow's data, None where it is not known."""
 
     index: int
     flow: str
@@ -71,6 +72,7 @@ class PartitionRange:
     timestamps: bool = True
     worker: DecodedWorker | None = None
     same_offsets: bool = False
+    producer: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

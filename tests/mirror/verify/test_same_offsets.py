@@ -29,6 +29,7 @@ from reconciler_mirror.verify.tasks import ChunkCounts, Located, Suspect
 
 from reconciler.kafka.records.batches import Batch
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
+from reconciler.replication.offsets.same import producer_of
 
 EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
 FLOW = FlowSettings(
@@ -124,9 +125,29 @@ def batch(base: int, last: int, producer: tuple[int, int]) -> Batch:
 def test_who_wrote_is_told_by_the_batch_that_holds_the_offset() -> None:
     batches = [batch(0, 4, (7, 1)), batch(5, 0, (-1, -1))]
     assert writer_at(batches, 3) == Writer(7, 1)
-    assert "producer id 7, epoch 1, wrote it" in str(writer_at(batches, 4))
-    assert "not the mirror" in str(writer_at(batches, 5))
+    assert writer_at(batches, 5) == Writer()
     assert writer_at(batches, 6) is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "mirrors", "said"),
+    [
+        (Writer(7, 1), None, "producer id 7, epoch 1, wrote it"),
+        (Writer(7, 1), 7, "producer id 7, epoch 1, wrote it, which is the mirror's"),
+        (Writer(7, 1), 5, "producer id 7, epoch 1, wrote it; the mirror's is 5"),
+        (Writer(), 5, "a producer without a producer id wrote it, so not the mirror"),
+        (Writer(unknown="no answer"), 5, "who wrote it is not known: no answer"),
+    ],
+)
+def test_whose_the_writer_is(writer: Writer, mirrors: int | None, said: str) -> None:
+    assert writer.words(mirrors) == said
+
+
+@pytest.mark.parametrize(
+    ("metadata", "producer"), [('{"p":7,"o":1}\0', 7), ('{"o":1}', None), ("", None), ("x", None), ("[1]", None)]
+)
+def test_the_mirror_s_producer_stands_beside_its_positions(metadata: str, producer: int | None) -> None:
+    assert producer_of(metadata) == producer
 
 
 def test_the_report_names_the_first_offset_the_writer_and_what_to_do() -> None:

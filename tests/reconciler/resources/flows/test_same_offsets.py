@@ -128,7 +128,7 @@ def test_what_is_not_told_is_said_to_be_unknown() -> None:
     assert any("where 1 partition begin is not known" in note for note in made.notes)
 
 
-def test_brokers_before_2_8_are_refused_and_silence_is_not_taken_for_them() -> None:
+def test_brokers_before_3_0_are_refused_and_silence_is_not_taken_for_them() -> None:
     seen = world("east", "west")
     desired = wished(of=kept())
     plan = seen.plan(desired)
