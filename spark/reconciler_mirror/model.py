@@ -179,6 +179,15 @@ class HoleCounts:
     filling: int = 0
     left: int = 0
 
+    def since(self, earlier: HoleCounts) -> HoleCounts:
+        """What was counted after ``earlier``, a snapshot of the same lease."""
+        return replace(
+            self,
+            holes=max(0, self.holes - earlier.holes),
+            fillers=max(0, self.fillers - earlier.fillers),
+            refusals=max(0, self.refusals - earlier.refusals),
+        )
+
     def plus(self, before: HoleCounts) -> HoleCounts:
         """With what an earlier stretch of the lane counted."""
         return replace(

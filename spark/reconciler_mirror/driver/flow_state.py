@@ -13,9 +13,17 @@ from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause
 from reconciler_mirror.conditions.standing import STANDS_S, partitions_stand
 from reconciler_mirror.driver.discovery import OF_A_READ, Discovered
-from reconciler_mirror.driver.views import FlowView, GoalView, GroupsView, PartitionView, lag_of, lost_of
+from reconciler_mirror.driver.views import (
+    FlowView,
+    GoalView,
+    GroupsView,
+    PartitionView,
+    SameOffsetsView,
+    lag_of,
+    lost_of,
+)
 from reconciler_mirror.leases.unassigned import LANE_CODES
-from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model import Condition, HoleCounts, LaneProgress, PartitionProgress, PartitionSpec
 from reconciler_mirror.report.latency import NO_LATENCY, Latency
 from reconciler_mirror.report.losses import Losses, added, since
 
@@ -50,6 +58,7 @@ class LaneState:
     sampled: tuple[float, int] | None = None
     transactions: int = 0
     retries: int = 0
+    holes: HoleCounts = HoleCounts()  # noqa: RUF009  # frozen
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
     path: str = "record"
@@ -72,6 +81,7 @@ class FlowState:
     groups: GroupsView | None = None
     group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
+    filling: list[tuple[float, int]] = field(default_factory=list)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
@@ -130,6 +140,8 @@ def _count(lane: LaneState, progress: LaneProgress) -> None:
     lane.transactions += progress.transactions - before.transactions
     lane.retries += max(0, progress.retries - before.retries)
     lane.throttled_ms += max(0, progress.throttled_ms - before.throttled_ms)
+    if progress.holes is not None:
+        lane.holes = progress.holes.since(before.holes or HoleCounts()).plus(lane.holes)
     lane.latency = lane.latency.plus(progress.latency.since(before.latency))
     lane.lease = progress
 
@@ -186,6 +198,25 @@ def flow_view(flow: FlowState) -> FlowView:
         sum(p.at_least for p in partitions),
         sum(p.records_lag is None for p in partitions) + uncopied,
         sum(p.stands for p in partitions) + uncopied,
+        _same_offsets(flow) if flow.settings.keeps_offsets else None,
+    )
+
+
+def _same_offsets(flow: FlowState) -> SameOffsetsView:
+    counts = [lane.holes for lane in flow.lanes.values()]
+    left = sum(count.left for count in counts)
+    now = time.monotonic()
+    flow.filling.append((now, left))
+    while len(flow.filling) > 2 and now - flow.filling[1][0] > _RATE_S:
+        flow.filling.pop(0)
+    began, first = flow.filling[0]
+    return SameOffsetsView(
+        sum(count.holes for count in counts),
+        sum(count.fillers for count in counts),
+        sum(count.refusals for count in counts),
+        sum(count.filling for count in counts),
+        left,
+        round(max(0, first - left) / (now - began), 1) if now - began > 0.05 else 0.0,
     )
 
 

@@ -7,6 +7,9 @@ import time
 from collections.abc import Sequence
 
 from reconciler.kafka.client.cluster import EARLIEST
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError
+from reconciler.replication.offsets.one_sided import parting_of
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
@@ -17,6 +20,8 @@ from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SameParti
 from reconciler_mirror.lane.start import WAIT, Starter
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.report.losses import Loss
+
+_MOVED = 6
 
 
 class SameStarter(Starter):
@@ -34,7 +39,12 @@ class SameStarter(Starter):
         for partition in idle:
             seen = looks[partition.target]
             if isinstance(seen, Look):
-                self._placed(partition, seen, least.get(partition.source))
+                unknown = partition.source not in least and self._is_unknown(partition, seen)
+                if unknown and not await self._is_beginning(partition, seen):
+                    why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
+                    self._same.diverged(partition, 0, why)
+                else:
+                    self._placed(partition, seen)
             elif seen.retriable:
                 raise seen
             else:
@@ -85,13 +95,27 @@ class SameStarter(Starter):
         partition.trusted_last = None
         self._write_soon(partition)
 
-    def _placed(self, partition: Partition, seen: Look, least: int | None) -> None:
+    def _is_unknown(self, partition: Partition, seen: Look) -> bool:
+        """Of a flow without a position: whether the topic holds what the leader does not know as ours."""
+        same = partition.same
+        fresh = same is not None and same.place is None and not same.begun and partition.reached < 0
+        return fresh and seen.end > 0 and seen.last_sequence is None
+
+    async def _is_beginning(self, partition: Partition, seen: Look) -> bool:
+        """Whether the target's log is the beginning of the source's, as after a failover whose target goes back to be
+        the source: then it may be continued."""
+        lane = self._lane
+        source = Log(lane.source, partition.source, committed=lane.committed_only)
+        try:
+            parting = await parting_of(source, Log(lane.target, partition.target, committed=True))
+        except NotPairedError as error:  # a log's beginning goes meanwhile: compared again
+            raise BrokerError(_MOVED, str(error)) from error
+        return parting.proved and not parting.target_goes_on and parting.target.end == seen.end
+
+    def _placed(self, partition: Partition, seen: Look) -> None:
         lane, same = self._lane, partition.same
         assert same is not None
         place = same.place
-        if place is None and partition.reached < 0 and self._is_foreign(same, seen, least):
-            self._same.diverged(partition, 0, f"it has {seen.end} offsets already, none of them written by this flow")
-            return
         if place is None:
             place = _first(partition, seen)
         place = place.looked(seen)
@@ -111,10 +135,6 @@ class SameStarter(Starter):
         if place.reached < same.start:
             lane.queue_up(partition, [Piece.of_hole(place.reached, same.start, -1)])
             lane.routes.offer(partition)
-
-    def _is_foreign(self, same: SamePartition, seen: Look, least: int | None) -> bool:
-        """Of a flow without a position: whether the topic holds what neither the leader nor the map knows as ours."""
-        return seen.end > 0 and seen.last_sequence is None and least is None and not same.begun
 
     async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
         """Where a start was filled and the process died before it was cut off."""

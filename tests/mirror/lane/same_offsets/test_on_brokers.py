@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, to_commit
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd
 
 from reconciler.kafka.client.log_ends import log_ends
+from reconciler.replication.offsets.position_metadata import END
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.lanes.lane_runs import Flow, Lane, producer
+from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end
 
@@ -194,3 +196,40 @@ def test_killed_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
     report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(ROUNDS + 1, "last"))
     assert report.end is LaneEnd.STOPPED, report
     assert_equal(flow)
+
+
+def test_a_record_of_somebody_else_stops_the_partition_for_good(flow: Flow) -> None:
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    stranger = producer(flow.target)
+    stranger.produce(flow.remote, b"mine", partition=0)
+    assert stranger.flush(20) == 0
+    mixed(flow, 3, seed=2)
+    before = ends(flow.target, flow.remote)[0]
+    for _ in range(2):  # whoever comes later finds it so too
+        report, control = flow.run(batch_path, has("offsets_diverged"), keeps_offsets=True)
+        assert report.end is LaneEnd.STOPPED, report
+    assert ends(flow.target, flow.remote)[0] == before, "nothing is written behind it"
+    (condition,) = [one for one in conditions(control.reports) if one.code == "offsets_diverged"]
+    assert (condition.topic, condition.partition, condition.stops) == (flow.topic, 0, True)
+
+
+def test_a_target_that_is_the_beginning_of_its_source_is_continued(flow: Flow) -> None:
+    """As after a failover, when the old source is filled from its copy: a flow that never wrote there goes on."""
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    mixed(flow, 3, seed=2)
+    name = f"{flow.topic}-back"
+    of_another = {"flow": name, "group": f"mirror.{name}", "transactional_id": f"mirror.{name}.0"}
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, **of_another)
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+
+
+def test_back_to_translated_it_goes_on_behind_what_was_copied(flow: Flow) -> None:
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    flow.set_position(1, metadata=to_commit(LanePosition(1, "", same=SameOffsetsPosition(7))).metadata.rstrip(END))
+    mixed(flow, 3, seed=2)
+    flow.run(batch_path, flow.at_end())
+    assert flow.target_content() == flow.source_content()
