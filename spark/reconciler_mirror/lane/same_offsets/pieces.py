@@ -25,12 +25,12 @@ def pieces_at_offsets(
     """
     same = partition.same
     assert same is not None
-    pieces: list[Piece] = []
-    covered = partition.covered
+    pieces = _whole_ones(partition, same, view, batches, buffer)
+    covered = pieces[-1].next_offset if pieces else partition.covered
     small: list[Batch] = []
     partition.why = "small batches gathered" if partition.gathers else ""
     try:
-        for segment in _segments(partition, same, view, batches):
+        for segment in _segments(partition, same, view, batches[len(pieces) :], covered):
             for part in _new(partition, same, view, segment):
                 if isinstance(part, Whole) and partition.gathers and part.records <= GATHERED_BELOW:
                     small.append(part.batch)
@@ -48,13 +48,38 @@ def pieces_at_offsets(
     return pieces, covered
 
 
+def _whole_ones(
+    partition: Partition,
+    same: SamePartition,
+    view: memoryview,
+    batches: Sequence[tuple[Batch, bool]],
+    buffer: Buffer | None,
+) -> list[Piece]:
+    """The batches that come before the first that is anything but the next one, to be sent as it is: of most sources
+    all."""
+    pieces: list[Piece] = []
+    at = partition.covered
+    if partition.gathers or same.left_out or same.place is None or not same.place.level:
+        return pieces
+    for batch, delivered in batches:
+        if not delivered or batch.base != at or why_not_whole(batch, at, partition.largest_at(at), append_time=True):
+            break
+        pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
+        at = batch.next_offset
+    return pieces
+
+
 def _segments(
-    partition: Partition, same: SamePartition, view: memoryview, batches: Sequence[tuple[Batch, bool]]
+    partition: Partition,
+    same: SamePartition,
+    view: memoryview,
+    batches: Sequence[tuple[Batch, bool]],
+    position: int,
 ) -> Iterator[Segment]:
     def opened(batch: Batch) -> str | None:
-        return why_not_whole(batch, partition.covered, partition.largest_at(batch.base), append_time=True)
+        return why_not_whole(batch, position, partition.largest_at(batch.base), append_time=True)
 
-    return segments(view, batches, partition.covered, opened, same.left_out)
+    return segments(view, batches, position, opened, same.left_out)
 
 
 def _new(partition: Partition, same: SamePartition, view: memoryview, segment: Segment) -> list[Segment]:
