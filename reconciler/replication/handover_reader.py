@@ -101,8 +101,6 @@ def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
 
 
 def _of_same_offsets(flow: FlowSettings) -> Iterator[str]:
-    if not same.SERVED:
-        yield f"offsets is {SAME!r}, which is {same.NOT_SERVED}"
     asked = {"where": flow.where, "headers": flow.headers, "provenance": flow.provenance}
     yield from (f"offsets is {SAME!r} beside {work}, which moves offsets" for work, value in asked.items() if value)
     if flow.delivery != "exactly_once" or flow.isolation != "read_committed":

@@ -58,7 +58,7 @@ class LaneSpec:
     a partition goes on behind what is lost, counted. ``paused`` and ``rate`` (the lane's share
     of the flow's limit in bytes per second, 0 for none) as they were when the lease was given.
     ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written.
-    ``keeps_offsets``: copies have the source's offsets."""
+    ``keeps_offsets``: copies have the source's offsets; no start is filled with more than ``filler_limit`` offsets."""
 
     flow: str
     lane: int
@@ -79,6 +79,7 @@ class LaneSpec:
     work: RecordWork = NO_WORK
     offset_syncs: tuple[str, str] | None = None
     keeps_offsets: bool = False
+    filler_limit: int | None = None
 
 
 def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
@@ -102,6 +103,7 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
         work=work_of(flow),
         offset_syncs=None if syncs is None else (syncs.side, syncs.topic),
         keeps_offsets=flow.keeps_offsets,
+        filler_limit=flow.filler_limit,
     )
 
 

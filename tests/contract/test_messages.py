@@ -9,7 +9,6 @@ import pytest
 
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.replication.offsets import same
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "change" / "messages.md").read_text(encoding="utf-8")
@@ -65,8 +64,7 @@ SLOW = "mirror-loop-unproved"  # the proof is given up after millions of steps
         for code in sorted(set(SECTIONS) - OF_FOLDERS)
     ],
 )
-def test_each_example_gives_the_message_shown(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same, "SERVED", code != "same-offsets-not-served")
+def test_each_example_gives_the_message_shown(code: str) -> None:
     texts = re.findall(r"```yaml\n(.*?)```", SECTIONS[code], re.DOTALL)
     shown = re.findall(r"```text\n(.*?)```", SECTIONS[code], re.DOTALL)
     assert texts, "an example in yaml"

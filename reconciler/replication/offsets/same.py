@@ -13,10 +13,6 @@ from dataclasses import dataclass
 from reconciler.replication.offsets.map import Exactness, Translation
 from reconciler.replication.offsets.position_metadata import END
 
-SERVED = False
-"""Whether this release's mirror job copies such flows. ``validate`` refuses the key until it does."""
-
-NOT_SERVED = "not yet served by the mirror job"
 ONLY = "exactly_once and read_committed"
 
 FILLER_LIMIT = 2_000_000_000

@@ -117,6 +117,18 @@ def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
     )
 
 
+def filler_limit(spec: PartitionSpec, start: int, fillers: int) -> Condition:
+    """Of a flow that keeps offsets. ``start``: the source offset it would begin at."""
+    return Condition.of_partition(
+        "filler_limit",
+        spec,
+        f"is not copied: it begins at source offset {start}, and {spec.target_topic} would first have to be filled "
+        f"with {fillers:,} empty offsets, more than the flow's filler_limit",
+        "Raise filler_limit of the flow, reconciler plan says what it costs, or write offsets: translated, "
+        "and run apply.",
+    )
+
+
 def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> Condition:
     """An explicit start that the source does not have. ``low`` and ``end`` are its bounds."""
     where = f"{spec.topic}-{spec.partition}"

@@ -8,7 +8,6 @@ from itertools import product
 from reconciler.environment.yaml.locations import Places, Step
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Delivery, Flow, Isolation, Topology
-from reconciler.replication.offsets import same
 from reconciler.resources.flows.names.automata import Language, both
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.resources.flows.names.search import UndecidedError, shortest
@@ -33,10 +32,6 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
 
 def _own(flow: Flow, places: Places) -> Iterator[Problem]:
     name = f"flow {flow.name}"
-    if not same.SERVED:
-        why = "The files are understood, but nothing would copy them so"
-        problem = f"{name}: offsets: same is {same.NOT_SERVED}"
-        yield Problem("same-offsets-not-served", places.of(flow, "offsets"), problem, why, "Remove it")
     for work in flow.record_work:
         problem, todo = f"{name}: offsets: same beside {work}", f"Remove {work}, or write offsets: translated"
         yield Problem("same-offsets-record-work", places.of(flow, work), problem, _WORK[work], todo)

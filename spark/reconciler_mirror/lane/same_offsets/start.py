@@ -10,6 +10,7 @@ from reconciler.kafka.client.cluster import EARLIEST
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
 from reconciler.replication.offsets.one_sided import parting_of
+from reconciler.replication.offsets.same import above_limit
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
@@ -122,6 +123,9 @@ class SameStarter(Starter):
         if place.reached < same.start:
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
+        if above_limit(same.start - place.reached, lane.spec.filler_limit):
+            lane.stop(partition, conditions.filler_limit(partition.spec, same.start, same.start - place.reached))
+            return
         place = place.settled() if place.level else place
         same.place, same.at = place, time.monotonic()
         partition.committed = partition.reached = place.reached

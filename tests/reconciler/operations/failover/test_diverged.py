@@ -14,7 +14,6 @@ from reconciler.environment.load import load
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import PartedPartition
 from reconciler.operations.failover.diverged import export, parted, partitions_of, sides_of
-from reconciler.replication.offsets import same
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 
@@ -32,9 +31,8 @@ def write(handle: ClusterHandle, topic: str, values: list[str], *, aborted: bool
 
 @pytest.mark.kafka
 def test_where_two_logs_part_is_found_and_what_is_alone_is_exported(
-    plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(same, "SERVED", True)
     names = (unique, f"east.{unique}")
     for cluster, topic in zip(("east", "west"), names, strict=True):
         create_topic(plain[cluster], topic, 2)

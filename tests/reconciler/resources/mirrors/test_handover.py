@@ -32,7 +32,6 @@ from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.replication.handover import ChannelSettings, HandoverError, Naming, Start
 from reconciler.replication.handover_reader import parse
-from reconciler.replication.offsets import same
 from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
 from tests.support.builders import cluster, flow, topology
 
@@ -201,13 +200,9 @@ def test_translated_offsets_leave_the_hand_over_and_the_digest_as_they_were() ->
     assert topology_digest(wished) == "21e8bc81f98d1ec032943f665e8d3b4bca450d469e92d4889ea118274701d70e"
 
 
-def test_a_job_of_a_release_that_does_not_keep_offsets_refuses_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reads_that_offsets_are_kept() -> None:
     wished = built(one=replace(FLOW, offsets=OffsetsKept.SAME, filler_limit=9, groups=Groups(both_ways=True)))
     (text,) = handovers(wished).values()
-    monkeypatch.setattr(same, "SERVED", False)
-    with pytest.raises(HandoverError, match="not yet served"):
-        parse(text)
-    monkeypatch.setattr(same, "SERVED", True)
     (read,) = parse(text).flows
     assert (read.keeps_offsets, read.filler_limit) == (True, 9)
 
@@ -220,8 +215,7 @@ def test_a_job_of_a_release_that_does_not_keep_offsets_refuses_to_begin(monkeypa
         ({"isolation": Isolation.READ_UNCOMMITTED}, "read_uncommitted"),
     ],
 )
-def test_a_job_refuses_what_moves_offsets(changed: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same, "SERVED", True)
+def test_a_job_refuses_what_moves_offsets(changed: dict[str, Any], said: str) -> None:
     (text,) = handovers(built(one=replace(FLOW, offsets=OffsetsKept.SAME, **changed))).values()
     with pytest.raises(HandoverError, match=said):
         parse(text)

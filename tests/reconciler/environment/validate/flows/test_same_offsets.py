@@ -13,7 +13,6 @@ from reconciler.errors import TopologyError
 from reconciler.model.environment.flows import OffsetsKept
 from reconciler.model.environment.topology import Flow
 from reconciler.replication.handover import Naming
-from reconciler.replication.offsets import same
 from tests.support.builders import flow, topology
 
 FLOW = """\
@@ -21,11 +20,6 @@ clusters: {a: {bootstrap_servers: ['a:1']}, b: {bootstrap_servers: ['b:1']}}
 flows:
   f: {source: a, target: b, topics: [t]%s}
 """
-
-
-@pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same, "SERVED", True)
 
 
 def kept(source: str, target: str, *topics: str, **fields: object) -> Flow:
