@@ -16,6 +16,7 @@ from reconciler.backends.git import Revision, Snapshot, revision, snapshot, touc
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.explain import explain
 from reconciler.engine.guards.connection_changed import held_to_base
+from reconciler.engine.plan.owners import owners
 from reconciler.engine.topology_map import topology_map
 from reconciler.environment.load import load
 from reconciler.environment.load_clusters import read_head
@@ -64,8 +65,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
     if request.base is None:
         _needs_base(request)
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
-            plan = session.plan(consent=request.consent)
-            return Review(plan, drawn=partial(topology_map, session.topology, session.seen, plan))
+            return _told(session, session.plan(consent=request.consent))
     now, at = read_topology(env), snapshot(env, request.base)
     against = Against(request.base, at.commit, revision(env).dirty, request.revert)
     try:
@@ -131,8 +131,15 @@ def worst(codes: Sequence[ExitCode]) -> ExitCode:
 
 def _planned(env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest) -> Review:
     with closing(Session(env, topology, Principal.PLAN)) as session:
-        plan = session.plan(Revision(at.commit) if at else None, request.consent)
-        return Review(plan, drawn=partial(topology_map, session.topology, session.seen, plan))
+        return _told(session, session.plan(Revision(at.commit) if at else None, request.consent))
+
+
+def _told(session: Session, plan: Plan) -> Review:
+    """With what only pages show, worked out when one is made."""
+    live = session.seen
+    assert live is not None  # a plan looks at everything
+    drawn = partial(topology_map, session.topology, live, plan)
+    return Review(plan, drawn=drawn, owned=partial(owners, session.topology, live), amounts=session.amounts)
 
 
 def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest) -> Topology:

@@ -28,7 +28,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Basis, Outcome, Plan, Planned, Result, SeenCluster
 from reconciler.render.comment_limit import GITHUB_LIMIT, Handoff, marker
 from reconciler.render.plan.formats import drift_in, outcomes_in
-from reconciler.render.plan.html import plan_html
+from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.plan.html_style import CSS, SCRIPT
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.outline import outline
@@ -230,7 +230,7 @@ def test_links_within_the_page_lead_somewhere() -> None:
 
 def test_the_map_is_on_the_page_and_folded_in_the_comment() -> None:
     plan, drawn = changed_plan(), topology_map(regions(lanes=4), None, changed_plan())
-    page = plan_html(plan, HANDOFF, drawn=drawn)
+    page = plan_html(plan, HANDOFF, about=AboutPlan(drawn))
     found = elements(page)
     assert [tag for tag, _ in found.tags].count("svg") == 1
     assert "east-to-west: restarting" in words(page)

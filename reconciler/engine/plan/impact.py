@@ -41,8 +41,8 @@ def questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]
     for change in _dangerous(plan)[:MOST]:
         if topic := live.topic(change.ref):
             some = queries.setdefault(change.ref.cluster, {})
-            if topic.name not in some or _kept(change) is not None:
-                some[topic.name] = ImpactQuery(topic.name, len(topic.partitions), _kept(change))
+            if topic.name not in some or lowered_retention(change) is not None:
+                some[topic.name] = ImpactQuery(topic.name, len(topic.partitions), lowered_retention(change))
     for ref in _copied_again(plan)[:MOST]:
         if topic := live.topic(ref):
             queries.setdefault(ref.cluster, {}).setdefault(ref.name, ImpactQuery(ref.name, len(topic.partitions)))
@@ -128,7 +128,7 @@ def _dangerous(plan: Plan) -> list[Dangerous]:
     return changes
 
 
-def _kept(change: Dangerous) -> int | None:
+def lowered_retention(change: Dangerous) -> int | None:
     """The retention by time that is planned below the one there is."""
     for config in change.configs if isinstance(change, AlterConfigs) else ():
         before, after = number(config.before), number(config.after)
@@ -146,7 +146,7 @@ def _with_stakes(planned: Planned, topology: Topology, impacts: Mapping[TopicRef
         if flow.source == change.ref.cluster and selector_of(flow).why_not(change.ref.name) is None
     )
     found = replace(impacts.get(change.ref, Stakes()), flows=flows)
-    if _kept(change) is None:  # it was asked for another change of the same topic
+    if lowered_retention(change) is None:  # it was asked for another change of the same topic
         found = replace(found, expiring=None)
     active = [reader for reader in found.readers or () if reader.members]
     why = planned.risk_why

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from reconciler.engine.plan.amounts import Amount
+from reconciler.engine.plan.owners import owners
 from reconciler.engine.topic_list import topic_list
 from reconciler.engine.topology_map import topology_map
 from reconciler.errors import ReconcilerError, Unknown
@@ -85,6 +87,7 @@ class ReviewRead:
     plan: Plan
     history: History
     trail: AuditTrail
+    amounts: tuple[Amount, ...] = ()
 
 
 class LiveReader:
@@ -221,5 +224,5 @@ class LiveReader:
         self._see(topology, review.live, review.plan)
         seen = self._view.clusters.value
         assert seen is not None
-        reviewed = Reviewed(review.plan, seen.drawn, review.history)
+        reviewed = Reviewed(review.plan, seen.drawn, review.history, owners(topology, review.live), review.amounts)
         self._publish(review=LiveReading(reviewed, at_ms), audit=LiveReading(review.trail, at_ms))

@@ -80,4 +80,4 @@ class _Clusters:
         assert live is not None  # a plan looks at everything
         lines = past_lines(self._session, self._say)
         trail = AuditTrail(tuple(lines), verified(self._session))
-        return ReviewRead(live, plan, history(lines), trail)
+        return ReviewRead(live, plan, history(lines), trail, self._session.amounts)

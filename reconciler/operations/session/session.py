@@ -27,6 +27,7 @@ from reconciler.engine.guards.other_repository import other_repository
 from reconciler.engine.observe.cluster_ids import strangers
 from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_answers, with_named
 from reconciler.engine.observe.unlisted import unlisted
+from reconciler.engine.plan.amounts import Amount, amounts, beginning_to_travel, copy_questions
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
 from reconciler.engine.plan.fingerprints import basis, topology_digest, unreadable
 from reconciler.engine.plan.impact import described, filled, on_empty, questions, together, weighed
@@ -90,6 +91,8 @@ class Session:
         self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
         self.seen: LiveState | None = None
+        self.amounts: tuple[Amount, ...] = ()
+        """What the last plan copies, loses and moves, where somebody reads it."""
         self.hosted = HostedMirrors(self)
         unseen = UnseenJobs(topology, self.records, principal, self.status, self._last_apply)
         self.runner = RoutedRunner(
@@ -176,7 +179,9 @@ class Session:
 
     def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:
         """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
+        travelling = () if alone else beginning_to_travel(made, self.topology, live)
         asked = {} if alone else together(questions(made, live), reading_questions(made, live))
+        asked = together(asked, copy_questions(travelling, live))
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
             stakes = ask_stakes(pool, self.topology.clusters, self.principal, asked)
             made = from_here(self._checked(made), self.applied, self.origin)
@@ -186,6 +191,7 @@ class Session:
         if alone:
             return made
         made = weighed(made, self.topology, impacts)
+        self.amounts = amounts(made, travelling, impacts, live)
         return with_readers(made, live, impacts) if asked else made
 
     def _copies(self, made: Plan, live: LiveState) -> Plan:

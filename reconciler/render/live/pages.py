@@ -16,7 +16,7 @@ from reconciler.render.live.parts import age
 from reconciler.render.live.style import LIVE_CSS, LIVE_SCRIPT
 from reconciler.render.live.topics import topics_page
 from reconciler.render.live.view import LivePage, LiveView, PageKind, Region
-from reconciler.render.plan.html import plan_body, report_body
+from reconciler.render.plan.html import AboutPlan, plan_body, report_body
 from reconciler.render.plan.html_style import SCRIPT
 from reconciler.render.reports.drift import drift_page
 from reconciler.render.style import Format
@@ -59,7 +59,8 @@ def _plan(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     ages = Region("ages", age("plan", view.review, now_ms))
     if (review := view.review.value) is None:
         return (Region("head", "<h1>Pending plan: unknown</h1>"), ages)
-    return ages, Region("plan", "".join(plan_body(review.plan, drawn=review.drawn)), calm=True)
+    about = AboutPlan(review.drawn, review.owners, review.amounts)
+    return ages, Region("plan", "".join(plan_body(review.plan, about=about)), calm=True)
 
 
 def _drift(view: LiveView, now_ms: int) -> tuple[Region, ...]:

@@ -12,9 +12,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.topic_list import TopicRow
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import Topology
+from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.audit import AuditVerification
@@ -58,11 +59,14 @@ class ClustersSeen:
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The plan that ``apply`` would carry out, on the map as it was then, and what earlier runs did."""
+    """The plan that ``apply`` would carry out, on the map as it was then, what earlier runs did, and whose topics are
+    by their labels."""
 
     plan: Plan
     drawn: TopologyMap
     history: History
+    owners: Mapping[TopicRef, str] = field(default_factory=lambda: MappingProxyType({}))
+    amounts: tuple[Amount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

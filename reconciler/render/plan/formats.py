@@ -9,6 +9,7 @@ from typing import assert_never
 
 from reconciler.engine.drift.causes import NOTHING
 from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.amounts import Amount
 from reconciler.errors import ExitCode, Problem, ReconcilerError
 from reconciler.model.plan import Outcome, Plan
 from reconciler.model.reports.drift import History
@@ -16,9 +17,10 @@ from reconciler.model.reports.edit import Against, EditComparison, Sign
 from reconciler.model.reports.probe import Probe
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.comment_limit import Handoff
-from reconciler.render.plan.html import offline_html, plan_html, report_html
+from reconciler.render.plan.html import NO_OWNERS, AboutPlan, offline_html, plan_html, report_html
 from reconciler.render.plan.markdown import offline_markdown, plan_markdown, report_markdown
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
+from reconciler.render.plan.table import Owners
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcome_page, outcomes_json, outcomes_text
 from reconciler.render.reports.drift import drift_json, drift_page, drift_text
@@ -38,7 +40,8 @@ class Review:
 
     ``undone``: for a way back, the edit that it takes back; ``comparison`` then leads from now to what was.
     ``untold``: what is wrong with the base, so that there is no ``comparison`` with it.
-    ``drawn``: draws the plan on the map of its environment; only pages and comments have a picture.
+    ``drawn``: draws the plan on the map of its environment; only pages and comments have a picture. ``owned``: whose
+    topics are; only pages tell. ``amounts``: what it copies, loses and moves.
     """
 
     plan: Plan | None
@@ -47,6 +50,8 @@ class Review:
     undone: EditComparison | None = None
     untold: tuple[Problem, ...] = ()
     drawn: Callable[[], TopologyMap] | None = None
+    owned: Callable[[], Owners] | None = None
+    amounts: tuple[Amount, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -84,7 +89,9 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
             return offline_markdown(_environment(review), before)
         case Format.HTML:
             if review.plan is not None:
-                return plan_html(review.plan, handoff, before=before, drawn=_drawn(review))
+                owners = review.owned() if review.owned is not None else NO_OWNERS
+                about = AboutPlan(_drawn(review), owners, review.amounts)
+                return plan_html(review.plan, handoff, before, about)
             return offline_html(_environment(review), before)
         case _:
             assert_never(form)

@@ -8,8 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
@@ -19,44 +22,69 @@ from reconciler.render.elements import code, codes, folded, mono, table
 from reconciler.render.escape import page as safe
 from reconciler.render.map.section import map_section
 from reconciler.render.plan.access_shifts import shift_sections
+from reconciler.render.plan.amounts import amounts_section
 from reconciler.render.plan.html_style import CSS, SCRIPT
 from reconciler.render.plan.kinds.topics import OutlinedValue
 from reconciler.render.plan.outline import EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
 from reconciler.render.plan.outside import outside_sections
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections, load_sections
+from reconciler.render.plan.table import SIGN_CLASSES, Owners, change_tables
 from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted
 
-_KINDS = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 _OPEN = 40
+_FEW = 8
+"""Entries of a plan whose steps are open."""
+NO_OWNERS: Owners = MappingProxyType({})
 _CARDS = 24
 """Most cards of dangerous changes: of more, nobody reads each, and the page would hold all of them twice."""
 
 
+@dataclass(frozen=True, slots=True)
+class AboutPlan:
+    """What is known beside a plan, and only its page shows. ``drawn``: the plan on the map. ``owners``: of topics, as
+    far as they are declared."""
+
+    drawn: TopologyMap | None = None
+    owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    amounts: Sequence[Amount] = ()
+
+
+NOTHING_ABOUT = AboutPlan()
+
+
 def plan_html(
-    plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = (), drawn: TopologyMap | None = None
+    plan: Plan,
+    handoff: Handoff = NO_HANDOFF,
+    before: Sequence[Section] = (),
+    about: AboutPlan = NOTHING_ABOUT,
 ) -> str:
-    """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map."""
-    return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, before, drawn))
+    """``before``: sections told ahead of the changes, such as what an edit means."""
+    return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, before, about))
 
 
 def plan_body(
-    plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = (), drawn: TopologyMap | None = None
+    plan: Plan,
+    handoff: Handoff = NO_HANDOFF,
+    before: Sequence[Section] = (),
+    about: AboutPlan = NOTHING_ABOUT,
 ) -> list[str]:
     """As ``plan_html``: what stands in the page."""
     steps, outside = outline(plan), outside_sections(plan)
     sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
     ready = plan.changes and not plan.refused and not plan.unknown
-    tells_gates = bool(plan.changes) and drawn is None  # the map tells them beneath its waves
+    tells_gates = bool(plan.changes) and about.drawn is None  # the map tells them beneath its waves
     return [
         *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*outside, *before, *sections))),
         *_sections(outside),
         *_dangers(steps),
+        *amounts_section(about.amounts),
         *_sections(section for section in sections if section.urgent),
-        *(map_section(drawn) if drawn is not None else ()),
+        *(map_section(about.drawn) if about.drawn is not None else ()),
         *_sections(before),
         *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if tells_gates and plan.rollout else ()),
-        *(line for step in steps for line in _step(step)),
+        *change_tables(plan, about.owners),
+        *_steps(steps),
         *_sections(section for section in sections if not section.urgent),
         *([f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>"] if handoff.apply and ready else ()),
         f'<p class="faint">plan digest <code>{planfile.digest(plan)}</code></p>',
@@ -150,6 +178,18 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
     yield f"</div>{more}</section>"
 
 
+def _steps(steps: Sequence[PlanStep]) -> Iterator[str]:
+    """Folded where they are many: the tables have said what changes."""
+    if not steps:
+        return
+    count = sum(len(step.entries) for step in steps)
+    opened = " open" if count <= _FEW else ""
+    title = "In the order of apply, with reasons"
+    yield f'<details class="section" id="steps"{opened}><summary>{title} ({counted(len(steps), "step")})</summary>'
+    yield from (line for step in steps for line in _step(step))
+    yield "</details>"
+
+
 def _step(step: PlanStep) -> Iterator[str]:
     if step.opens:
         yield f'<p class="wave"><strong>{safe(step.opens)}</strong></p>'
@@ -163,7 +203,7 @@ def _step(step: PlanStep) -> Iterator[str]:
 
 def _card(entry: PlanEntry, place: EntryPlace) -> str:
     find = " ".join((place.cluster, *entry.names, entry.headline, *entry.lines, f"{entry.risk} risk")).lower()
-    kind = _KINDS.get(entry.sign, "change")
+    kind = SIGN_CLASSES.get(entry.sign, "change")
     lasting = ' <span class="badge lasting">irreversible</span>' if entry.irreversible else ""
     badge = f'<span class="badge {entry.risk}">{risk_label(entry.risk)}</span>'
     parts = [
@@ -219,7 +259,9 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
 def _list(items: Iterable[SectionItem]) -> str:
     words = []
     for item in items:
-        sign = f'<span class="sign {_KINDS.get(item.sign, "change")}">{safe(item.sign)}</span> ' if item.sign else ""
+        sign = (
+            f'<span class="sign {SIGN_CLASSES.get(item.sign, "change")}">{safe(item.sign)}</span> ' if item.sign else ""
+        )
         more = "".join(f"<li>{safe(line)}</li>" for line in item.more)
         which = folded(f"all {len(item.names):,}", codes(item.names)) if item.names else ""
         words.append(f"<li>{sign}{safe(item.text)}{which}{f'<ul>{more}</ul>' if more else ''}</li>")

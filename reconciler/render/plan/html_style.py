@@ -63,6 +63,15 @@ background:var(--card);color:inherit;margin-top:.5rem}
 details::details-content{content-visibility:visible;height:auto}
 body{background:#fff;color:#000;font-size:11px}main{max-width:none;padding:0}input,nav{display:none}
 .card,.urgent{break-inside:avoid}.badge{border:1px solid;color:#000;background:none!important}}
+.changes table{min-width:46rem}.changes .group th{text-align:left;color:var(--ink);font-weight:600;padding-top:.7rem}
+.changes tr.more td{border-top:0;padding-top:0}.changes td:first-child{min-width:1.4rem;width:1.4rem}
+.changes td:last-child:not(:first-child){min-width:2rem}.changes a.sign{text-decoration:none}
+.changes tr:target,.changes tr:has(:target){background:var(--warn)}
+details.kind>summary{font-weight:600}
+@media (max-width:36rem){.changes table{min-width:0}.changes tr.more{border-top:0;padding:0 0 .2rem}
+.scroll.changes td:first-child{flex:0 0 1.2rem}.scroll.changes td{padding-right:.2rem}
+.scroll.changes td:last-child:not(:first-child){flex:0 0 auto}
+.changes td:empty{display:none}.changes td:nth-child(6)::before{content:"\\2192\\a0"}}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:.6rem}
 .cards .card{margin:0}
 .map{background:var(--card);border:1px solid var(--line);border-radius:8px}
@@ -75,14 +84,20 @@ CSS = PAGE_CSS + MAP_CSS
 SCRIPT = """
 (function(){
 addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach(function(one){one.open=true})});
+function show(){var place=location.hash&&document.getElementById(decodeURIComponent(location.hash.slice(1)));
+for(var part=place;part;part=part.parentElement){if(part.tagName==='DETAILS'){part.open=true}}
+if(place){place.scrollIntoView()}}
+addEventListener('hashchange',show);show();
 var cards=[].slice.call(document.querySelectorAll('[data-find]'));if(cards.length<6){return}
 var field=document.createElement('input'),left=document.createElement('p');field.type='search';
 field.placeholder='Filter by topic, cluster, config or risk';field.setAttribute('aria-label',field.placeholder);
 left.className='faint';left.setAttribute('role','status');
-field.addEventListener('input',function(){var words=field.value.toLowerCase().split(/\\s+/),shown=0;
+field.addEventListener('input',function(){var words=field.value.toLowerCase().split(/\\s+/),shown=0,all=0;
 cards.forEach(function(card){var text=card.getAttribute('data-find');
-var found=words.every(function(word){return text.indexOf(word)>=0});card.hidden=!found;shown+=found?1:0});
-left.textContent=field.value?shown+' of '+cards.length+' shown':''});
+var found=words.every(function(word){return text.indexOf(word)>=0});card.hidden=!found;
+if(card.tagName==='TR'&&!card.classList.contains('more')){all+=1;shown+=found?1:0}
+if(found&&field.value&&card.closest('details.kind')){card.closest('details.kind').open=true}});
+left.textContent=field.value?shown+' of '+all+' lines shown':''});
 var nav=document.querySelector('main nav');nav.parentNode.insertBefore(left,nav.nextSibling);
 nav.parentNode.insertBefore(field,left)})();
 """

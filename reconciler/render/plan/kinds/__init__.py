@@ -16,7 +16,7 @@ from reconciler.render.plan.kinds.quotas import QUOTAS
 from reconciler.render.plan.kinds.replicas import REPLICAS
 from reconciler.render.plan.kinds.topics import TOPICS
 from reconciler.render.plan.kinds.users import USERS
-from reconciler.render.plan.kinds.words import Words
+from reconciler.render.plan.kinds.words import FieldValues, Words
 
 WORDS: Mapping[KindName, Words[Any]] = {
     KindName.TOPICS: TOPICS,
@@ -41,6 +41,11 @@ def headline(change: Change, alone: bool = True) -> str:
 def signature(change: Change) -> object:
     """Equal for changes that may be told as one."""
     return words_of(change).signature(change)
+
+
+def fields_of(change: Change) -> Iterable[FieldValues]:
+    """How it is and how it will be, field by field."""
+    return words_of(change).fields(change)
 
 
 def described(changes: Sequence[Change]) -> Iterable[str]:

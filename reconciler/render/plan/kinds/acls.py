@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from reconciler.model.changes import AclChange
-from reconciler.render.plan.kinds.words import Words
+from collections.abc import Iterator
+
+from reconciler.model.changes import AclChange, CreateAcl
+from reconciler.render.plan.kinds.words import FieldValues, Words
+
+
+def _fields(change: AclChange) -> Iterator[FieldValues]:
+    rule = str(change.acl)
+    yield FieldValues("", "", rule) if isinstance(change, CreateAcl) else FieldValues("", rule, "")
+
 
 ACLS: Words[AclChange] = Words(
     noun="access rule",
@@ -11,4 +19,5 @@ ACLS: Words[AclChange] = Words(
     headline=lambda change, _: change.reason.text,
     signature=lambda change: (type(change).__name__, change.grant.title, change.reason),
     lines=lambda changes: (str(change.acl) for change in changes),
+    fields=_fields,
 )

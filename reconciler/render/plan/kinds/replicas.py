@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.model.changes import FinishReassignment, ReassignReplicas, ReplicaChange
 from reconciler.model.replicas import Placement
-from reconciler.render.plan.kinds.words import Words
+from reconciler.render.plan.kinds.words import FieldValues, Words
 from reconciler.text import counted, size_words, time_words
 
 SHOWN = 3
@@ -72,4 +72,15 @@ def _subject(change: ReplicaChange) -> str:
     return change.ref.name if isinstance(change, ReassignReplicas) else "reassignment"
 
 
-REPLICAS: Words[ReplicaChange] = Words("topic", _subject, _headline, _signature, _lines)
+def _fields(change: ReplicaChange) -> Iterator[FieldValues]:
+    if isinstance(change, FinishReassignment):
+        yield FieldValues("reassignment", "on the way", "finished")
+    else:
+        yield FieldValues("replication factor", str(change.before or "mixed"), str(change.after))
+        if change.bytes_to_copy:
+            yield FieldValues(
+                "to copy", None, f"{size_words(change.bytes_to_copy)}, about {time_words(change.seconds)}"
+            )
+
+
+REPLICAS: Words[ReplicaChange] = Words("topic", _subject, _headline, _signature, _lines, _fields)

@@ -17,7 +17,7 @@ from reconciler.model.changes import (
 )
 from reconciler.model.config_values import human
 from reconciler.model.live import Source
-from reconciler.render.plan.kinds.words import SHOWN, Words
+from reconciler.render.plan.kinds.words import SHOWN, FieldValues, Words
 from reconciler.text import counted
 
 _TAKEN_OVER = "and {} configs at what is built in at the source (use_defaults_from: source)"
@@ -114,4 +114,21 @@ def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str
     )
 
 
-TOPICS: Words[TopicChange] = Words("topic", lambda change: change.ref.name, _headline, _signature, _lines)
+def _fields(change: TopicChange) -> Iterator[FieldValues]:
+    match change:
+        case CreateTopic():
+            yield FieldValues("", "", change.shape)
+        case AddPartitions():
+            yield FieldValues("partitions", f"{change.before:,}", f"{change.after:,}")
+        case DeleteTopic():
+            yield FieldValues("", counted(change.partitions, "partition"), "")
+        case AlterConfigs():
+            pass
+        case _:
+            assert_never(change)
+    for value in outlined_values([change]):
+        before = f"{value.before} ({value.before_source})" if value.before_source else value.before
+        yield FieldValues(value.key, before, value.after or value.by)
+
+
+TOPICS: Words[TopicChange] = Words("topic", lambda change: change.ref.name, _headline, _signature, _lines, _fields)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.model.changes import AlterUser, CredentialChange, DeleteUser, UserChange
 from reconciler.model.users import user_words
-from reconciler.render.plan.kinds.words import SHOWN, Words
+from reconciler.render.plan.kinds.words import SHOWN, FieldValues, Words
 from reconciler.text import first_of
 
 
@@ -47,6 +47,16 @@ def _credential(change: CredentialChange) -> str:
     return f"{change.mechanism}: {change.before or 'none'} -> {change.after} iterations, salted anew"
 
 
+def _fields(change: UserChange) -> Iterator[FieldValues]:
+    if isinstance(change, DeleteUser):
+        yield from (FieldValues(mechanism, "there", "") for mechanism in change.mechanisms)
+        return
+    yield FieldValues("password", f"version {change.recorded}" if change.recorded else "", f"version {change.version}")
+    for each in change.credentials:
+        before = "" if each.before is None else f"{each.before} iterations"
+        yield FieldValues(str(each.mechanism), before, f"{each.after} iterations, salted anew")
+
+
 USERS: Words[UserChange] = Words(
-    "user", lambda change: f"SCRAM {user_words(change.user)}", _headline, _signature, _lines
+    "user", lambda change: f"SCRAM {user_words(change.user)}", _headline, _signature, _lines, _fields
 )

@@ -1,0 +1,53 @@
+"""How much a plan copies, loses and moves: one sentence, and a line for each flow and cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.engine.plan.amounts import Amount, AmountKind
+from reconciler.render.elements import mono, table
+from reconciler.render.escape import page as safe
+from reconciler.render.plan.impact import size
+from reconciler.text import counted, time_words, total
+
+_UNKNOWN = "unknown"
+_PLACES = {AmountKind.COPY: "flow", AmountKind.LOSE: "cluster", AmountKind.MOVE: "cluster"}
+
+
+def amounts_sentence(amounts: Sequence[Amount]) -> str:
+    """``to copy: at most 1.2 GiB of 12 topics over 2 flows; to lose: unknown, of 1 topic on 1 cluster``."""
+    return "; ".join(_sum(kind, [each for each in amounts if each.kind is kind]) for kind in _kinds(amounts))
+
+
+def _kinds(amounts: Sequence[Amount]) -> Iterator[AmountKind]:
+    return (kind for kind in AmountKind if any(each.kind is kind for each in amounts))
+
+
+def _sum(kind: AmountKind, some: Sequence[Amount]) -> str:
+    topics = counted(sum(each.topics for each in some), "topic")
+    words = _bounded(total(each.bytes for each in some)), f"of {topics}"
+    over = "over" if kind is AmountKind.COPY else "on"
+    return f"{kind.value}: {', '.join(words)} {over} {counted(len(some), _PLACES[kind])}"
+
+
+def _bounded(count: int | None) -> str:
+    return _UNKNOWN if count is None else f"at most {size(count)}" if count else "nothing"
+
+
+def amounts_section(amounts: Sequence[Amount]) -> Iterator[str]:
+    if not amounts:
+        return
+    yield f'<section id="amounts"><h2>How much <small>{safe(amounts_sentence(amounts))}</small></h2>'
+    yield table(("what", "flow or cluster", "topics", "records", "bytes", "time"), map(_row, amounts), labelled=True)
+    yield "</section>"
+
+
+def _row(amount: Amount) -> tuple[str, ...]:
+    records = _UNKNOWN if amount.records is None else f"at most {amount.records:,}"
+    if amount.kind is AmountKind.MOVE:
+        records = "all of them"
+    seconds = _UNKNOWN if amount.seconds is None else f"about {time_words(amount.seconds)}"
+    if amount.kind is AmountKind.LOSE:
+        seconds = "at once"
+    about = f"{_PLACES[amount.kind]} {mono(amount.about)}"
+    return amount.kind.value, about, f"{amount.topics:,}", records, _bounded(amount.bytes), seconds
