@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
@@ -26,7 +26,7 @@ from reconciler.cli.commands import (
     topology_map,
 )
 from reconciler.cli.help import DONE, ENDING, ending
-from reconciler.model.options import Autonomy
+from reconciler.model.options import Autonomy, ReportFormat
 from reconciler.render.completion import flows
 from reconciler.render.console import (
     PROGRAM,
@@ -35,6 +35,7 @@ from reconciler.render.console import (
     FormatOption,
     OutOption,
     OutputFormat,
+    ReportOption,
     StealOption,
     run_app,
     say,
@@ -152,7 +153,7 @@ def verify(
     flow: Annotated[
         str | None, typer.Argument(metavar="FLOW", help="a flow; all when left out", autocompletion=flows)
     ] = None,
-    form: FormatOption = OutputFormat.TEXT,
+    form: ReportOption = ReportFormat.TEXT,
     out: OutOption = None,
     parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
@@ -164,16 +165,25 @@ def verify(
     from reconciler.model.reports.verify import VerificationRequest
     from reconciler.operations.session.session import open_session
     from reconciler.operations.verify import prove
-    from reconciler.render.reports.verify import verify_json, verify_text
+    from reconciler.render.reports.verify import verify_html, verify_json, verify_text
     from reconciler.resources.mirrors.verify_request import time_ms
 
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
     request = VerificationRequest(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
     with open_session(env, Principal.PLAN) as session:
         verification = prove(session, request, mirror.mirrors_of(session, flow), say)
-    text = verify_json(verification) if form is OutputFormat.JSON else verify_text(verification, style())
+    match form:
+        case ReportFormat.TEXT:
+            text = verify_text(verification, style())
+        case ReportFormat.JSON:
+            text = verify_json(verification)
+        case ReportFormat.HTML:
+            text = verify_html(verification)
+        case _:
+            assert_never(form)
     if out is not None:
-        write_text(out, verify_json(verification) if out.suffix == ".json" else text)
+        written = {".json": verify_json, ".html": verify_html}.get(out.suffix)
+        write_text(out, text if written is None else written(verification))
     show(text)
     raise typer.Exit(verification.exit_code)
 

@@ -17,6 +17,13 @@ class FailoverPage(StrEnum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
+    HTML = "html"
+
+
+class ReportFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
 
 
 class TableFormat(StrEnum):

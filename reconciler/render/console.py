@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
+from reconciler.model.options import ReportFormat
 from reconciler.render import completion
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
@@ -73,6 +74,9 @@ Env = Annotated[
     ),
 ]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for machines")]
+ReportOption = Annotated[
+    ReportFormat, typer.Option("--format", help="text for people, json for machines, html for one page")
+]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
 PruneOption = Annotated[

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import typer
 
 from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
-from reconciler.model.options import WITHIN_S
+from reconciler.model.options import WITHIN_S, ReportFormat
 from reconciler.render.console import (
     App,
     Env,
-    FormatOption,
     OutOption,
-    OutputFormat,
     PageOption,
+    ReportOption,
     say,
     seconds,
     show,
@@ -116,15 +115,23 @@ def adopt(
 @app.command(epilog=ending("0 no problem; 1 a problem, or an error", "doctor environments/prod"))
 def doctor(
     env: Env,
-    form: FormatOption = OutputFormat.TEXT,
+    form: ReportOption = ReportFormat.TEXT,
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="for all answers; late ones count as unknown")
     ] = f"{WITHIN_S:.0f}s",
 ) -> None:
     """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
     from reconciler.operations import doctor as diagnosis
-    from reconciler.render.reports.doctor import checkup_json, checkup_text
+    from reconciler.render.reports.doctor import checkup_html, checkup_json, checkup_text
 
     checkup = diagnosis.checkup(env, seconds("--within", within))
-    show(checkup_json(checkup) if form is OutputFormat.JSON else checkup_text(checkup, style()))
+    match form:
+        case ReportFormat.TEXT:
+            show(checkup_text(checkup, style()))
+        case ReportFormat.JSON:
+            show(checkup_json(checkup))
+        case ReportFormat.HTML:
+            show(checkup_html(checkup))
+        case _:
+            assert_never(form)
     raise typer.Exit(checkup.exit_code)

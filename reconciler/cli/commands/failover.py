@@ -25,7 +25,9 @@ Drain = Annotated[str, typer.Option("--drain", metavar="DURATION", help="how lon
 Fence = Annotated[
     bool, typer.Option("--fence", help="failover: deny everyone to write FLOW's topics there, until the failback")
 ]
-Form = Annotated[Page, typer.Option("--format", help="text for people, json for machines, markdown for a comment")]
+Form = Annotated[
+    Page, typer.Option("--format", help="text for people, json for machines, markdown for a comment, html for one page")
+]
 
 
 app = App()

@@ -17,7 +17,7 @@ from reconciler.operations.failover.steps import Switch
 from reconciler.operations.session.execution import execution, interrupted_by_sigterm
 from reconciler.operations.session.session import Session, open_session
 from reconciler.render.console import require_agreement, say, show, style
-from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text
+from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
 from reconciler.resources.mirrors.pause import words
 
 
@@ -113,8 +113,20 @@ def _tell(report: Report, code: ExitCode, options: FailoverOptions) -> None:
             text = failover_json(report, int(code))
         case Page.MARKDOWN:
             text = failover_markdown(report)
+        case Page.HTML:
+            text = failover_html(report)
         case _:
             assert_never(form)
     if out is not None:
-        write_text(out, failover_json(report, int(code)) if out.suffix == ".json" else failover_markdown(report))
+        write_text(out, _in_file(report, code, out.suffix))
     show(text)
+
+
+def _in_file(report: Report, code: ExitCode, ending: str) -> str:
+    match ending:
+        case ".json":
+            return failover_json(report, int(code))
+        case ".html":
+            return failover_html(report)
+        case _:
+            return failover_markdown(report)

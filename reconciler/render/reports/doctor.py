@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from reconciler.model.reports.doctor import Checkup, DoctorVerdict, Finding
 from reconciler.render.escape import lines_of
+from reconciler.render.plan.html import report_html
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 
@@ -35,6 +37,31 @@ def checkup_json(checkup: Checkup) -> str:
     """As schemas/doctor.schema.json."""
     said, code = checkup_verdict(checkup), checkup.exit_code
     return report_json("doctor", checkup.environment, verdict=said, exit_code=code, findings=checkup.findings)
+
+
+def checkup_html(checkup: Checkup) -> str:
+    """One page, in the dress of a plan's."""
+    whys = {
+        DoctorVerdict.PROBLEM: "this does not work, or will not",
+        DoctorVerdict.UNKNOWN: "nobody answered, so nothing is concluded",
+        DoctorVerdict.WARNING: "it works, and somebody should know",
+        DoctorVerdict.OK: "",
+    }
+    sections = []
+    for verdict in _ORDER:
+        if findings := [finding for finding in checkup.findings if finding.verdict is verdict]:
+            title = "In order" if verdict is DoctorVerdict.OK else f"{verdict.capitalize()}s"
+            urgent = verdict in (DoctorVerdict.PROBLEM, DoctorVerdict.UNKNOWN)
+            items = tuple(_item(finding) for finding in findings)
+            sections.append(Section(title, whys[verdict], items, urgent=urgent))
+    return report_html(ReportPage("doctor", checkup.environment, checkup_verdict(checkup), tuple(sections)))
+
+
+def _item(finding: Finding) -> SectionItem:
+    fine = finding.verdict is DoctorVerdict.OK
+    why = (f"why: {finding.why}",) if finding.why and not fine else ()
+    todo = () if fine else tuple(f"do: {line}" for line in finding.todo if line)
+    return SectionItem(f"{finding.subject}, {finding.check}: {finding.text}", (*why, *todo))
 
 
 def _lines(finding: Finding) -> Iterator[str]:

@@ -15,7 +15,11 @@ from reconciler.model.reports.failover import (
     Report,
     StepResult,
 )
+from reconciler.render.elements import code, table
 from reconciler.render.escape import lines_of, markdown
+from reconciler.render.escape import page as safe
+from reconciler.render.plan.html import page_html, report_body
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import columns, counted, total
@@ -141,6 +145,48 @@ def failover_markdown(report: Report) -> str:
             name, note = markdown(group.group), markdown(group.note)
             lines.append(f"| {name} | {len(group.offsets)} | {records} | {note} |")
     return lines_of([*lines, *_left_behind(report)])
+
+
+def failover_html(report: Report) -> str:
+    """One page, in the dress of a plan's: what stops it first, then steps, groups and where each of them stands."""
+    stops = tuple(_check_item(check) for check in report.checks if check.level is Level.STOPS)
+    warnings = tuple(_check_item(check) for check in report.checks if check.level is Level.WARNS)
+    fine = tuple(_check_item(check) for check in report.checks if check.level is Level.FINE)
+    steps = tuple(SectionItem(f"{_DONE[step.result]}: {step.name}: {step.text}") for step in report.steps)
+    sections = (
+        Section("Stops it", "nothing is done until somebody acts", stops, urgent=True),
+        Section("To know", "it goes on, and this comes of it", warnings, urgent=True),
+        Section("Steps", "dry run: nothing was changed" if report.dry else "", steps),
+        Section("In order", "", fine),
+    )
+    shown = tuple(section for section in sections if section.items)
+    page = ReportPage(report.seen.move.way.value, report.environment, failover_verdict(report), shown)
+    body = [
+        *report_body(page),
+        *_groups_html(report),
+        *(f"<p>{safe(line)}</p>" for line in _left_behind(report) if line),
+    ]
+    return page_html(f"{report.environment}: {report.seen.move.way}", body)
+
+
+def _check_item(check: FailoverCheck) -> SectionItem:
+    return SectionItem(check.text, (check.todo,) if check.todo else ())
+
+
+def _groups_html(report: Report) -> Iterator[str]:
+    if not report.seen.groups:
+        return
+    move = report.seen.move
+    yield f"<h2>Groups ({len(report.seen.groups):,})</h2>"
+    again = "again" if report.seen.reachable else "again, at most (unread at the last checkpoint)"
+    heads = ("group", f"members {safe(move.origin)}", f"members {safe(move.destination)}", "offsets", again, "missed")
+    rows = []
+    for group in report.seen.groups:
+        members = f"{group.origin.members:,}" if report.seen.reachable else "unknown"
+        counts = (_bounded(group, which).replace("?", "unknown") for which in ("again", "missed"))
+        cells = members, f"{group.destination.members:,}", f"{len(group.offsets):,}", *counts, group.note
+        rows.append((code(group.group), *map(safe, cells)))
+    yield table((*heads, "note"), rows, labelled=True)
 
 
 def failover_json(report: Report, exit_code: int) -> str:

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
+from reconciler.render.elements import code, table
 from reconciler.render.escape import lines_of
+from reconciler.render.escape import page as safe
+from reconciler.render.plan.html import page_html, report_body
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import columns, counted
@@ -58,6 +62,39 @@ def verify_json(verification: Verification) -> str:
         applications=verification.applications,
         partitions=sorted(verification.partitions, key=_place),
     )
+
+
+def verify_html(verification: Verification) -> str:
+    """One page, in the dress of a plan's: differences and unknowns first, then every partition."""
+    different = (
+        _as_item(list(_difference(partition, PLAIN)))
+        for partition in sorted(verification.of(Equality.DIFFERENT), key=_place)
+    )
+    unknown = (
+        SectionItem(f"{partition.flow}, {_row(partition)[0]}: {partition.reason}", (partition.todo,))
+        for partition in sorted(verification.of(Equality.UNKNOWN), key=_place)
+    )
+    sections = (
+        Section(
+            "Different", "the first difference of each partition; never its content", tuple(different), urgent=True
+        ),
+        Section("Unknown", "could not be compared, so nothing is concluded", tuple(unknown), urgent=True),
+    )
+    report = ReportPage(
+        "verify",
+        verification.environment,
+        verify_verdict(verification),
+        tuple(section for section in sections if section.items),
+    )
+    ordered = sorted(verification.partitions, key=_place)
+    rows = [(code(partition.flow), *map(safe, _row(partition))) for partition in ordered]
+    whole = ["<h2>Partitions</h2>", table(("flow", *_TITLES), rows, labelled=True)] if rows else []
+    return page_html(f"{verification.environment}: verify", [*report_body(report), *whole])
+
+
+def _as_item(lines: Sequence[str]) -> SectionItem:
+    head, *more = (line.strip() for line in lines)
+    return SectionItem(head, tuple(more))
 
 
 def _place(partition: ComparedPartition) -> tuple[str, str, int]:
