@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters check bench soak down lock docs licences sbom advisories
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-pages check bench soak down lock docs licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,6 +51,10 @@ test-least-privilege: install
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py \
 		tests/e2e/spark/test_tutorial.py
+
+# Pages in a Chromium, which has to be installed: PICTURES=FOLDER keeps screenshots.
+test-pages: install
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/review/in_browser.py
 
 # The mirror job stops first, so that it can commit and leave.
 down:
