@@ -7,15 +7,22 @@ from dataclasses import dataclass
 
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState, LiveTopic
+from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.resources.flows.routes import hops_between
+from reconciler.resources.protected_names import is_protected
 
 INTERNAL = "of Kafka itself"
+OURS = "of mirror jobs and this program"
+COMPANIONS = "of a companion of Kafka"
 UNMANAGED = "unmanaged"
+_OURS = (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC, LOCK_TOPIC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicRow:
-    """``owner``: the place in git that declares it, the flows that make it, or that nobody manages it.
+    """``owner``: the place in git that declares it, the flows that make it, what it is kept for, or that nobody manages
+    it.
 
     ``partitions`` None: it is not there, or nobody knows; then ``problem`` says which. ``factor`` None: that, or its
     partitions differ.
@@ -49,12 +56,16 @@ def topic_list(topology: Topology, live: LiveState) -> tuple[TopicRow, ...]:
 def _row(ref: TopicRef, owner: str, live: LiveState) -> TopicRow:
     cluster, topic = live.known(ref.cluster), live.topic(ref)
     if topic is not None:
-        owner = owner or (INTERNAL if topic.internal else UNMANAGED)
+        owner = owner or (INTERNAL if topic.internal else _kept_for(topic.name))
         return TopicRow(*ref_words(ref), owner, len(topic.partitions), topic.replication_factor, _problem(topic))
     if cluster is None:
         return TopicRow(*ref_words(ref), owner, problem="unknown: its cluster was not read")
     hidden = ref.name in cluster.hidden or not cluster.sees_all
     return TopicRow(*ref_words(ref), owner, problem="unknown: it may be hidden" if hidden else "not there")
+
+
+def _kept_for(name: str) -> str:
+    return OURS if name in _OURS else COMPANIONS if is_protected(name) else UNMANAGED
 
 
 def ref_words(ref: TopicRef) -> tuple[str, str]:

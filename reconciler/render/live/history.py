@@ -41,8 +41,9 @@ def _chain(report: ChainReport | Unknown) -> tuple[str, str]:
         return pill("unknown", "unknown"), safe(f"{report.error}. {report.todo}")
     if report.broken is not None:
         return pill("broken", "problem"), safe(f"{report.broken.problem}, at {report.broken.at}")
-    words = f"{counted(report.records, 'record')} since {report.since}" if report.since else "no chained record yet"
-    return pill("whole", "ok"), safe(words)
+    if not report.since:
+        return pill("not checked", "unknown"), "no record has a digest of the one before it"
+    return pill("whole", "ok"), safe(f"{counted(report.records, 'record')} since {report.since}")
 
 
 def _runs(lines: Sequence[Line]) -> Iterator[str]:
