@@ -154,6 +154,10 @@ class ClusterClient:
     def address_known(self, node: int) -> bool:
         return node in self._nodes
 
+    def address_of(self, node: int) -> tuple[str, int]:
+        """Host and port, as another broker told. Raises KeyError where none has."""
+        return self._nodes[node]
+
     def learn(self, node: int, host: str, port: int) -> None:
         """Where a broker listens, as another one told."""
         if self._nodes.get(node, (host, port)) != (host, port):

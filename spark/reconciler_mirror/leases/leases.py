@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.replication.handover import MirrorSettings
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.driver.board import Board
-from reconciler_mirror.leases import channel
+from reconciler_mirror.leases import channel, preflight
 from reconciler_mirror.leases.assign import LaneKey
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.leases.channel_listener import Listener
@@ -28,9 +28,8 @@ from reconciler_mirror.leases.spark_slots import (
     run_job,
     why_not_ready,
 )
-from reconciler_mirror.leases.task import LeaseSpec, run_lease
+from reconciler_mirror.leases.task import LeaseSpec
 from reconciler_mirror.leases.unassigned import STOPS_S, Untasked
-from reconciler_mirror.leases.worker_stderr import heard_while_at_work
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport
 
 LEASE_S = 60.0
@@ -259,7 +258,9 @@ class Leases:
             self._server.token,
             self._settings.environment,
             self._settings.mirror,
+            preflight.installed() if (elsewhere := is_shared(self._context)) else None,
         )
+        given = preflight.packed(self._server.address if elsewhere else None, spec)
         for key in mine:
             self._board.lease_begins(key)
         with self._guard:
@@ -267,7 +268,7 @@ class Leases:
                 return True
             self._running.begins(name, mine)
         try:
-            for report in run_job(self._context, slot, describe(slot, lanes), spec, _in_task):
+            for report in run_job(self._context, slot, describe(slot, lanes), given, preflight.checked):
                 self._board.report(report)
                 if report.end is LaneEnd.SUPERSEDED:
                     self._superseded(report.error)
@@ -281,6 +282,7 @@ class Leases:
         finally:
             self._server.end(name)
             self._ends(name, mine)
+            self._looked_at(slot, mine, ())
             with self._guard:
                 self._running.ends(name)
                 self._guard.notify_all()
@@ -366,6 +368,8 @@ class Leases:
                 else:
                     self._running.lane_left(lease, _key(message["left"]))
                 self._guard.notify_all()
+        if "executor" in message:
+            self._executor(lease, message["executor"])
         if "progress" in message:
             self._board.progress(ROWS.decoded(LaneProgress, message["progress"]))
         if "report" in message:
@@ -373,13 +377,19 @@ class Leases:
             if report.end is LaneEnd.SUPERSEDED:
                 self._superseded(report.error)
 
+    def _executor(self, lease: str, said: channel.Message) -> None:
+        problems = tuple(said["problems"])
+        note = _log.warning if problems else _log.info
+        note("executor looked at", lease=lease, host=said["host"], python=said["python"], problems=problems)
+        with self._guard:
+            lanes = self._running.lanes_of(lease) or ()
+        self._looked_at(slot_of(lease), lanes, problems)
+
+    def _looked_at(self, slot: int, lanes: Collection[LaneKey], problems: tuple[str, ...]) -> None:
+        condition = preflight.condition(problems) if problems else None
+        for flow in {flow for flow, _ in lanes}:
+            self._board.set_condition(flow, f"executor of lease {slot}", condition)
+
 
 def _key(entries: list[Any]) -> LaneKey:
     return str(entries[0]), int(entries[1])
-
-
-def _in_task(specs: Any) -> Any:
-    with heard_while_at_work():
-        for spec in specs:
-            logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
-            yield from run_lease(spec)

@@ -6,15 +6,16 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.leases import channel
+from reconciler_mirror.leases import channel, preflight
 from reconciler_mirror.leases.assign import LaneKey
 from reconciler_mirror.leases.channel import ROWS, SPECS
+from reconciler_mirror.leases.worker_stderr import heard_while_at_work
 from reconciler_mirror.model import (
     Claim,
     CopyPath,
@@ -32,6 +33,8 @@ _LONGEST_PAUSE_S = 15.0
 _TELL_S = 0.25
 ALIVE_S = 2.0
 """How often a lease says which of its lanes are at work: a lane without news says nothing else."""
+LOOK_AGAIN_S = 30.0
+"""How often an executor with a problem looks whether it is over."""
 _AT_WORK_S = 5.0  # a session reports once a second, and a little later the more partitions it has
 _log = logs.logger("lease")
 
@@ -47,6 +50,8 @@ class LeaseSpec:
     token: str
     environment: str
     mirror: str
+    packages: Mapping[str, str | None] | None = None
+    """Those of the driver, where the task runs on another machine, which is looked at then."""
 
 
 class ReportDelta:
@@ -166,6 +171,7 @@ class LeaseState:
         self.claims: dict[str, Claim] = {}
         self.stop = threading.Event()
         self.over = threading.Event()
+        self.ended = threading.Event()
         self.news = threading.Event()  # a lane has something to tell, or has ended
         self.deadline = time.monotonic() + seconds
 
@@ -216,6 +222,8 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
     for thread in threads:
         thread.start()
+    if lease.packages is not None:
+        threading.Thread(target=_look, args=(lease, state, line), name="preflight", daemon=True).start()
     told_alive, lines = 0.0, line.lines
     while len(ended_lanes) < len(threads):
         state.news.wait(ALIVE_S)
@@ -232,12 +240,31 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
         state.stop.wait(_TELL_S)  # snapshots of that time travel as one
     _tell(line, controls)
+    state.ended.set()
     line.close()
     return tuple(
         reports.get((lane.flow, lane.lane))
         or LaneReport(LaneEnd.FAILED, controls[lane.flow, lane.lane].latest, "the lane's thread died")
         for lane in lease.lanes
     )
+
+
+def in_task(specs: Iterable[LeaseSpec]) -> Iterator[LaneReport]:
+    """What Spark runs."""
+    with heard_while_at_work():
+        for spec in specs:
+            logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
+            yield from run_lease(spec)
+
+
+def _look(lease: LeaseSpec, state: LeaseState, line: channel.ChannelClient) -> None:
+    """Beside the lanes, which wait for nothing: what keeps them is named with the machine."""
+    sides = {side.cluster: side for lane in lease.lanes for side in (lane.source, lane.target)}
+    while not state.ended.is_set():
+        report = preflight.look(sides.values(), lease.packages or {})
+        line.send({"executor": {"host": report.host, "python": report.python, "problems": [*report.problems]}})
+        if not report.problems or state.ended.wait(LOOK_AGAIN_S):
+            return
 
 
 def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callable[[LaneReport], None]) -> LaneReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from reconciler_mirror.leases import leases as module
 from reconciler_mirror.leases import signs_of_life, unassigned
 from reconciler_mirror.leases.channel import ROWS, ChannelClient
 from reconciler_mirror.leases.leases import Leases
+from reconciler_mirror.leases.preflight import Checked
 from reconciler_mirror.leases.signs_of_life import SignsOfLife
 from reconciler_mirror.leases.task import LeaseSpec
 from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec
@@ -116,7 +118,7 @@ class Spark:
             task.end("cancelled")
 
     def parallelize(self, content: list[Any], _: int) -> Task:
-        spec = content[0] if isinstance(content[0], LeaseSpec) else None
+        spec = pickle.loads(content[0].work) if isinstance(content[0], Checked) else None
         return Task(self, self._group.name, spec)
 
     def statusTracker(self) -> Any:  # noqa: N802
@@ -240,6 +242,27 @@ def test_a_line_that_breaks_and_comes_back_counts_nothing_twice_and_is_no_loss(
     assert not task.over.is_set()
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     assert codes(leases, board) == set()
+
+
+def test_an_executor_that_is_not_fit_is_named_until_it_is_or_its_lease_ends(
+    spark: Spark, leases: Leases, board: Board
+) -> None:
+    task = spark.waiting(0).run()
+    assert task.spec is not None
+    assert task.spec.packages, "the master is a cluster's, so the executor is looked at"
+
+    def says(*problems: str) -> None:
+        assert task.line is not None
+        task.line.send({"executor": {"host": "a", "python": "3.11.2", "problems": problems}})
+
+    says("executor a cannot use cluster east: no")
+    until(lambda: "executor_not_fit" in codes(leases, board))
+    says()
+    until(lambda: "executor_not_fit" not in codes(leases, board))
+    says("executor a cannot use cluster east: no")
+    until(lambda: "executor_not_fit" in codes(leases, board))
+    task.end()
+    until(lambda: "executor_not_fit" not in codes(leases, board))
 
 
 def test_a_task_that_ends_in_good_order_is_not_lost(spark: Spark, leases: Leases, board: Board) -> None:

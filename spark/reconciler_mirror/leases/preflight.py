@@ -1,0 +1,166 @@
+"""Whether an executor of a Spark cluster can do the mirror's work, looked at where the work is done.
+
+Imports nothing but the standard library before it knows that the rest is there: it is what runs first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.metadata
+import pickle
+import platform
+import socket
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PACKAGES: Mapping[str, str] = {
+    "confluent_kafka": "confluent-kafka",
+    "crc32c": "crc32c",
+    "cramjam": "cramjam",
+    "kafka": "kafka-python",
+    "structlog": "structlog",
+}
+"""Module -> package: what executors need besides our own code, as `reconciler mirror pack` packs it."""
+CONNECT_S, ANSWER_S = 5.0, 20.0
+
+
+class NotFitError(Exception):
+    """This executor can run no lane. The message names its machine, what is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorReport:
+    """``versions``: by package, None where it is missing. ``problems``: sentences, empty where all is well."""
+
+    host: str
+    python: str
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def installed() -> dict[str, str | None]:
+    """Package -> version, of this process."""
+    return {package: _version(module, package) for module, package in PACKAGES.items()}
+
+
+def _version(module: str, package: str) -> str | None:
+    try:
+        importlib.import_module(module)
+    except Exception:  # noqa: BLE001  # a library of it may be for another machine
+        return None
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def missing(host: str, versions: Mapping[str, str | None]) -> str:
+    """Why no lane can run here, a sentence; empty where it can."""
+    lacking = [package for package, version in versions.items() if version is None]
+    if not lacking:
+        return ""
+    return (
+        f"the Python of executor {host} ({sys.executable}, {platform.python_version()}) lacks "
+        f"{', '.join(lacking)}: name an archive made by `reconciler mirror pack` under python of the mirror"
+    )
+
+
+def other_versions(host: str, versions: Mapping[str, str | None], driver: Mapping[str, str | None]) -> Iterator[str]:
+    """Packages of the executor that are not the driver's: what was tested is one set of them."""
+    for package, version in versions.items():
+        if version != driver.get(package):
+            yield f"executor {host} has {package} {version}, the driver has {driver.get(package)}"
+
+
+def unreachable(host: str, addresses: Iterable[tuple[str, int]], subject: str) -> Iterator[str]:
+    """Addresses that take no connection, with the reason."""
+    for name, port in addresses:
+        try:
+            socket.create_connection((name, port), CONNECT_S).close()
+        except OSError as error:
+            yield f"executor {host} cannot reach {subject} at {name}:{port}: {error}"
+
+
+def side_problems(host: str, endpoint: Any) -> list[str]:
+    """Of one cluster: secrets, login as a lane does it, then each broker by the address that the cluster names."""
+    from reconciler.kafka.client.errors import WireError
+    from reconciler_mirror.clients.own import cluster_of
+
+    name = endpoint.cluster
+
+    async def look() -> list[tuple[str, int]]:
+        cluster = cluster_of(endpoint)
+        try:
+            await cluster.refresh(())
+            return [cluster.address_of(broker) for broker in cluster.brokers]
+        finally:
+            cluster.close()
+
+    try:
+        addresses = asyncio.run(asyncio.wait_for(look(), ANSWER_S))
+    except LookupError as error:
+        return [f"executor {host}: {error}, which the client settings of cluster {name} name"]
+    except (WireError, OSError, ValueError, TimeoutError) as error:
+        words = str(error) or f"no answer within {ANSWER_S:.0f} s"
+        return [f"executor {host} cannot use cluster {name}: {words}"]
+    return list(unreachable(host, addresses, f"a broker of cluster {name}"))
+
+
+def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> ExecutorReport:
+    """All but the channel, over which this is told. Blocks for up to half a minute a cluster that is silent."""
+    host, versions = socket.gethostname(), installed()
+    problems = list(other_versions(host, versions, driver))
+    for endpoint in endpoints:
+        problems += side_problems(host, endpoint)
+    return ExecutorReport(host, platform.python_version(), versions, tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a task is given. ``channel``: the address of the driver's, None where it runs on the same machine. ``work``:
+    what it works on, pickled, because packages are needed to read it."""
+
+    channel: tuple[str, int] | None
+    work: bytes
+
+
+def packed(channel: tuple[str, int] | None, spec: object) -> Checked:
+    return Checked(channel, pickle.dumps(spec))
+
+
+def fit(given: Checked, versions: Mapping[str, str | None] | None = None) -> Any:
+    """The work, unpacked. Raises NotFitError: a package is missing, or the driver's channel cannot be reached, without
+    which a lease would end by its deadline again and again."""
+    host = socket.gethostname()
+    if lacks := missing(host, installed() if versions is None else versions):
+        raise NotFitError(lacks)
+    channel = () if given.channel is None else (given.channel,)
+    if closed := list(unreachable(host, channel, "the control channel of the Spark driver")):
+        todo = "name an address and ports that executors reach: spark.driver.host, and channel of the mirror"
+        raise NotFitError(f"{closed[0]}; {todo}")
+    return pickle.loads(given.work)  # noqa: S301  # our own driver made it, and Spark brought it
+
+
+def checked(given: Iterable[Checked]) -> Iterator[Any]:
+    """What Spark runs: the lease, once it is known that this machine can."""
+    for each in given:
+        spec = fit(each)
+        from reconciler_mirror.leases.task import in_task
+
+        yield from in_task((spec,))
+
+
+def condition(problems: Iterable[str]) -> Any:
+    """What a flow is told of an executor that has some of its lanes. Stops nothing by itself: a lane that cannot go on
+    says so too."""
+    from reconciler_mirror.model import Condition
+
+    return Condition(
+        "executor_not_fit",
+        "; ".join(problems),
+        "Mend it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md). It is looked at again "
+        "every 30 s.",
+    )
