@@ -20,10 +20,10 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
 $python -m tests.support.jobs.class_archive
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-# What costs minutes by itself is run by make test-clusters.
+# What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py \
-    --ignore tests/e2e/spark/test_tutorial.py
+    --ignore tests/e2e/spark/test_tutorial.py --ignore tests/e2e/spark/test_rolling_upgrade.py
 share lanes 1 -m "$brokers" tests/mirror/lane tests/reconciler tests/workflows tests/e2e/test_wheel.py
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \

@@ -16,7 +16,7 @@ from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.clusters import CreateTopic
+from tests.support.clusters import CreateTopic, kraft
 
 PLAN = Principal.PLAN
 KEY_PASSWORD = "s3cret-of-the-key"
@@ -49,6 +49,7 @@ def noun(client: dict[str, str]) -> Cluster:
 WAYS = ("SCRAM, authority as text", "certificate, key under a password", "certificate and key as text")
 
 
+@kraft  # of features and the clock
 @pytest.mark.kafka
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_log_in_serves_every_request(

@@ -11,7 +11,7 @@ from reconciler.backends.clusters.impact import read_nature, read_stakes
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.reports.impact import ImpactQuery
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.clusters import DAY, CreateTopic, produce, real_cluster
+from tests.support.clusters import DAY, CreateTopic, newest, produce, real_cluster
 
 
 def desired(cluster: ClusterHandle) -> Cluster:
@@ -77,6 +77,7 @@ def test_a_principal_without_the_rights_is_told_what_it_may_not_ask(
     assert read_nature(limited, Principal.PLAN).authorizer is True
 
 
+@newest  # its metadata.version
 def test_what_kind_of_cluster_it_is(plain: Sandbox) -> None:
     found = read_nature(desired(plain["east"]), Principal.PLAN)
     assert found.authorizer is False

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import newest
 from tests.support.commands import Ended, Write
 
 Cli = Callable[..., Ended]
@@ -87,6 +88,7 @@ def acl(cluster: ClusterHandle, principal: str, rest: str) -> str:
     return f"kafka-acls.sh --bootstrap-server {first} --add --allow-principal 'User:{principal}' --operation {rest}"
 
 
+@newest  # transaction.version, and a clock
 def test_where_everything_is_granted_there_is_no_problem_and_every_part_was_asked(
     cli: Cli, env: Path, secure: Sandbox
 ) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
@@ -22,9 +23,15 @@ from confluent_kafka.admin import (
 
 from reconciler.model.environment.topology import Cluster
 from reconciler.sandbox.handles import ClusterHandle
+from reconciler.sandbox.releases import NEWEST, release_of
 from tests.support.waiting import until
 
 CreateTopic = Callable[..., str]
+EAST = release_of("east")
+"""The release of cluster east in this run (SANDBOX_KAFKA, `make test-brokers`)."""
+kraft = pytest.mark.skipif(EAST.zookeeper, reason=f"Kafka {EAST.version} runs with ZooKeeper here")
+newest = pytest.mark.skipif(EAST != NEWEST, reason=f"asks for what Kafka {NEWEST.version} has, not {EAST.version}")
+"""Both: what for is said at the test."""
 
 
 def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: str) -> Cluster:

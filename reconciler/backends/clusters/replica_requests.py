@@ -14,6 +14,7 @@ from reconciler.backends.connections import errors
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError
 from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import log_dirs
 from reconciler.model.replicas import Partition, ReassignmentInFlight
 from reconciler.text import grouped
 
@@ -58,7 +59,7 @@ class ReplicaRequests(Requests):
                 answer = self.send(_SIZES, protocol.DescribeLogDirsRequest, broker, topics=wanted)
             except ClusterError:
                 continue
-            self.check(getattr(answer, "error_code", 0) or 0, _SIZES)
+            self.check(log_dirs.refusal(answer), _SIZES)
             for folder in answer.results:
                 for topic in folder.topics:
                     for part in topic.partitions:

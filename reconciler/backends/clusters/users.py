@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from reconciler.backends.clusters.in_batches import KindControl, not_shown, unless_refused
 from reconciler.backends.connections.credentials import client_settings
@@ -30,6 +31,8 @@ DESCRIBE = Asked("read the SCRAM users", "Describe", "--cluster")
 ALTER = Asked("change SCRAM users", "Alter", "--cluster")
 SALT_BYTES = 32
 UNSUPPORTED_VERSION = 35
+LEADER_AND_ISR = 4
+"""A request that controllers sent to brokers: only brokers with ZooKeeper offer it (KIP-631)."""
 MECHANISMS = {1: Mechanism.SHA_256, 2: Mechanism.SHA_512}
 _CODES = {mechanism: code for code, mechanism in MECHANISMS.items()}
 _HASHES = {Mechanism.SHA_256: "sha256", Mechanism.SHA_512: "sha512"}
@@ -90,8 +93,10 @@ class UserRequests(Requests):
         if answer.error_code in (SECURITY_DISABLED, UNSUPPORTED_VERSION):
             return Unsupported(answer.error_message or f"the brokers refuse the request (error {answer.error_code})")
         self.check(answer.error_code, DESCRIBE, answer.error_message)
+        # With ZooKeeper names come as they stand there, percent-encoded.
+        name = unquote if LEADER_AND_ISR in self.versions() else str
         return {
-            item.user: {
+            name(item.user): {
                 MECHANISMS[info.mechanism]: info.iterations
                 for info in item.credential_infos
                 if info.mechanism in MECHANISMS

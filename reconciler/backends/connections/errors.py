@@ -194,6 +194,17 @@ def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> Cluster
     )
 
 
+def too_old(speaker: Speaker, asked: Asked, reason: str) -> ClusterError:
+    """The broker answers, and has no such request. ``reason`` names it."""
+    return ClusterError(
+        speaker.cluster,
+        "invalid",
+        f"cluster {speaker.cluster} cannot {asked.verb}",
+        reason,
+        "docs/begin/kafka-versions.md says since when brokers can what; leave it out here, or upgrade them.",
+    )
+
+
 def setting_refused(speaker: Speaker, reason: str) -> ClusterError:
     """``reason`` names the setting."""
     return ClusterError(

@@ -19,6 +19,7 @@ from reconciler.kafka.client.errors import (
     BrokerError,
     ConnectionLostError,
     SettingError,
+    UnsupportedBrokerError,
     WireError,
 )
 from reconciler.model.environment.topology import Cluster, Principal
@@ -128,6 +129,8 @@ class Requests:
                 return errors.authentication(self.speaker, words)
             case SettingError():
                 return errors.setting_refused(self.speaker, words)
+            case UnsupportedBrokerError():
+                return errors.too_old(self.speaker, asked, words)
             case BrokerError():
                 return self.refused(error.code, asked, words)
             case _:

@@ -20,6 +20,9 @@ SKEW_PROBLEM_MS = 300_000
 TRANSACTION_TIMEOUT_MS = 60_000
 """What the mirror job asks for; brokers refuse a producer that asks for more than transaction.max.timeout.ms."""
 
+TRANSACTIONS_2_PRODUCE = 12
+"""The version of Produce that came with transaction.version 2, in Kafka 4.0 (KIP-890)."""
+
 CHECKS = "addresses, certificates, cluster id, features, authorizer, clock, mutation quota, broker settings"
 
 
@@ -80,6 +83,8 @@ def _features(check: Check, facts: ClusterFacts) -> Finding:
     if isinstance(facts.features, Unknown):
         return check.unread(facts.features)
     levels = ", ".join(f"{name} {level}" for name, level in facts.features.items()) or "none finalized"
+    if facts.zookeeper:
+        levels = "none: its brokers keep their metadata in ZooKeeper"
     if facts.apis and "IncrementalAlterConfigs" not in facts.apis:
         text, why = f"{levels}; the brokers have no IncrementalAlterConfigs", "configs are only altered incrementally"
         return check.problem(text, why, "Kafka 2.3 or newer is needed")
@@ -88,6 +93,8 @@ def _features(check: Check, facts: ClusterFacts) -> Finding:
             "the older transaction protocol is used, which has no defence against late requests of a producer (KIP-890)"
         )
         todo = "kafka-features.sh --bootstrap-server HOST:PORT upgrade --feature transaction.version=2"
+        if facts.apis and facts.apis.get("Produce", 0) < TRANSACTIONS_2_PRODUCE:
+            todo = "Upgrade the brokers to Kafka 4.0 or newer, which have the feature transaction.version"
         return check.warning(levels, why, todo)
     return check.ok(levels)
 
@@ -103,7 +110,11 @@ def _authorizer(check: Check, value: bool | Unknown) -> Finding:
 
 def _clock(check: Check, facts: ClusterFacts) -> Finding:
     if isinstance(facts.skew_ms, Unknown):
-        return check.unread(facts.skew_ms, "retention and lag are measured by clocks")
+        unread = facts.skew_ms
+        if facts.zookeeper:
+            todo = "Compare the clocks of the brokers' machines by hand (NTP)"
+            unread = Unknown(unread.subject, "brokers with ZooKeeper do not report their time", todo)
+        return check.unread(unread, "retention and lag are measured by clocks")
     off, error = facts.skew_ms, facts.skew_error_ms
     side = "ahead of" if off > 0 else "behind"
     text = f"the active controller is {abs(off)} ms {side} this machine, give or take {error} ms"

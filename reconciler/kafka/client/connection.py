@@ -157,9 +157,10 @@ class Connection:
         low, high = self.versions.get(key, (0, -1))
         version = min(high, newest)
         if version < max(low, lowest):
+            offered = f"{subject} {low} to {high}" if high >= low else f"no {subject}"
             raise UnsupportedBrokerError(
-                f"broker {self.where} offers {subject} {low} to {high}, the mirror needs {lowest} to {newest}. "
-                "Kafka 2.8 or newer is needed"
+                f"broker {self.where} offers {offered}; {subject} {lowest} to {newest} is needed. "
+                "It is too old for that, or its cluster has it switched off"
             )
         return version
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import check
@@ -24,6 +25,16 @@ async def sizes(cluster: ClusterClient, partitions: Mapping[str, int]) -> dict[K
     return offsets
 
 
+CLUSTER_AUTHORIZATION_FAILED = 31
+
+
+def refusal(answer: Any) -> int:
+    """Error code of a whole answer, 0 for none. Before KIP-784 brokers told no code, and no folder to whom may not ask;
+    each broker has one."""
+    code = int(getattr(answer, "error_code", 0) or 0)
+    return code or (0 if answer.results else CLUSTER_AUTHORIZATION_FAILED)
+
+
 async def _of_broker(cluster: ClusterClient, node: int, partitions: Mapping[str, int]) -> dict[Key, int]:
     request = protocol.DescribeLogDirsRequest
     entry = request.DescribableLogDirTopic
@@ -31,7 +42,7 @@ async def _of_broker(cluster: ClusterClient, node: int, partitions: Mapping[str,
     connection = await cluster.control(node)
     answer = await connection.call(request(topics=topics, version=connection.version(request)))
     description = f"log dirs of broker {node} of {cluster.name}"
-    check(getattr(answer, "error_code", 0) or 0, description)
+    check(refusal(answer), description)
     offsets: dict[Key, int] = {}
     for folder in answer.results:
         check(folder.error_code, description)

@@ -118,6 +118,11 @@ class ClusterFacts:
     quotas: Mapping[str, float] | Unknown = field(default_factory=dict)
     late: Unknown | None = None
 
+    @property
+    def zookeeper(self) -> bool:
+        """Whether its brokers keep their metadata there: only these offer a request of controllers (KIP-631)."""
+        return "LeaderAndIsr" in self.apis
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:

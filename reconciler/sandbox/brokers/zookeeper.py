@@ -23,6 +23,7 @@ _NODE = "zookeeper"
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _SHELL = "org.apache.zookeeper.ZooKeeperMain"
 _TICK_MS = 1000  # the shortest session is two of them
+_TRIES = 10
 
 
 def is_one(process: processes.BrokerProcess) -> bool:
@@ -34,7 +35,6 @@ def start(release: Release, cluster: ClusterHandle) -> None:
     node, folder = f"{cluster.name}/{_NODE}", cluster.folder / _NODE
     if control.running_nodes(cluster.home, node):
         return
-    fresh = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     port = cluster.brokers[0].controller_port
     config = folder / "zookeeper.properties"
@@ -52,14 +52,20 @@ def start(release: Release, cluster: ClusterHandle) -> None:
             why = "The brokers keep their metadata there."
             raise SandboxError(f"ZooKeeper of {cluster.name} did not start", why, f"Read its log: {folder}")
         time.sleep(0.1)
-    if fresh:
+    written = folder / "cluster.id"
+    if not written.exists():
         _write_id([*jvm, logging, _SHELL, "-server", f"{HOST}:{port}"], cluster.cluster_id)
+        written.write_text(cluster.cluster_id)
 
 
 def _write_id(shell: list[str], cluster_id: str) -> None:
     document = json.dumps({"version": "1", "id": cluster_id}, separators=(",", ":"))
     words = f"create /cluster ''\ncreate /cluster/id '{document}'\n"
-    done = subprocess.run(shell, input=words, capture_output=True, text=True, check=False, timeout=120)
-    if "Created /cluster/id" not in done.stdout + done.stderr:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
-        raise SandboxError("the cluster's id could not be written to ZooKeeper", said, "See the lines above.")
+    said = ""
+    for _ in range(_TRIES):  # on a busy machine the shell gives its first command up before it is connected
+        done = subprocess.run(shell, input=words, capture_output=True, text=True, check=False, timeout=120)
+        said = done.stdout + done.stderr
+        if "Created /cluster/id" in said:
+            return
+    end = "\n".join(said.strip().splitlines()[-5:])
+    raise SandboxError("the cluster's id could not be written to ZooKeeper", end, "See the lines above.")

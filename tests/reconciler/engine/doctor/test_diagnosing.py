@@ -211,3 +211,27 @@ def test_the_verdict_comes_first_and_a_warning_alone_is_no_failure() -> None:
     assert (bad.exit_code, good.exit_code) == (1, 0)
     schema = schema_of("doctor")
     jsonschema.validate(json.loads(checkup_json(bad)), schema)
+
+
+def test_older_brokers_are_told_what_helps_them_and_no_command_that_they_refuse() -> None:
+    """kafka-features cannot raise a feature that the brokers do not have."""
+    apis = {"IncrementalAlterConfigs": 1, "Produce": 11}
+    older = judged(features={"metadata.version": 21}, apis=apis)["features"]
+    assert (older.text, older.todo) == (
+        "metadata.version 21",
+        ("Upgrade the brokers to Kafka 4.0 or newer, which have the feature transaction.version",),
+    )
+    newer = judged(features={"metadata.version": 25}, apis=apis | {"Produce": 12})["features"]
+    assert "upgrade --feature transaction.version=2" in newer.todo[0]
+
+
+def test_brokers_with_zookeeper_are_named_as_such() -> None:
+    apis = {"IncrementalAlterConfigs": 1, "Produce": 9, "LeaderAndIsr": 5}
+    no_clock = Unknown("cluster east", "the controllers do not report their time (before Kafka 3.3)")
+    checks = judged(features={}, apis=apis, skew_ms=no_clock)
+    assert checks["features"].text == "none: its brokers keep their metadata in ZooKeeper"
+    assert checks["features"].verdict is DoctorVerdict.WARNING
+    assert (checks["clock"].verdict, checks["clock"].text) == (
+        DoctorVerdict.UNKNOWN,
+        "brokers with ZooKeeper do not report their time",
+    )

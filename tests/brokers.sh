@@ -1,0 +1,30 @@
+#!/bin/sh
+# What must hold with older brokers, release after release: `make test-brokers`. The clusters of these tests are of the
+# release that SANDBOX_KAFKA names. docs/begin/kafka-versions.md says what came of it.
+set -u
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+code=0
+
+run() { # SANDBOX_KAFKA TESTS
+    echo "== Kafka $1"
+    SANDBOX_KAFKA=$1
+    export SANDBOX_KAFKA
+    shift
+    $python -m pytest -q -m "kafka or spark" -k "not fake" "$@" || code=1
+}
+
+# Reading and changing topics, access rules, quotas, users and factors; pauses and status; doctor.
+reconciler="tests/conformance tests/e2e/test_doctor.py tests/reconciler/backends/state/lock/test_kafka_lock.py"
+# Exactly once with killed lanes and brokers, equal bytes, offsets of groups; then the real job with awkward records.
+mirror="tests/mirror/lane/produce/test_exactly_once.py tests/mirror/lane/test_byte_equality.py tests/mirror/groups"
+job="tests/e2e/spark/test_mirror_job.py::test_awkward_records_are_equal_on_both_sides"
+
+for release in ${RELEASES:-3.9.1 3.3.2 2.8.2}; do
+    # shellcheck disable=SC2086 # each is a list
+    run "$release" $reconciler $mirror $job
+    run "east=$release" $job
+    run "west=$release" $job
+done
+run "" tests/e2e/spark/test_rolling_upgrade.py
+exit $code
