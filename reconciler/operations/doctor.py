@@ -17,27 +17,30 @@ from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.mirror_jobs.runner.machine import machine
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
 from reconciler.backends.state.lock.home import look
 from reconciler.engine.doctor import (
     asks,
     cluster_findings,
     flow_findings,
     machine_findings,
+    master_findings,
     permission_findings,
     spark_cluster_findings,
 )
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.environment.topology import Cluster, Mirror, Principal, Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.options import WITHIN_S
-from reconciler.model.reports.doctor import Checkup, ClusterFacts, Finding, Rights
+from reconciler.model.reports.doctor import Checkup, ClusterFacts, Finding, Rights, SparkMaster
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.session.session import read_topology
 from reconciler.resources.flows.routes import Route, find_routes
 
 Answer = TypeVar("Answer")
+MASTER_S = 5.0
 Told = Mapping[tuple[str, Principal], Rights]
 
 
@@ -68,6 +71,11 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
         name: _begun(partial(cluster_facts, request, Principal.PLAN)) for name, request in topology.clusters.items()
     }
     homes = _begun(partial(look, topology, Principal.PLAN))
+    masters = {
+        mirror.name: _begun(partial(spark_master, mirror.master, _application(topology, mirror), MASTER_S))
+        for mirror in topology.mirrors.values()
+        if not mirror.master.startswith("local")
+    }
     live = _live(topology, deadline)
     with suppress(ReconcilerError):  # the cluster is told of by its own findings
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
@@ -84,7 +92,17 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
     if topology.mirrors:
         findings += machine_findings(machine(state_folder(folder)))
         findings += spark_cluster_findings(topology)
+        for name, asked in masters.items():
+            mirror = topology.mirrors[name]
+            findings += master_findings(
+                mirror, _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))
+            )
     return Checkup(topology.environment, tuple(findings))
+
+
+def _application(topology: Topology, mirror: Mirror) -> str:
+    """The name of the mirror's application at its master."""
+    return f"mirror {topology.environment}/{mirror.name}"
 
 
 def _begun(ask: Callable[[], Answer]) -> Future[Answer]:

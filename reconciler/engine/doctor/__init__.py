@@ -7,12 +7,14 @@ from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.flows import flow_findings
 from reconciler.engine.doctor.machine import machine_findings, spark_cluster_findings
 from reconciler.engine.doctor.permissions import asks, permission_findings
+from reconciler.engine.doctor.spark_master import master_findings
 
 __all__ = [
     "asks",
     "cluster_findings",
     "flow_findings",
     "machine_findings",
+    "master_findings",
     "permission_findings",
     "spark_cluster_findings",
 ]

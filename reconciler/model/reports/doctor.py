@@ -125,6 +125,18 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkMaster:
+    """``reached``: where it answers, or why not. ``free_cores`` None: this kind of master is not asked. ``own_cores``:
+    those that the mirror holds now."""
+
+    master: str
+    reached: str | Unknown
+    workers: int = 0
+    free_cores: int | Unknown | None = None
+    own_cores: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where the mirror job would start. ``java``: major version, or why not; ``spark``: version, or why not."""
 

@@ -1,0 +1,92 @@
+"""What a Spark master says of itself, as far as it can be asked without submitting anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from reconciler.errors import Unknown
+from reconciler.model.reports.doctor import SparkMaster
+
+PAGE_PORT = 8080
+"""Where a standalone master shows its page unless spark.master.ui.port says otherwise; it tells nobody which."""
+_PAGE_BYTES = 16 * 2**20
+_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
+    """Host and port of each; empty where the master's name holds none (yarn)."""
+    if master.startswith("spark://"):
+        places = [part.rpartition(":") for part in master.removeprefix("spark://").split(",")]
+        return tuple((host.strip("[]"), int(port)) for host, _, port in places if port.isdigit())
+    if master.startswith("k8s://"):
+        words = master.removeprefix("k8s://")
+        split = urlsplit(words if "://" in words else f"https://{words}")
+        default = 80 if split.scheme == "http" else 443
+        return ((split.hostname, split.port or default),) if split.hostname else ()
+    return ()
+
+
+def spark_master(
+    master: str, application: str, within_s: float, page_port: int = PAGE_PORT, environ: Mapping[str, str] = os.environ
+) -> SparkMaster:
+    """``application``: the name of ours there. Never raises; blocks for up to twice ``within_s`` an address."""
+    if master == "yarn":
+        return SparkMaster(master, _of_hadoop(environ))
+    failed = "its name holds no address"
+    for host, port in addresses_of(master):
+        try:
+            socket.create_connection((host, port), within_s).close()
+        except OSError as error:
+            failed = f"{host}:{port}: {error.strerror or error}"
+            continue
+        if not master.startswith("spark://"):
+            return SparkMaster(master, f"{host}:{port} takes connections")
+        page = _page(host, page_port, within_s)
+        if isinstance(page, Unknown) or page.get("status") == "ALIVE":
+            return standalone(master, f"{host}:{port} takes connections", page, application)
+        failed = f"{host}:{port} is {page.get('status')}, not ALIVE"
+    todo = "Start it, or correct master under the mirror; look at the network between here and there"
+    return SparkMaster(master, Unknown("spark master", f"{master} cannot be used: {failed}", todo))
+
+
+def standalone(master: str, reached: str, page: Mapping[str, Any] | Unknown, application: str) -> SparkMaster:
+    """From the JSON of its page (MasterPage of Spark: workers with coresfree, activeapps with name and cores)."""
+    if isinstance(page, Unknown):
+        return SparkMaster(master, reached, free_cores=page)
+    try:
+        workers = [worker for worker in page["workers"] if worker["state"] == "ALIVE"]
+        ours = sum(int(app["cores"]) for app in page["activeapps"] if app["name"] == application)
+        return SparkMaster(master, reached, len(workers), sum(int(worker["coresfree"]) for worker in workers), ours)
+    except (LookupError, TypeError, ValueError):
+        words = "the page of the master does not list workers and applications as Spark 4 does"
+        return SparkMaster(master, reached, free_cores=Unknown("free cores", words))
+
+
+def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
+    place = f"http://[{host}]:{port}/json/" if ":" in host else f"http://{host}:{port}/json/"
+    try:
+        with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
+            document = json.loads(answer.read(_PAGE_BYTES))
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        words = f"{place} does not tell how many cores are free: {getattr(error, 'reason', error)}"
+        return Unknown("free cores", words, "Look at the master's page (spark.master.ui.port)")
+    return document if isinstance(document, dict) else Unknown("free cores", f"{place} answered no JSON object")
+
+
+def _of_hadoop(environ: Mapping[str, str]) -> str | Unknown:
+    for name in _HADOOP:
+        if folder := environ.get(name):
+            if (Path(folder) / "yarn-site.xml").is_file():
+                return f"{name} is {folder}, which has yarn-site.xml"
+            todo = f"Copy the cluster's yarn-site.xml and core-site.xml to {folder}, or correct {name}"
+            return Unknown("spark master", f"{name} is {folder}, where no yarn-site.xml is", todo)
+    todo = "Set HADOOP_CONF_DIR wherever apply, mirror start, run or a mirror host is called"
+    return Unknown("spark master", "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set: YARN cannot be found", todo)
