@@ -41,7 +41,12 @@ WELL = ClusterHealth("east", 3)
         (Sight({"east": WELL}, {"west": Unknown("mirror west", "no answer")}), "its state could not be read"),
         (Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0)}), "61 s behind (3 records), at most 60 s allowed"),
         (Sight({"east": WELL}, {"west": mirror(seconds_lag=None)}), "lag is not known yet"),
-        (Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0, pauses=({"scope": "flow", "paused_partitions": 1},))}), None),
+        (
+            Sight(
+                {"east": WELL}, {"west": mirror(seconds_lag=61.0, pauses=({"scope": "flow", "paused_partitions": 1},))}
+            ),
+            None,
+        ),
         (
             Sight({"east": WELL}, {"west": mirror(conditions=({"code": "x", "text": "y", "stops": True},))}),
             "1 condition stop copying, such as x: y",
