@@ -27,7 +27,7 @@ from reconciler_mirror.model import Condition
 GRACE_S = 20.0
 """A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""
 PATIENCE_S = 90.0
-_WAITING = ("unavailable", "unreachable", "unreadable")
+_WAITING = ("unavailable", "unreachable", "unreadable", "undecided")
 _MOST_TOLD = 8
 _AUTOMATIC = re.compile(
     r"[;.]? ?[^;.]*\b(?:automatically|by itself)\b[^;.]*"
