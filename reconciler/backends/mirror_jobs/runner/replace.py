@@ -86,7 +86,7 @@ def _needs(reported: LiveMirror | None, wanted: set[str]) -> tuple[str, ...]:
             for flow in reported.flows.values()
             if flow.name in wanted
             and flow.state in _COPIES
-            and not any(code.endswith("_unreachable") for code, _ in flow.counted_conditions)
+            and not any(code.endswith(("_unreachable", "_undecided")) for code, _ in flow.counted_conditions)
         )
     )
 
