@@ -167,3 +167,30 @@ OAUTH = {
 def test_the_spellings_are_those_that_formats_use() -> None:
     assert json.dumps({"a": CANARY})[7:-2] in spellings(CANARY)
     assert f"{CANARY!r}"[1:-1] in spellings(CANARY)
+
+
+def test_an_import_writes_no_secret(cli: Cli, tmp_path: Path) -> None:
+    """Not in the environment, which goes to git, and not among what is told of it."""
+    secret = "c4n-ry%&<s"
+    login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="ada" password="{secret}";'
+    lines = [
+        "clusters = east, west",
+        "east.bootstrap.servers = e:9092",
+        "west.bootstrap.servers = w:9092",
+        "east->west.enabled = true",
+        "east->west.topics = orders.*",
+        *(f"{side}.security.protocol = SASL_SSL" for side in ("east", "west")),
+        *(f"{side}.sasl.mechanism = SCRAM-SHA-512" for side in ("east", "west")),
+        *(f"{side}.sasl.jaas.config = {login}" for side in ("east", "west")),
+        f"east.ssl.key.password = {secret}",
+        f"west.ssl.keystore.password = {secret}",
+        f"west.ssl.truststore.password = {secret}",
+        f"east.sasl.oauthbearer.client.credentials.client.secret = {secret}",
+    ]
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "imported"
+    ended = cli("import", file, "--out", out)
+    assert "${env:" in "".join(kept(out).values()), ended.words
+    for place, content in {"what it says": ended.words, **kept(out)}.items():
+        assert [text for text in spellings(secret) if text in content] == [], place

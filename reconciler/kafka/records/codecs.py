@@ -21,8 +21,9 @@ _LZ4_STORED = 1 << 31
 MOST_OPENED = 128 << 20
 """Bytes of records of one batch. A hundred times what a topic takes by default; whoever may produce could make 30 GB of
 one megabyte."""
-_MOST_OF_A_BYTE = {GZIP: 1032, LZ4: 255, ZSTD: 32768}
-"""What one byte can become: deflate's longest match, LZ4's length bytes, zstd's run of a whole block in four bytes."""
+_MOST_OF_A_BYTE = {NONE: 1, GZIP: 1032, SNAPPY: 32, LZ4: 255, ZSTD: 32768}
+"""What one byte can become: deflate's longest match, LZ4's length bytes, zstd's run of a whole block in four bytes; of
+snappy's copies 64 bytes for two, and no more than the length that a block begins with."""
 
 
 class TooMuchToOpenError(MalformedResponseError):
@@ -32,6 +33,11 @@ class TooMuchToOpenError(MalformedResponseError):
         super().__init__(
             f"its records are more than {MOST_OPENED >> 20} MiB once they are decompressed (codec {codec})"
         )
+
+
+def may_be_too_much(codec: int, size: int) -> bool:
+    """Whether ``size`` bytes can become more than ``MOST_OPENED``."""
+    return size * _MOST_OF_A_BYTE.get(codec, 1) > MOST_OPENED
 
 
 def decompress(codec: int, data: memoryview) -> memoryview:
@@ -56,7 +62,7 @@ def decompress(codec: int, data: memoryview) -> memoryview:
 
 def _bounded(module: Any, codec: int, data: memoryview) -> memoryview:
     """Where it can become too much, into memory that ends there; of that only what is written to is taken."""
-    if len(data) * _MOST_OF_A_BYTE[codec] <= MOST_OPENED:
+    if not may_be_too_much(codec, len(data)):
         return memoryview(module.decompress(data))
     room = mmap.mmap(-1, MOST_OPENED)
     try:

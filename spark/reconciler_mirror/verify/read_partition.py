@@ -1,6 +1,6 @@
 """Reads a partition between two offsets as a committed reader: no group, no stored position.
 
-The only module of the comparison that holds a consumer.
+The only module of the comparison that holds a consumer. Before it reads, ``batch_sizes`` looks at what it would open.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from reconciler.kafka.client.errors import BrokerError, WireError
 from reconciler.replication.handover import Endpoint
 from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.verify.batch_sizes import TooLargeBatchError, require_openable
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 
 _AT_ONCE = 2_000
@@ -97,6 +99,7 @@ def records(
     """
     if span.start >= span.end and not to_end:
         return
+    _require_openable(span, to_end)
     try:
         with readers.lent(span) as consumer:
             for offset, message in _messages(consumer, span, to_end):
@@ -107,6 +110,18 @@ def records(
         raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
     except UnicodeDecodeError:
         raise _unreadable(span, "a header name is not UTF-8", None) from None
+
+
+def _require_openable(span: OffsetSpan, to_end: bool) -> None:
+    """Raises UnreadableError for a batch that would take the memory, before librdkafka opens it."""
+    try:
+        require_openable(span, to_end=to_end)
+    except TooLargeBatchError as error:
+        todo = "Ask who produces to the topic why; what was written behind it can be compared with --from."
+        raise UnreadableError(f"{span.name} is not read: {error}", todo) from None
+    except (WireError, LookupError) as error:
+        code = KafkaError.OFFSET_OUT_OF_RANGE if isinstance(error, BrokerError) and error.code == 1 else None
+        raise _unreadable(span, str(error), code) from None
 
 
 def log_start(span: OffsetSpan, readers: Readers) -> int:

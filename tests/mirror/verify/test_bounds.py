@@ -19,10 +19,12 @@ from reconciler_mirror.verify.diverged import NO_PRODUCER, Writer, words, writer
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.tasks import Suspect, chunks_of, each, entries_of, locate
 
+from reconciler.kafka.records import codecs
 from reconciler.replication.handover import Start
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import HandMadeFlow, numbered, write
+from tests.support.lanes.raw import produce_raw
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -244,3 +246,20 @@ def test_records_behind_the_position_at_the_target_come_from_the_source(flow: Ha
     assert compared(one_range(flow))[:2] == (True, 25)
     write(flow.target, f"east.{topic}", [(b"stranger", b"", (), 1)])
     assert not compared(one_range(flow))[0]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_batch_that_would_take_the_memory_is_not_opened(
+    flow: HandMadeFlow, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, bomb = topic_of(flow), [(b"k", bytes(4 << 20), 1_700_000_000_000)]
+    flow.fill(topic, numbered(5), numbered(5))
+    handle, name = (flow.source, topic) if side == "source" else (flow.target, f"east.{topic}")
+    produce_raw(handle, name, bomb, codecs.GZIP)
+    whole = one_range(flow)
+    assert not compared(whole)[2].error, "four MiB are nothing yet"
+    monkeypatch.setattr(codecs, "MOST_OPENED", 1 << 20)
+    for read in (chunks_of, entries_of):
+        [row] = [row for row in each(read, [whole]) if isinstance(row, PartitionReading)]
+        assert "the batch at offset 5 is more than 1 MiB once decompressed" in row.error
+        assert handle.name in row.error

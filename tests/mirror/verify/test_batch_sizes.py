@@ -1,0 +1,110 @@
+"""A batch that becomes more than the memory has is told, not opened: by whoever reads to compare, too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from reconciler_mirror.verify import batch_sizes, read_partition
+from reconciler_mirror.verify.batch_sizes import TooLargeBatchError, refuse_too_large, require_openable
+from reconciler_mirror.verify.model import OffsetSpan
+from reconciler_mirror.verify.read_partition import Readers, UnreadableError, records
+
+from reconciler.kafka.client import small_topics
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
+from reconciler.kafka.records import codecs
+from reconciler.replication.handover import Endpoint
+from tests.support.lanes.batches import batch_of
+
+ROOM = 1 << 20
+SPAN = OffsetSpan(Endpoint("east", ("e:1",), {}), "orders", 3, "read_committed", 0, 30)
+
+
+def batch(base: int, size: int, codec: int) -> bytes:
+    return bytes(batch_of([(1_700_000_000_000, b"k", bytes(size), [])], base, codec))
+
+
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "MOST_OPENED", ROOM)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[bytes | BrokerError]:
+    """What a broker answers, one after the other; each of ten offsets."""
+    answers: list[bytes | BrokerError] = []
+
+    async def read(_: object, begin: dict[Any, int], end: dict[Any, int]) -> AsyncIterator[Any]:
+        ((place, at),) = begin.items()
+        while at < end[place]:
+            answer = answers.pop(0)
+            if isinstance(answer, BrokerError):
+                raise answer
+            yield SimpleNamespace(records=memoryview(answer))
+            at += 10
+
+    async def leaders(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(small_topics, "read", read)
+    monkeypatch.setattr(small_topics, "leaders", leaders)
+    monkeypatch.setattr(small_topics, "next_offset", lambda _, offset: offset + 10)
+    monkeypatch.setattr(batch_sizes, "cluster_of", lambda _: SimpleNamespace(close=lambda: None))
+    return answers
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_only_what_becomes_too_much_is_refused(codec: int) -> None:
+    refuse_too_large(memoryview(batch(0, 1000, codec) + batch(5, ROOM - 200, codec)), 0)
+    if codec:
+        with pytest.raises(TooLargeBatchError, match="the batch at offset 5 is more than 1 MiB once decompressed"):
+            refuse_too_large(memoryview(batch(0, 1000, codec) + batch(5, 40 * ROOM, codec)), 0)
+
+
+def test_what_lies_before_the_span_does_not_matter() -> None:
+    refuse_too_large(memoryview(batch(0, 40 * ROOM, codecs.ZSTD) + batch(5, 10, codecs.ZSTD)), 5)
+
+
+def test_what_is_no_batch_is_left_to_whoever_reads_it() -> None:
+    refuse_too_large(memoryview(b"\xff" * 100), 0)
+    broken = bytearray(batch(0, 40 * ROOM, codecs.ZSTD))
+    broken[61:] = bytes(len(broken) - 61)
+    refuse_too_large(memoryview(broken), 0)
+
+
+def test_all_of_a_span_is_looked_at_and_a_leader_may_move(log: list[bytes | BrokerError]) -> None:
+    log += [batch(0, 10, 1), BrokerError(6, "orders-3"), batch(10, 10, 1), batch(20, 40 * ROOM, 1)]
+    with pytest.raises(TooLargeBatchError) as caught:
+        require_openable(SPAN)
+    assert (caught.value.offset, log) == (20, [])
+
+
+def test_nobody_opens_it_and_the_partition_is_unread_with_words(
+    log: list[bytes | BrokerError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_: OffsetSpan) -> None:
+        raise AssertionError("librdkafka would open it")
+
+    monkeypatch.setattr(read_partition, "_consumer", nobody)
+    log += [batch(0, 40 * ROOM, codecs.GZIP)]
+    with pytest.raises(UnreadableError, match="orders-3 at east is not read: the batch at offset 0") as caught:
+        list(records(SPAN, Readers()))
+    assert "--from" in caught.value.todo
+
+
+def test_records_that_are_gone_are_told_as_before(log: list[bytes | BrokerError]) -> None:
+    log += [BrokerError(1, "reading orders-3 on east")]
+    with pytest.raises(UnreadableError, match="were removed while they were read"):
+        list(records(SPAN, Readers()))
+
+
+def test_a_log_that_ends_before_its_span_is_not_waited_for(
+    log: list[bytes | BrokerError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_topics, "next_offset", lambda _, offset: offset)
+    monkeypatch.setattr(batch_sizes, "_MOVING_S", 0.0)
+    log += [b"", b"", b""]
+    with pytest.raises(ConnectionLostError, match="nothing was read of orders-3 at east"):
+        require_openable(SPAN)
