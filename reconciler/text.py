@@ -19,6 +19,8 @@ _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]+)")
 _NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 _FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
 LARGEST = (1 << 63) - 1
+PACE_AFTER_S = 3.0
+"""A mean over less than this jumps."""
 
 
 def duration_ms(text: str) -> int:
@@ -87,6 +89,18 @@ def time_words(seconds: float) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{math.ceil(whole / 60)} min" if whole < 7200 else f"{whole / 3600:.1f} h"
+
+
+def pace_words(done: int, of: int, seconds: float) -> str:
+    """``34/s, about 25 s left``, by the mean since the beginning; empty while that says little, and at the end."""
+    if done <= 0 or done >= of or seconds < PACE_AFTER_S:
+        return ""
+    rate = done / seconds
+    return (
+        f"{rate:,.0f}/s, about {time_words((of - done) / rate)} left"
+        if rate >= 1
+        else (f"about {time_words((of - done) / rate)} left")
+    )
 
 
 def counted(count: int, name: str, many: str = "") -> str:

@@ -29,7 +29,7 @@ from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled
 from reconciler.render.style import SHOWN
 from reconciler.render.style import Format as Page
-from reconciler.text import counted
+from reconciler.text import counted, pace_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,9 @@ def _verify(session: Session, plan: Plan) -> None:
         say("checked: a new plan is empty")
 
 
+PACE_EVERY_S = 2.0
+
+
 class _Said:
     """Progress of an apply, to people."""
 
@@ -167,15 +170,25 @@ class _Said:
         self.done = 0
         self.began = time.monotonic()
         self.skipped = 0
+        self.waits = plan.rollout is not None
+        self.pace_at = 0.0
         self.probes: list[Probe] = []
 
     def outcome(self, outcome: Outcome) -> None:
         self.done += 1
         self.skipped += outcome.result is Result.SKIPPED
         if outcome.result is not Result.SKIPPED or self.skipped <= SHOWN:
-            say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
+            say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}{self._pace()}")
         elif self.skipped == SHOWN + 1:
             say("        everything else that was not begun is listed at the end")
+
+    def _pace(self) -> str:
+        """Now and then, so that lines stay short; not across the waits of a rollout, which no change is slower for."""
+        now = time.monotonic()
+        words = "" if self.waits or now < self.pace_at else pace_words(self.done, self.total, now - self.began)
+        if words:
+            self.pace_at = now + PACE_EVERY_S
+        return f" ({words})" if words else ""
 
     def probed(self, probe: Probe) -> None:
         self.probes.append(probe)

@@ -1,13 +1,14 @@
-"""What is listed together."""
+"""What is listed together, and how long something takes yet."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.text import grouped, printable_json
+from reconciler.text import grouped, pace_words, printable_json
 
 
 def test_keys_and_values_keep_their_order() -> None:
@@ -30,3 +31,17 @@ def test_letters_of_any_language_stay_as_they_are() -> None:
     assert printable_json(["Bücher 本", "a\u202eb\x9b\x7f\ud800\U000e0041"]) == (
         '["Bücher 本", "a\\u202eb\\u009b\\u007f\\ud800\\udb40\\udc41"]'
     )
+
+
+@pytest.mark.parametrize(
+    ("done", "of", "seconds", "words"),
+    [
+        (340, 1_190, 10.0, "34/s, about 25 s left"),
+        (2, 10, 20.0, "about 80 s left"),
+        (10, 10, 20.0, ""),
+        (0, 10, 20.0, ""),
+        (5, 10, 1.0, ""),
+    ],
+)
+def test_how_long_it_takes_yet_is_told_once_that_says_something(done: int, of: int, seconds: float, words: str) -> None:
+    assert pace_words(done, of, seconds) == words

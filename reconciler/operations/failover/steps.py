@@ -42,7 +42,7 @@ from reconciler.operations.session.session import Session
 from reconciler.replication.pauses import Scope
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.pause import words
-from reconciler.text import counted
+from reconciler.text import counted, pace_words
 
 ALREADY, DONE, PLANNED, SKIPPED = StepResult.ALREADY, StepResult.DONE, StepResult.PLANNED, StepResult.SKIPPED
 LOOK_S = 0.5
@@ -301,7 +301,10 @@ class _Bar:
         done = 0 if self._total == 0 else max(0, self._total - left)
         filled = 20 * done // max(1, self._total)
         bar = "#" * filled + "." * (20 - filled)
-        self._say(f"drain    [{bar}] {left:,} of {self._total:,} left ({time.monotonic() - self._began:.0f} s)")
+        seconds = time.monotonic() - self._began
+        pace = pace_words(done, self._total, seconds)
+        words = f"{left:,} of {self._total:,} left ({seconds:.0f} s{', ' + pace if pace else ''})"
+        self._say(f"drain    [{bar}] {words}")
 
 
 def _left_of(goal: tuple[PartitionState, ...], positions: Mapping[tuple[str, int], int]) -> int:
