@@ -198,7 +198,7 @@ def retention_passed(world: World) -> None:
         if time.monotonic() > until:
             raise SoakError(f"retention took nothing of {KEPT} in {WAIT_S:.0f} s")
         time.sleep(2)
-    world.configure("source", KEPT, retention_ms="86400000", segment_ms="86400000")
+    world.configure("source", KEPT, retention_ms=None, segment_ms=None)
     world.cli("mirror", "resume", str(world.env), "soak", "--topic", KEPT)
 
 

@@ -141,9 +141,11 @@ class World:
     def start_broker(self, side: str, node: int = 1) -> None:
         self.cluster(side).start(node)
 
-    def configure(self, side: str, topic: str, **values: str) -> None:
+    def configure(self, side: str, topic: str, **values: str | None) -> None:
+        """None takes the override away: a lower limit that no file declares is one that an apply refuses to carry."""
+        operation = AlterConfigOpType.SET, AlterConfigOpType.DELETE
         entries = [
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=operation[value is None])
             for name, value in values.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
