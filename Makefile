@@ -20,7 +20,7 @@ test-fast: install
 	@HYPOTHESIS_PROFILE=fast $(PYTHON_IN_VENV) -m pytest -q -n 3 --dist worksteal --durations=10 \
 		-m "not kafka and not spark and not slow"
 
-# 10,000 environments that somebody made up to do harm; make test has some hundred. Others each time.
+# 10,000 environments that somebody made up to do harm; make test has a hundred. Others each time.
 HOSTILE_EXAMPLES ?= 10000
 test-hostile: install
 	@HOSTILE_EXAMPLES=$(HOSTILE_EXAMPLES) $(PYTHON_IN_VENV) -m pytest -q --timeout 7200 tests/e2e/hostile

@@ -42,6 +42,9 @@ _MOVING = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
+_NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
+"""librdkafka looks for the coordinator of the group that it wants to be given. Nothing is read from it, and no role
+lets the mirror into that group."""
 
 
 class UnreadableError(Exception):
@@ -172,7 +175,7 @@ def _messages(consumer: Consumer, span: OffsetSpan, to_end: bool) -> Iterator[tu
             )
         for message in messages:
             error = message.error()
-            if error is not None and _is_moving(error):
+            if error is not None and (_is_moving(error) or error.code() == _NO_GROUP):
                 continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)

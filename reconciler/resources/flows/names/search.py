@@ -26,9 +26,10 @@ class Effort:
             raise UndecidedError
 
 
-def shortest(language: Language, max_length: int = MAX_NAME) -> str | None:
-    """The shortest legal topic name in the language, or None when there is none. Raises UndecidedError."""
-    return next(names(language, max_length), None)
+def shortest(language: Language, max_length: int = MAX_NAME, states: int = MAX_STATES) -> str | None:
+    """The shortest legal topic name in the language, or None when there is none. Raises UndecidedError, for one behind
+    more than ``states``."""
+    return next(names(language, max_length, Effort(states)), None)
 
 
 def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None = None) -> Iterator[str]:

@@ -1,0 +1,128 @@
+"""Words that a terminal, a browser, a shell, CI, YAML, Python or a regular expression could take for something else."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+CANARY = "c4nary"
+"""In all that would be code if somebody ran it."""
+
+_STEERING = (
+    "\x1b[2J\x1b[31m", "\x1b]0;title\x07", "\x1b]8;;http://evil.example\x07x\x1b]8;;\x07", "\x9b2J", "\r", "\n", "\t",
+    "\x00", "\x07", "\x08\x08\x08", "\x7f", "\x85", "\u2028", "\u2029", "\ufeff", "\u200b", "\u200d", "\u202e",
+    "\u202eMLMY",
+    "\u2066", "\u2069", "\U000e0041", "\ufe0f", "a\u0301\u0301", "\ud800", "\udfff", "\ufffe", "\U0010ffff",
+    "\u0430dmin",
+)  # fmt: skip
+_CI = (
+    "::set-output name=x::y", "::add-mask::x", "::error file=a,line=1::x", "::warning::x", "::stop-commands::x",
+    "##[error]x", "##[set-env name=PATH]x", "##vso[task.setvariable variable=x]y", "##teamcity[message text='x']",
+    "section_start:1:x\r\x1b[0K", "\n::add-mask::x", "\r\n::error::x", " ::error::x", "%0A::error::x", "[skip ci]",
+)  # fmt: skip
+_MARKUP = (
+    "<script>alert(1)</script>", "</code><script>c4nary</script>", '"><img src=x onerror=c4nary>',
+    "javascript:c4nary",
+    "<!--", "-->", "<![CDATA[", "</details>", "</svg>", "<style>*{}</style>", "&lt;script&gt;", "&#60;script&#62;",
+    "<a href=//evil>",
+    "[x](http://evil.example)", "![x](http://evil.example/x.png)", "http://evil.example", "www.evil.example",
+    "@octocat", "@org/team", "#1", "GH-1", "org/repo#1", "`x`", "```\n", "~~~", "| a | b |", "\n\n# Title",
+    "- [x] done",
+    "**x**", "$x$", "\\", ":tada:", "[^1]", "<details open>", "closes #1", "%%{init: {}}%%", "graph TD; a-->b",
+    '"]; x["',
+)  # fmt: skip
+_SHELL = (
+    "$(touch c4nary)", "`touch c4nary`", "; touch c4nary", "| sh", "&& c4nary", "-rf /", "--help", "$IFS", "'", '"',
+    "*", "~root",
+    "!!", "\\'", "%s%n", "{0.__class__}", "%(c4nary)s", "${PATH}", "{{7*7}}", "${{ secrets.X }}",
+)  # fmt: skip
+_PATHS = (
+    "../../../../etc/passwd", "/etc/passwd", "/proc/self/environ", "/dev/zero", "/dev/stdin", "file:///etc/passwd",
+    "..", ".",
+    "C:\\windows", "\\\\evil\\share", "a/../../b", "/", "~", "con", "x" * 300,
+)  # fmt: skip
+REFERENCES = (
+    "${env:PATH}", "${env:HOSTILE_SECRET}", "x${env:HOSTILE_SECRET}y", "${file:/etc/passwd}",
+    "${file:/proc/self/environ}",
+    "${file:../../outside}", "${env:}", "${file:}", "${env:A}${env:B}", "${unknown:x}", "${env:${env:A}}", "${",
+    "$${env:A}",
+)  # fmt: skip
+MODULES = (
+    "antigravity:X", "this:X", "venv.__main__:X", "idlelib.idle:X", "unittest.__main__:X", "evil:X",
+    "hostile.evil:Policy", "os:system",
+    "builtins:exec", "subprocess:Popen", "reconciler.__main__:X", "a.b.c:D", ":", "evil", "..evil:X",
+    "sitecustomize:X",
+)  # fmt: skip
+EXPRESSIONS = (
+    "(a+)+b", "(.*)*x", "(a|a)*b", ".*a.{20}", ".*a.{14}b.*", "(.*a){25}", ".*.*.*.*.*.*x", "a*a*a*a*a*a*a*b",
+    "(a?){60}a{60}",
+    "(?=.*a.{9})(?=.*b.{9})(?!.*c.{9}).*", "(?:[ab]*a[ab]{12})|x.*y.*z", "(?P<x>a)(?P=x)",
+    "(?i:.*\u017f)", "[^a]*" * 12,
+    "(" * 200 + ")" * 200,
+    "a{0,65535}", "a{99999999999}", "(?>a+)b", "a++b", "\\", "[", "(?#", "(?<=a)b", "x*" * 40,
+    "((a{0,50}){0,50}){0,50}", "(a|b|ab)*c",
+    ".*-.*-.*-.*-.*-.*x", "\\b.*\\b", "$^", ".*\n", "(?s).*", "[[:alpha:]]", "\\p{L}",
+    "|".join("a" * n for n in range(1, 60)),
+)  # fmt: skip
+CLIENT_SETTINGS = (
+    "plugin.library.paths", "ssl.engine.location", "ssl.engine.id", "ssl.providers", "sasl.kerberos.kinit.cmd",
+    "interceptor.classes",
+    "ssl.keystore.location", "ssl.key.location", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", "debug",
+    "log.cb",
+    "sasl.jaas.config", "security.providers", "client.id", "bootstrap.servers", "stats_cb", "builtin.features",
+    "opaque", "enable.random.seed",
+    "sasl.oauthbearer.assertion.file", "https.ca.location", "statistics.interval.ms",
+    "socket.connection.setup.timeout.ms",
+)  # fmt: skip
+_ODD = (
+    "", " ", "null", "true", "no", "0x1f", "1e999", ".inf", ".nan", "1:30", "2001-01-01", "<<", "=", "*a", "&a", "!x",
+    "kafka-cluster",
+    "__consumer_offsets", "__reconciler", "__mirror_offsets", "User:*", "User:", "a.b_c", "9" * 400, "-" * 250, "ﬀ",
+    "İ", "ß", "K",
+)  # fmt: skip
+NUMBERS = (0, -1, 1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, 0.1, 1e308, -0.0, 5e-324)
+
+_any_text = st.text(st.characters(min_codepoint=1), max_size=12)
+_phrases = st.sampled_from(
+    (*_STEERING, *_CI, *_MARKUP, *_SHELL, *_PATHS, *REFERENCES, *MODULES, *EXPRESSIONS, *CLIENT_SETTINGS, *_ODD)
+)
+hostile_text = st.one_of(
+    _phrases,
+    _phrases,
+    st.builds("{}{}{}".format, st.sampled_from(("", "a", "orders ", "\n")), _phrases, st.sampled_from(("", "z", " x"))),
+    st.lists(_phrases, min_size=2, max_size=4).map("".join),
+    _any_text,
+)
+shown_text = st.one_of(
+    st.sampled_from((*_STEERING, *_CI, *_MARKUP, *_SHELL)),
+    st.lists(st.sampled_from((*_STEERING, *_CI, *_MARKUP)), min_size=1, max_size=3).map("".join),
+    _any_text,
+)
+"""For places that take any text, where it comes out again."""
+
+FRAGMENTS = (
+    "a: &a [x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nd: &d [*c, *c, *c, *c]\n" + "".join(
+        f"e{n}: &e{n} [{', '.join([f'*e{n - 1}' if n else '*d'] * 9)}]\n" for n in range(8)
+    ),
+    "x-a: &a {" + ", ".join(f"k{n}: v" for n in range(50)) + "}\nx-b: {<<: [" + ", ".join(["*a"] * 50) + "]}\n",
+    "x-self: &a [*a]\n", "x-deep: " + "[" * 3000 + "\n", "x-deep: " + "[" * 300 + "]" * 300 + "\n",
+    "x-deep:\n" + "".join(f"{' ' * n}- \n" for n in range(400)),
+    "x-deep: " + "{a: " * 2000 + "\n", "- " * 3000 + "x\n", "? " * 2000 + "\n",
+    "x: !!python/object/apply:os.system ['touch c4nary']\n",
+    "x: !!python/name:os.system c4nary\n", "x: !!python/module:antigravity c4nary\n",
+    "!!python/object/new:type {args: [z, !!python/tuple [], {}]}\n",
+    "x: !!binary SGVsbG8=\n", "x: !!set {a, b}\n", "x: !<tag:evil.example,2020:c4nary> y\n", "%YAML 9.9\n---\nx: 1\n",
+    "%TAG ! tag:evil,2020:\n---\n!x {}\n",
+    "---\nclusters: {}\n---\ntopics: {}\n", "...\n", "topics: {a: {clusters: [east]}, a: {clusters: [west]}}\n",
+    "clusters: {}\nclusters: {}\n",
+    "x-a: 0o777\nx-b: 1_000\nx-c: 190:20:30\nx-d: " + "9" * 5000 + "\n", "x-a: 1e" + "9" * 400 + "\n",
+    "\ufeffx-a: 1\n", "x-a: \ufeff\n", "x-a: \x00\n",
+    "x-a: \x1b[2J\n", "\x85x: 1\n", "x: 'a\u2028b'\n", "{" * 100, "x: |\n" + "\ta\n", "\tx: 1\n", "x: \"\\ud800\"\n",
+    "x: \"\\U0010ffff\\0\\e[2J\"\n",
+    "? [a, b]\n: c\n", "? {a: b}\n: c\n", "null: 1\ntrue: 2\n1: 3\n1.5: 4\n2001-01-01: 5\n",
+    "x: " + "a" * 70_000 + "\n", "#" * 70_000 + "\n", ": : :\n",
+    "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> x\n", "x: &" + "a" * 2000 + " 1\n", "*undefined\n",
+    "x-a: &x 1\n" * 400, "@x\n", "`x`\n", "x: >-9\n  a\n", "\n" * 5000,
+    '{"topics": {"a": {"clusters": ["east"], "labels": {"a": "\\u001b[2J"}}}}', "[]", "x", "''", "!!str", "&a", "~",
+    "---", "--- |", "x: 2001-13-45\n", "x: 0b2\n",
+)  # fmt: skip
+"""Whole files, or parts behind others."""
