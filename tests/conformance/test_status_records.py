@@ -18,7 +18,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.names import status_key
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.clusters import CreateTopic, real_cluster
+from tests.support.clusters import CreateTopic, kraft, real_cluster
 from tests.support.fakes.subjects import BrokerStranger
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.jobs.status_records import NOW, record
@@ -145,6 +145,7 @@ def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusT
     assert tail < 5
 
 
+@kraft  # ZooKeeper forgets a deleted name later than it says
 def test_a_status_topic_made_anew_is_read_from_its_start(topic: StatusTopic, records: StatusRecords) -> None:
     job = Job(topic)
     for number in range(30):

@@ -55,7 +55,9 @@ def _keys(mirror: Mirror, places: Places) -> Iterator[Problem]:
             "The driver would run on a machine of the cluster, where it finds neither its definition nor the wish to "
             "stop: both are files of the machine that starts it"
         )
-        todo = "Write client, and start the mirror on a machine that stays"
+        todo = (
+            "Write client; with hosted: true, mirror hosts in the cluster keep the driver there (docs/mirror/host.md)"
+        )
         yield Problem("deploy-mode", places.of(mirror, "deploy_mode"), problem, why, todo)
     if kind is MasterKind.LOCAL:
         for key in deployment.settings():
