@@ -23,6 +23,7 @@ from reconciler.cli.commands import (
     offsets,
     reassignments,
     review,
+    sizing,
     topology_map,
 )
 from reconciler.cli.help import DONE, ENDING, ending
@@ -52,6 +53,7 @@ for module in (begin, review, clusters, apply, failover, topology_map, live):
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(audit.app, name="audit")
 app.add_typer(diverged.app, name="diverged")
+mirror.app.registered_commands += sizing.app.registered_commands
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(reassignments.app, name="reassignments")

@@ -1,0 +1,38 @@
+"""The CLI command mirror size: arguments, options, exit codes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.help import ending
+from reconciler.render.console import App, Env, show
+
+app = App()
+
+
+@app.command(
+    "size",
+    epilog=ending(
+        "0 told; 1 error or unknown",
+        "mirror size environments/prod",
+        "mirror size environments/prod --headroom 3 --seconds 300",
+    ),
+)
+def size(
+    env: Env,
+    headroom: Annotated[
+        float, typer.Option("--headroom", min=1.0, help="times the measured rate; what is above 1 catches up")
+    ] = 2.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1.0, help="how long to watch topics whose job tells no rate")
+    ] = 30.0,
+) -> None:
+    """Tell what each mirror needs for the load of now: lanes, cores, executors, line, disk at the target."""
+    from reconciler.operations.session.sizing import sizes
+    from reconciler.render.sizing import sizing_code, sizing_text
+
+    mirrors = sizes(env, headroom, seconds)
+    show(sizing_text(mirrors, headroom))
+    raise typer.Exit(sizing_code(mirrors))

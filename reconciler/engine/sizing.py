@@ -1,0 +1,135 @@
+"""From measured rates to what a mirror needs: lanes, cores, executors, line, and disk at its target. No I/O.
+
+Figures of our own are from docs/performance.md and docs/mirror/long-lines.md; what is not known stays unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Flow, Mirror
+
+CORE_BYTES = 670_000_000
+"""Whole batches that a core copies in a second: the lower end of 0.67 to 0.83 GB per CPU-second, Spark included."""
+RECORD_WORK = 9
+"""Times the CPU of whole batches where records are looked at: the upper end of 3 to 9."""
+LANE_BYTES = 200_000_000
+"""What a lane carries at 100 ms each way: 96 MiB that are fetched and not yet acknowledged. More on a shorter line."""
+MOST_LANES = 64
+EXECUTOR_CORES = 4
+"""Where the mirror does not say how many an executor has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLoad:
+    """``bytes_per_second`` as measured; ``partitions`` of all its topics. ``kept_bytes``: of one copy of its topics at
+    the source. ``target_factor``: replication factor at the target."""
+
+    flow: Flow
+    bytes_per_second: float | Unknown
+    partitions: int | Unknown
+    kept_bytes: int | Unknown
+    target_factor: int | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSize:
+    """``peak``: bytes per second that it is sized for. ``lanes`` above what it has partitions or lanes for are named in
+    ``problems``. ``disk_bytes``: at the target, all copies, where it keeps records as long as the source does."""
+
+    flow: str
+    target: str
+    rate: float | Unknown
+    peak: float | Unknown
+    lanes: int | Unknown
+    lanes_now: int
+    cores: float | Unknown
+    disk_bytes: int | Unknown
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSize:
+    """``cores``: of all executors, one a lease. ``line_bits``: per second, by pair of clusters."""
+
+    mirror: str
+    flows: tuple[FlowSize, ...]
+    cores: int | Unknown
+    executors: int | Unknown
+    executor_cores: int
+    parallelism_now: int
+    line_bits: Mapping[tuple[str, str], float | Unknown]
+
+
+def flow_size(load: FlowLoad, headroom: float) -> FlowSize:
+    """``headroom``: how many times the measured rate it must carry, such as 2 to catch up as fast as records come."""
+    flow = load.flow
+    disk = _product(load.kept_bytes, load.target_factor)
+    if isinstance(load.bytes_per_second, Unknown):
+        unknown = load.bytes_per_second
+        return FlowSize(flow.name, flow.target, unknown, unknown, unknown, flow.lanes, unknown, disk)
+    peak = load.bytes_per_second * headroom
+    lanes = max(1, math.ceil(peak / LANE_BYTES))
+    cores = peak / CORE_BYTES * (RECORD_WORK if flow.record_work else 1)
+    lanes = max(lanes, math.ceil(cores))  # a lane is one thread of one task
+    problems = tuple(_limits(load, lanes))
+    return FlowSize(
+        flow.name, flow.target, load.bytes_per_second, peak, min(lanes, MOST_LANES), flow.lanes, cores, disk, problems
+    )
+
+
+def _limits(load: FlowLoad, lanes: int) -> Iterable[str]:
+    if lanes > MOST_LANES:
+        yield f"needs {lanes} lanes, and a flow has {MOST_LANES} at most: split its topics into several flows"
+    if not isinstance(load.partitions, Unknown) and 0 < load.partitions < lanes:
+        yield (
+            f"has {load.partitions} partitions for {lanes} lanes; one lane copies a partition, so some would be idle"
+        )
+
+
+def mirror_size(mirror: Mirror, sizes: Sequence[FlowSize], sources: Mapping[str, str]) -> MirrorSize:
+    """``sources``: flow -> its source cluster."""
+    known = [size.cores for size in sizes if not isinstance(size.cores, Unknown)]
+    missing = next((size.cores for size in sizes if isinstance(size.cores, Unknown)), None)
+    each = mirror.deployment.cores or EXECUTOR_CORES
+    cores: int | Unknown = missing if missing is not None else max(1, math.ceil(sum(known)))
+    executors: int | Unknown = cores if isinstance(cores, Unknown) else math.ceil(cores / each)
+    lines: dict[tuple[str, str], float | Unknown] = {}
+    for size in sizes:
+        pair = (sources[size.flow], size.target)
+        before, more = lines.get(pair, 0.0), size.peak
+        if isinstance(before, Unknown):
+            continue
+        lines[pair] = more if isinstance(more, Unknown) else before + more * 8
+    return MirrorSize(mirror.name, tuple(sizes), cores, executors, each, mirror.parallelism, lines)
+
+
+def disk_by_cluster(mirrors: Iterable[MirrorSize]) -> dict[str, int | Unknown]:
+    """Bytes of all copies at each target; unknown where one flow's are."""
+    disks: dict[str, int | Unknown] = {}
+    for size in (size for mirror in mirrors for size in mirror.flows):
+        before = disks.get(size.target, 0)
+        if isinstance(before, Unknown):
+            continue
+        disks[size.target] = size.disk_bytes if isinstance(size.disk_bytes, Unknown) else before + size.disk_bytes
+    return disks
+
+
+def growth(before: int | None, after: int | None, seconds: float, subject: str) -> float | Unknown:
+    """Bytes per second of a log that was looked at twice. Unknown where it shrank: something was deleted meanwhile, and
+    how much came is not known."""
+    if before is None or after is None:
+        return Unknown(subject, f"the bytes of {subject} could not be read", "reconciler doctor names missing rights")
+    if after < before:
+        words = f"{subject} shrank while it was measured: records expired, and how many came is not known"
+        return Unknown(subject, words, "Measure again, or for longer: --seconds 300")
+    return (after - before) / seconds
+
+
+def _product(first: int | Unknown, second: int | Unknown) -> int | Unknown:
+    if isinstance(first, Unknown):
+        return first
+    return second if isinstance(second, Unknown) else first * second

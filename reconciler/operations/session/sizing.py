@@ -1,0 +1,96 @@
+"""``mirror size``: what each mirror would need, from what its job reports and how its topics grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reconciler.backends.clusters.impact import read_stakes
+from reconciler.engine.sizing import FlowLoad, MirrorSize, flow_size, growth, mirror_size
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.reports.impact import ImpactQuery
+from reconciler.operations.session.session import open_session
+from reconciler.resources.flows.routes import Route, find_routes
+
+Bytes = Mapping[tuple[str, str], int | None]
+"""(cluster, topic) -> of one copy; None where it could not be read."""
+
+
+def sizes(env: Path, headroom: float, seconds: float) -> tuple[MirrorSize, ...]:
+    """Reads source topics twice, ``seconds`` apart, where a flow's job does not tell its rate."""
+    with open_session(env, Principal.PLAN) as session:
+        live, topology = session.observe(), session.topology
+    routes = find_routes(topology, live).routes
+    first, began = _held(topology, live, routes), time.monotonic()
+    silent = [flow for flow in topology.flows.values() if _reported(topology, live, flow) is None]
+    later = first
+    if silent:
+        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+        later = _held(topology, live, routes)
+    passed = max(time.monotonic() - began, 0.001)
+    loads = {
+        flow.name: _load(topology, live, flow, [r for r in routes if r.flow == flow.name], (first, later, passed))
+        for flow in topology.flows.values()
+    }
+    sources = {flow.name: flow.source for flow in topology.flows.values()}
+    return tuple(
+        mirror_size(mirror, [flow_size(loads[name], headroom) for name in mirror.flows], sources)
+        for mirror in topology.mirrors.values()
+    )
+
+
+def _reported(topology: Topology, live: LiveState, flow: Flow) -> float | None:
+    """Bytes per second that a job copies which keeps up: of one that lags it is its own limit, not the load."""
+    for mirror in topology.mirrors.values():
+        job = live.mirrors.get(mirror.name)
+        if flow.name not in mirror.flows or not isinstance(job, LiveMirror) or job.state is not JobState.RUNNING:
+            continue
+        status = job.flows.get(flow.name)
+        if status is not None and job.lag_is_current and status.seconds_lag is not None and status.seconds_lag < 60:
+            return status.bytes_per_second
+    return None
+
+
+def _held(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Bytes:
+    held: dict[tuple[str, str], int | None] = {}
+    for name, cluster in topology.clusters.items():
+        known = live.known(name)
+        names = sorted({route.source.name for route in routes if route.source.cluster == name})
+        topics = [] if known is None else [known.topics[each] for each in names if each in known.topics]
+        queries = [ImpactQuery(topic.name, len(topic.partitions)) for topic in topics]
+        stakes = read_stakes(cluster, Principal.PLAN, queries) if queries else {}
+        for topic in topics:
+            on_disk, factor = stakes[topic.name].bytes, topic.replication_factor
+            held[name, topic.name] = None if on_disk is None or not factor else on_disk // factor
+    return held
+
+
+def _load(
+    topology: Topology, live: LiveState, flow: Flow, routes: Sequence[Route], looks: tuple[Bytes, Bytes, float]
+) -> FlowLoad:
+    first, later, seconds = looks
+    sources = {(route.source.cluster, route.source.name) for route in routes}
+    before, after = _sum(first, sources), _sum(later, sources)
+    rate: float | Unknown | None = _reported(topology, live, flow)
+    if rate is None:
+        rate = growth(before, after, seconds, f"flow {flow.name}")
+    known = live.known(flow.source)
+    counts = [len(known.topics[name].partitions) if known and name in known.topics else None for _, name in sources]
+    partitions = [count for count in counts if count is not None]
+    unread = Unknown(f"flow {flow.name}", "its topics could not be read", "reconciler doctor names missing rights")
+    factors = {route.replication_factor for route in routes if route.replication_factor}
+    return FlowLoad(
+        flow,
+        rate,
+        sum(partitions) if len(partitions) == len(counts) else unread,
+        after if after is not None else unread,
+        max(factors) if factors else Unknown(f"flow {flow.name}", "the factor of its remote topics is not known"),
+    )
+
+
+def _sum(held: Bytes, topics: set[tuple[str, str]]) -> int | None:
+    amounts = [held.get(topic) for topic in topics]
+    return None if any(amount is None for amount in amounts) else sum(amount or 0 for amount in amounts)

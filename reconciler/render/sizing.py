@@ -1,0 +1,79 @@
+"""What mirrors need, as a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, FlowSize, MirrorSize, disk_by_cluster
+from reconciler.errors import ExitCode, Unknown
+from reconciler.text import columns, size_words
+
+UNKNOWN = "unknown"
+
+
+def sizing_text(mirrors: Sequence[MirrorSize], headroom: float) -> str:
+    lines: list[str] = []
+    for mirror in mirrors:
+        lines += [f"mirror {mirror.mirror}", *_table(mirror.flows)]
+        lines += [f"  {size.flow}: {problem}" for size in mirror.flows for problem in size.problems]
+        cores = _number(mirror.cores)
+        lines.append(
+            f"  parallelism {cores} (now {mirror.parallelism_now}): {cores} cores on {_number(mirror.executors)} "
+            f"executors of {mirror.executor_cores}, and one for the driver"
+        )
+        lines += [f"  line {source} to {target}: {_bits(bits)}" for (source, target), bits in mirror.line_bits.items()]
+        lines.append("")
+    lines += [f"disk at {cluster}: {_bytes(amount)}" for cluster, amount in disk_by_cluster(mirrors).items()]
+    lines += [f"unknown: {text}" for text in sorted(_unknowns(mirrors))]
+    lines += [
+        "",
+        f"Sized for {headroom:g} times the measured rate. A core copies {CORE_BYTES / 1e6:.0f} MB/s of whole batches, "
+        f"one {RECORD_WORK}th of that with record work; a lane carries {LANE_BYTES / 1e6:.0f} MB/s at 100 ms each way "
+        "(docs/performance.md, docs/mirror/long-lines.md: one machine, not yours). "
+        "Disk: what the source keeps now, times the factor at the target.",
+    ]
+    return "\n".join(lines)
+
+
+def sizing_code(mirrors: Sequence[MirrorSize]) -> ExitCode:
+    return ExitCode.ERROR if _unknowns(mirrors) else ExitCode.DONE
+
+
+def _table(flows: Sequence[FlowSize]) -> list[str]:
+    rows = [("flow", "now", "sized for", "lanes", "lanes now", "cores", "disk")]
+    rows += [
+        (
+            size.flow,
+            _rate(size.rate),
+            _rate(size.peak),
+            _number(size.lanes),
+            str(size.lanes_now),
+            UNKNOWN if isinstance(size.cores, Unknown) else f"{size.cores:.2f}",
+            _bytes(size.disk_bytes),
+        )
+        for size in flows
+    ]
+    return [f"  {line}" for line in columns(rows, right=range(1, 7))]
+
+
+def _unknowns(mirrors: Sequence[MirrorSize]) -> set[str]:
+    sizes = [size for mirror in mirrors for size in mirror.flows]
+    parts = [part for size in sizes for part in (size.rate, size.disk_bytes)]
+    return {f"{part.error}. {part.todo}".rstrip(". ") for part in parts if isinstance(part, Unknown)}
+
+
+def _number(value: float | Unknown) -> str:
+    return UNKNOWN if isinstance(value, Unknown) else str(math.ceil(value))
+
+
+def _bytes(value: int | Unknown) -> str:
+    return UNKNOWN if isinstance(value, Unknown) else size_words(value)
+
+
+def _rate(value: float | Unknown) -> str:
+    return UNKNOWN if isinstance(value, Unknown) else f"{size_words(round(value))}/s"
+
+
+def _bits(value: float | Unknown) -> str:
+    return UNKNOWN if isinstance(value, Unknown) else f"{value / 1e6:,.1f} Mbit/s"

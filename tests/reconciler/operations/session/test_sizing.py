@@ -1,0 +1,69 @@
+"""Rates for sizing: what a job reports that keeps up, else how its topics grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reconciler.engine.sizing import MirrorSize
+from reconciler.errors import Unknown
+from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.reports.impact import ImpactQuery, Stakes
+from reconciler.operations.session import sizing
+from tests.support.builders import flow, topology, world
+
+DECLARED = topology(flow("east", "west", "orders", name="f", replication_factor=3))
+Answers = Sequence[int | None]
+
+
+def sized(monkeypatch: pytest.MonkeyPatch, job: FlowStatus | None, held: Answers) -> MirrorSize:
+    """``held``: bytes of the source topic's one replica, look after look."""
+    seen = world()
+    seen.clusters["east"].put("orders", partitions=4)
+    live = seen.look(DECLARED)
+    mirror = LiveMirror("west", JobState.RUNNING, flows={} if job is None else {"f": job})
+    live = LiveState(live.clusters, {"west": mirror})
+    looks = iter(held)
+
+    @contextmanager
+    def session(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(observe=lambda: live, topology=DECLARED)
+
+    def stakes(_: object, __: object, queries: Sequence[ImpactQuery]) -> Mapping[str, Stakes]:
+        return {query.topic: Stakes(bytes=next(looks)) for query in queries}
+
+    clock = iter((100.0, 100.0, 110.0))
+    monkeypatch.setattr(sizing, "open_session", session)
+    monkeypatch.setattr(sizing, "read_stakes", stakes)
+    monkeypatch.setattr(sizing, "time", SimpleNamespace(monotonic=lambda: next(clock, 110.0), sleep=lambda _: None))
+    [size] = sizing.sizes(Path("env"), 2.0, 10.0)
+    return size
+
+
+def status(**figures: Any) -> FlowStatus:
+    return replace(FlowStatus("f", "x", bytes_per_second=5_000.0, seconds_lag=1.0), **figures)
+
+
+def test_a_job_that_keeps_up_tells_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    [size] = sized(monkeypatch, status(), [1_000]).flows
+    assert (size.rate, size.peak, size.disk_bytes) == (5_000.0, 10_000.0, 3_000)
+
+
+@pytest.mark.parametrize("job", [None, status(seconds_lag=600.0), status(seconds_lag=None)])
+def test_else_the_topics_are_looked_at_twice(job: FlowStatus | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job copies that is behind is what it can, not what comes."""
+    [size] = sized(monkeypatch, job, [1_000, 21_000]).flows
+    assert (size.rate, size.disk_bytes) == (2_000.0, 63_000)
+
+
+@pytest.mark.parametrize("held", [(1_000, 900), (None, 900), (900, None)])
+def test_what_shrank_or_was_not_read_is_unknown(held: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    [size] = sized(monkeypatch, None, held).flows
+    assert isinstance(size.rate, Unknown)
+    assert isinstance(size.disk_bytes, Unknown) == (held[1] is None)
