@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterable
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.delete_records import delete_records
 from reconciler.replication.names import data_producer
+from reconciler_mirror import log_lines as logs
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
 from reconciler_mirror.lane.positions import SameOffsetsPosition
@@ -30,6 +32,7 @@ SILENT_S = 600.0
 """So long after the leader's last word it is asked before anything is written: it may have forgotten the producer
 (``producer.id.expiration.ms``), and then takes any sequence."""
 MOST_TOGETHER = 500
+_log = logs.logger("same offsets")
 
 
 class SameOffsets:
@@ -227,8 +230,19 @@ class SameOffsets:
             self._lane.routes.spawn(self.delete_fillers(partition.target, same.start))
 
     async def delete_fillers(self, key: Key, start: int) -> None:
-        """Nobody needs what lies before the first record; it is deleted again after the next start where it failed."""
-        await delete_records(self._lane.target, {key: start})
+        """Nobody needs what lies before the first record. Where it fails, the next start tries again."""
+        try:
+            await delete_records(self._lane.target, {key: start})
+        except WireError as error:
+            _log.warning(
+                "empty offsets below the first record are not deleted yet; records are copied all the same",
+                flow=self._lane.spec.flow,
+                topic=key[0],
+                partition=key[1],
+                before=start,
+                why=str(error),
+                todo="check that the mirror's principal has Delete on the topic",
+            )
 
 
 async def data_producer_id(target: ClusterClient, flow: str) -> int:

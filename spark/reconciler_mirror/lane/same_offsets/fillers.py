@@ -1,6 +1,7 @@
 """Filler records: what a reader of uncommitted records may meet at offsets where the source has nothing to read.
 
-They are aborted. Each has a header that names it, an empty key, which a compacted topic needs, and no value.
+They are aborted. Each has a header that names it, an empty key, which a compacted topic needs, and no value. Those of
+large batches have no header: they lie before a copy's first record and are deleted, and brokers open every one of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from reconciler.kafka.records.codecs import NONE, ZSTD, compress
 from reconciler.kafka.records.records import varint
 
 HEADER = b"mirror.filler"
-_PLAIN = 20
-"""Records; more are compressed."""
+_PLAIN, _NAMED = 20, 10_000
+"""Records: more are compressed, and more have no header."""
+_BARE = varint(0) + varint(-1) + varint(0)
 _TAIL = varint(0) + varint(-1) + varint(1) + varint(len(HEADER)) + HEADER + varint(-1)
 
 
@@ -28,7 +30,8 @@ def filler_batch(records: int, timestamp: int) -> bytearray:
 @lru_cache(maxsize=64)
 def _body(records: int) -> bytes:
     pieces: list[bytes] = []
+    tail = _BARE if records > _NAMED else _TAIL
     for delta in range(records):
-        record = b"\0\0" + varint(delta) + _TAIL
+        record = b"\0\0" + varint(delta) + tail
         pieces += (varint(len(record)), record)
     return compress(ZSTD if records > _PLAIN else NONE, b"".join(pieces))

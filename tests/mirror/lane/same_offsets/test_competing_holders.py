@@ -369,3 +369,27 @@ async def _strange(rng: random.Random) -> None:
     copied = {offset: value for offset, value in target.committed(key).items() if value != "stranger"}
     right = copied.items() <= sources[key].committed.items()
     assert right or isinstance(ended, (DivergedError, holes.DisplacedError))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_leader_may_have_forgotten_the_producer(seed: int) -> None:
+    """``producer.id.expiration.ms`` passes while nobody writes: the sequence begins anew at the offset."""
+    rng = random.Random(seed)
+    asyncio.run(_forgotten(TargetLogs(rng), rng))
+
+
+async def _forgotten(target: TargetLogs, rng: random.Random) -> None:
+    key = ("t", 0)
+    sources, committed = {key: random_log(rng)}, {key: beginning(0)}
+    for _ in range(5):
+        running = asyncio.ensure_future(Holder(target, sources, rng, committed).run())
+        for _ in range(rng.randint(0, 200)):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        while target.tasks:
+            await asyncio.gather(*target.tasks, return_exceptions=True)
+        target.forget(DATA)
+    await _to_the_end(target, sources, rng, committed)
+    assert target.committed(key) == sources[key].committed
+    assert target.log(key).end == sources[key].stable
