@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,16 @@ def commands_page(helps: Path) -> str:
     """``helps``: the folder with one text a command, which tests hold to what the program prints."""
     lines = ["# Commands", "", "As `--help` prints it.", ""]
     for folder in sorted(path for path in helps.iterdir() if path.is_dir()):
-        group = "" if folder.name == "commands" else f"{folder.name} "
         for text in sorted(folder.glob("*.txt")):
-            lines += [f"## {group}{text.stem}", "", "```text", text.read_text("utf-8").strip("\n"), "```", ""]
+            help_text = text.read_text("utf-8").strip("\n")
+            lines += [f"## {_command(help_text)}", "", "```text", help_text, "```", ""]
     return "\n".join(lines)
+
+
+def _command(help_text: str) -> str:
+    """Its words, as its first line of usage has them between the program and what it takes."""
+    words = help_text.split("Usage: reconciler ", 1)[1].split()
+    return " ".join(takewhile(lambda word: not word.startswith(("[", "{")), words))
 
 
 def environment_page(schema_file: Path) -> str:

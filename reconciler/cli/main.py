@@ -48,12 +48,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (begin, review, clusters, apply, failover, topology_map, live):
+for module in (begin, review, clusters, apply, failover, topology_map, live, sizing):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(audit.app, name="audit")
 app.add_typer(diverged.app, name="diverged")
-mirror.app.registered_commands += sizing.app.registered_commands
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(reassignments.app, name="reassignments")

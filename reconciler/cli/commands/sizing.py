@@ -1,4 +1,4 @@
-"""The CLI command mirror size: arguments, options, exit codes."""
+"""The CLI command size: arguments, options, exit codes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ app = App()
     "size",
     epilog=ending(
         "0 told; 1 error or unknown",
-        "mirror size environments/prod",
-        "mirror size environments/prod --headroom 3 --seconds 300",
+        "size environments/prod",
+        "size environments/prod --headroom 3 --seconds 300",
     ),
 )
 def size(

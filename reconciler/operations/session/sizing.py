@@ -1,4 +1,4 @@
-"""``mirror size``: what each mirror would need, from what its job reports and how its topics grow."""
+"""``size``: what each mirror would need, from what its job reports and how its topics grow."""
 
 from __future__ import annotations
 

@@ -94,4 +94,4 @@ def test_a_shell_is_offered_what_completes_the_word() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "reconciler"], env=os.environ | asked, capture_output=True, text=True, timeout=120
     )
-    assert sorted(done.stdout.split()) == ["seek", "size", "start", "stop"]
+    assert sorted(done.stdout.split()) == ["seek", "start", "stop"]
