@@ -164,7 +164,8 @@ def _failed(flow: FlowSettings, error: Exception) -> Unread:
 
 def _nothing(flow: FlowSettings) -> Unread:
     why = f"flow {flow.name} matches no topic at {flow.source.cluster}, so there is nothing to compare"
-    return Unread(flow.name, "", "", -1, why, "Check the flow's topics, or create one.")
+    todo = "Check the flow's topics, or create one; a broker hides those that the mirror's principal may not describe."
+    return Unread(flow.name, "", "", -1, why, todo)
 
 
 def _unread_of(flow: FlowSettings, condition: Condition) -> Unread:

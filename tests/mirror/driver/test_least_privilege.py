@@ -36,6 +36,8 @@ from tests.support.lanes.lane_runs import UntilControl, caught_up
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800 if WHOLE else 300)]
 PATIENCE_S = 25.0
+HIDDEN = "no topic: a broker hides those that it may not describe"
+"""What a lane cannot tell from a flow without topics; plan and doctor can (decision 93)."""
 Kind = tuple[str, ResourceType, Operation]
 CHOSEN: tuple[Kind, ...] = (
     ("east", ResourceType.TOPIC, Operation.READ),
@@ -65,6 +67,8 @@ class Mirror:
             )
             if found.conditions or not found.complete:
                 return " ".join(condition.text for condition in found.conditions)
+            if not found.specs:
+                return HIDDEN
             took = WireTakeover(flow)
             took.prepare()
             claim = took.take("app", found.specs).claim
@@ -83,7 +87,7 @@ class Mirror:
         """``equal``, ``different``, or in words why nobody knows."""
         bounds = bounds_of(self.settings.flows[0], TimeWindow(), {})
         if bounds.unread or not bounds.ranges:
-            return " ".join(unread.reason for unread in bounds.unread)
+            return " ".join(f"{unread.reason}. {unread.todo}" for unread in bounds.unread)
         rows = list(each(chunks_of, bounds.ranges))
         errors = [row.error for row in rows if isinstance(row, PartitionReading) and row.error]
         chunks = [row for row in rows if isinstance(row, VerifiedChunk)]
