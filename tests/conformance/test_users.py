@@ -22,12 +22,14 @@ from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.users import Credentials, Mechanism, UserRecord
 from reconciler.sandbox.handles import Sandbox
-from tests.support.clusters import may_log_in, real_cluster
+from tests.support.clusters import may_log_in, real_cluster, scram
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE, results
 
 SHA_256, SHA_512 = Mechanism.SHA_256, Mechanism.SHA_512
 FIRST, SECOND = "first \u00fc secret", "second secret"
+
+pytestmark = scram
 
 
 @pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])

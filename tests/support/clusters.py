@@ -32,6 +32,7 @@ EAST = release_of("east")
 kraft = pytest.mark.skipif(EAST.zookeeper, reason=f"Kafka {EAST.version} runs with ZooKeeper here")
 newest = pytest.mark.skipif(EAST != NEWEST, reason=f"asks for what Kafka {NEWEST.version} has, not {EAST.version}")
 """Both: what for is said at the test."""
+scram = pytest.mark.skipif(not EAST.scram, reason=f"Kafka {EAST.version} with KRaft has no SCRAM (3.5, KIP-900)")
 
 
 def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: str) -> Cluster:
