@@ -30,7 +30,7 @@ from tests.support.reading import to_the_end
 pytestmark = pytest.mark.timeout(600)  # on a machine that may be busy
 
 CreateTopic = Callable[..., str]
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
 
 
 @pytest.fixture
