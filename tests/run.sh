@@ -23,7 +23,8 @@ trap 'exit 130' INT TERM
 # What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py \
-    --ignore tests/e2e/spark/test_tutorial.py --ignore tests/e2e/spark/test_rolling_upgrade.py
+    --ignore tests/e2e/spark/test_tutorial.py --ignore tests/e2e/spark/test_rolling_upgrade.py \
+    --ignore tests/e2e/spark/test_same_offsets.py
 share lanes 1 -m "$brokers" tests/mirror/lane tests/reconciler tests/workflows tests/e2e/test_wheel.py
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
