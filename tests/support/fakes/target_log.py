@@ -196,6 +196,12 @@ class TargetLogs:
 
         return await self._request(work)
 
+    async def high_watermark(self, key: Key) -> int:
+        async def work() -> int:
+            return self.log(key).high
+
+        return int(await self._request(work))
+
     # transactions
 
     async def init(self, txn: str) -> tuple[int, int]:

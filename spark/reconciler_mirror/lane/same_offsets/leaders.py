@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, by_topic
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, UnsupportedBrokerError, check
 from reconciler.kafka.client.log_ends import log_ends
 from reconciler.kafka.client.transactions import Identity
@@ -56,6 +56,10 @@ class Leaders:
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Raises ConnectionLostError."""
         return await log_ends(self._cluster, keys)
+
+    async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        """Raises ConnectionLostError."""
+        return await self._cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
 
 
 def _last(producers: describe_producers.Producers, producer_id: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError
 from reconciler_mirror.lane.same_offsets.place import Look
 
-TRIES = 5
+TRIES, PAUSE = 5, 0.005
 _BUSY = 6
 """As if the leader had moved: tried again a moment later."""
 
@@ -25,17 +26,26 @@ class LookPort(Protocol):
         """Log end offsets, as the leaders have them, replicated or not."""
         ...
 
+    async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        """High watermarks."""
+        ...
+
 
 async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerError]:
     """Sequence and log end as they were at one moment: while somebody else appends they do not go together, and a
-    batch would be taken for a repetition of another one. Partitions in which that goes on get a retriable error."""
+    batch would be taken for a repetition of another one. And only where all is replicated: what is not may go with its
+    leader, and a marker that is written again later would move what was appended meanwhile. Partitions in which that
+    goes on get a retriable error."""
     looks: dict[Key, Look | BrokerError] = {}
     left = list(keys)
-    for _ in range(TRIES):
+    for tried in range(TRIES):
+        if tried:
+            await asyncio.sleep(PAUSE)
         if not left:
             return looks
         before = await port.sequences(left)
         ends = await port.ends(left)
+        high = await port.replicated(left)
         after = await port.sequences(left)
         for key in left:
             first, end, second = before[key], ends[key], after[key]
@@ -45,7 +55,7 @@ async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerEr
                 looks[key] = end
             elif isinstance(second, BrokerError):
                 looks[key] = second
-            elif first == second:
+            elif first == second and high[key] == end:
                 looks[key] = Look(end, first)
         left = [key for key in left if key not in looks]
     return looks | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: somebody else appends to it") for key in left}

@@ -138,6 +138,9 @@ class Holder:
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         return {key: await self.target.log_end(key) for key in keys}
 
+    async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        return {key: await self.target.high_watermark(key) for key in keys}
+
     async def run(self) -> None:
         await self.markers.begin()
         for key in self.sources:

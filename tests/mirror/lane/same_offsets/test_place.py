@@ -73,6 +73,9 @@ class Moving:
     async def ends(self, keys: object) -> dict[tuple[str, int], int | BrokerError]:
         return {PRODUCER: 100 + min(self.asked, self.until)}
 
+    async def replicated(self, keys: object) -> dict[tuple[str, int], int | BrokerError]:
+        return await self.ends(keys)
+
 
 def test_sequence_and_end_are_of_one_moment() -> None:
     assert asyncio.run(look(Moving(4), [PRODUCER])) == {PRODUCER: Look(104, 4)}
