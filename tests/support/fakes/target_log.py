@@ -57,6 +57,7 @@ class _Log:
     batches: list[Appended] = field(default_factory=list)
     begin: int = 0
     high: int = 0
+    epoch: int = 0
     known: dict[int, _Known] = field(default_factory=dict)
 
     @property
@@ -165,6 +166,7 @@ class TargetLogs:
         log = self.log(key)
         keep = [batch for batch in log.batches if batch.first + len(batch.values) <= log.high]
         rest = log.batches[len(keep) :]
+        log.epoch += 1
         log.batches = keep + rest[: self._rng.randint(0, len(rest))]
         log.high = log.end
         forgotten = {pid for pid in {one.pid for one in log.batches} if pid not in log.known}
@@ -190,8 +192,12 @@ class TargetLogs:
 
         return await self._request(work)
 
-    async def log_end(self, key: Key) -> int:
+    async def log_end(self, key: Key, epoch: int = -1) -> int:
+        """``epoch``: of the leader that is asked; another one refuses."""
+
         async def work() -> int:
+            if epoch not in (-1, self.log(key).epoch):
+                raise RefusedError(NOT_LEADER)
             return self.log(key).end
 
         return await self._request(work)

@@ -125,6 +125,8 @@ class Holder:
     ) -> None:
         self.target, self.sources, self.rng, self.committed = target, sources, rng, committed
         self.slow = 0.0
+        self.epochs: dict[Key, int] = {}
+        self.refreshing = True
         self.places: dict[Key, CopyPlace] = {}
         self.markers = Markers(self)
 
@@ -137,12 +139,22 @@ class Holder:
     async def sequences(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError | None]:
         found = {}
         for key in keys:
+            if self.refreshing:
+                self.epochs[key] = self.target.log(key).epoch
             await self.nap()
             found[key] = await self.target.describe(key, DATA)
+        self.refreshing = False
         return found
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
-        return {key: await self.target.log_end(key) for key in keys}
+        """With the leader epoch of the metadata, as it was before the sequence was asked for."""
+        found: dict[Key, int | BrokerError] = {}
+        for key in keys:
+            try:
+                found[key] = await self.target.log_end(key, self.epochs[key])
+            except RefusedError as error:
+                found[key] = BrokerError(error.code, "the leader is another one")
+        return found
 
     async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         return {key: await self.target.high_watermark(key) for key in keys}
@@ -164,7 +176,9 @@ class Holder:
                 await self._fill(waiting)
 
     async def _look(self, key: Key) -> Look:
+        self.refreshing = True
         while isinstance(told := (await look(self, [key]))[key], BrokerError):
+            self.refreshing = True
             await self.nap()
         return told
 
