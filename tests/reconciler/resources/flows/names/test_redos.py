@@ -164,11 +164,11 @@ PIECES = (".*", "a*", "[ab]+", "a?", "b{0,9}", "-", "ab", "(?:a|b)", "(?:ab)*", 
     st.text("ab-", min_size=1, max_size=4),
 )
 def test_whatever_is_let_through_is_matched_in_time(parts: list[str], again: str) -> None:
-    text = "".join(parts)
+    text = f"(?:{''.join(parts)})c?d"  # judged whole: an expression that ends with .* matches at once
     if unfit(text):
         return
     began = time.thread_time()
-    re.fullmatch(f"(?:{text})c?d", (again * 90)[:90] + "c")
+    re.fullmatch(text, (again * 90)[:90] + "c")
     assert time.thread_time() - began < 2.0
 
 
