@@ -219,29 +219,31 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             ended_lanes.append(key)
             state.news.set()
 
-    threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
-    for thread in threads:
-        thread.start()
-    if lease.packages is not None:
-        threading.Thread(target=_look, args=(lease, state, line), name="preflight", daemon=True).start()
-    told_alive, lines = 0.0, line.lines
-    while len(ended_lanes) < len(threads):
-        state.news.wait(ALIVE_S)
-        state.news.clear()
-        if lines != line.lines:
-            lines = line.lines
-            for control in controls.values():
-                control.tell_again()
-            for key in ended_lanes:
-                line.send({"left": [*key]})
+    try:
+        threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
+        for thread in threads:
+            thread.start()
+        if lease.packages is not None:
+            threading.Thread(target=_look, args=(lease, state, line), name="preflight", daemon=True).start()
+        told_alive, lines = 0.0, line.lines
+        while len(ended_lanes) < len(threads):
+            state.news.wait(ALIVE_S)
+            state.news.clear()
+            if lines != line.lines:
+                lines = line.lines
+                for control in controls.values():
+                    control.tell_again()
+                for key in ended_lanes:
+                    line.send({"left": [*key]})
+            _tell(line, controls)
+            if time.monotonic() - told_alive >= ALIVE_S:
+                told_alive = time.monotonic()
+                line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
+            state.stop.wait(_TELL_S)  # snapshots of that time travel as one
         _tell(line, controls)
-        if time.monotonic() - told_alive >= ALIVE_S:
-            told_alive = time.monotonic()
-            line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
-        state.stop.wait(_TELL_S)  # snapshots of that time travel as one
-    _tell(line, controls)
-    state.ended.set()
-    line.close()
+    finally:  # Spark uses this process again, and an open line would dial on
+        state.ended.set()
+        line.close()
     return tuple(
         reports.get((lane.flow, lane.lane))
         or LaneReport(LaneEnd.FAILED, controls[lane.flow, lane.lane].latest, "the lane's thread died")
