@@ -37,12 +37,15 @@ async def send(handle: ClusterHandle, topic: str, raw: memoryview, partition: in
     """The error code the broker gives."""
     cluster = cluster_of(handle)
     try:
-        await cluster.refresh([topic])
-        leader = cluster.leader(topic, partition)
+        for _ in range(100):  # a new topic takes a moment to be told
+            await cluster.refresh([topic])
+            if (leader := cluster.leader(topic, partition)) is not None:
+                break
+            await asyncio.sleep(0.1)
         assert leader is not None
         connection = await cluster.connection(leader.node, "produce")
         body = producing.pack(producing.CLASSIC, None, {(topic, partition): raw}, 10_000)
-        for _ in range(100):  # a new topic takes a moment to be led
+        for _ in range(100):  # and another one to be led
             frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body)
             (answer,) = producing.unpack(producing.CLASSIC, frame.body)[1]
             if answer.error not in MOVED:
