@@ -176,15 +176,17 @@ class Starter:
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 
     async def _least(self, unknown: Sequence[Partition]) -> Mapping[Key, int]:
-        """Up to where they had been committed, at least, whatever the group coordinator tells: by the offset map, and
-        by what this lane itself has committed or begun at, which is newer."""
-        target = self._lane.target
-        ids = {p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in unknown if p.spec.topic_id}
-        least = dict(await last_committed(target, self._lane.spec.flow, ids))
-        for partition in unknown:
-            if (own := self._lane.committed_before(partition)) is not None:
-                least[partition.source] = max(own, least.get(partition.source, own))
-        return least
+        """Up to where they had been committed, at least, whatever the group coordinator tells: by what this lane itself
+        has committed or begun at, else by the offset map. A lane that remembers needs no map, which may have no leader
+        just when a session begins again because a broker went away."""
+        lane, target = self._lane, self._lane.target
+        own = {p.source: at for p in unknown if (at := lane.committed_before(p)) is not None}
+        ids = {
+            p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id)
+            for p in unknown
+            if p.spec.topic_id and p.source not in own
+        }
+        return {**await last_committed(target, lane.spec.flow, ids), **own}
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)

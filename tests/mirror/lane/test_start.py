@@ -90,7 +90,9 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     """A coordinator may answer before it has read its log, also when its broker comes back under the same lane."""
     metadata = positions.encode(LanePosition(told, topic_id, 0, Claim(1, "app")))
 
-    async def nothing(*_: object) -> dict[object, object]:
+    async def nothing(_: object, flow: str, wanted: dict[object, object]) -> dict[object, object]:
+        if wanted and known_of == (SOURCE_ID, TARGET_ID):
+            raise BrokerError(5, "the offset map, which has no leader")
         return {}
 
     async def answer(_: str, keys: list[object]) -> dict[object, CommittedPosition]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import pickle
 import random
@@ -172,8 +173,28 @@ def test_a_compacted_source_is_equal_offset_by_offset(plain: Sandbox, unique: st
 @pytest.mark.parametrize("killed", ["lanes", "target"])
 def test_killed_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
     """Lanes by SIGKILL, and the target's broker, which leads the partitions and coordinates the transactions."""
-    writing = threading.Thread(target=mixed, args=(flow, 60))
+    enough = threading.Event()
+    writing = threading.Thread(target=_mixed_until, args=(enough, flow))
     writing.start()
+    try:
+        _kill_under_load(flow, tmp_path, killed)
+    finally:
+        enough.set()
+        writing.join()
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(ROUNDS + 1, "last"))
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+
+
+def _mixed_until(enough: threading.Event, flow: Flow) -> None:
+    """So that each lane finds something to copy, however long a broker takes to start."""
+    for seed in itertools.count(1):
+        mixed(flow, 4, seed)
+        if enough.wait(0.1):
+            return
+
+
+def _kill_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
     chance = random.Random(7)
     for claim in range(1, ROUNDS + 1):
         spec = tmp_path / f"lane {claim}"
@@ -182,8 +203,9 @@ def test_killed_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
             [sys.executable, "-m", "tests.support.lanes.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
         )
         assert lane.stdout is not None
-        copied = 0
+        copied, give_up = 0, time.monotonic() + 120
         while copied == 0:
+            assert time.monotonic() < give_up, f"lane {claim} copies nothing"
             copied = int(lane.stdout.readline().split()[0])
         time.sleep(chance.uniform(0.1, 2.0))
         if killed == "target":
@@ -192,10 +214,6 @@ def test_killed_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
             time.sleep(chance.uniform(0.1, 2.0))
         lane.kill()
         lane.wait()
-    writing.join()
-    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(ROUNDS + 1, "last"))
-    assert report.end is LaneEnd.STOPPED, report
-    assert_equal(flow)
 
 
 def test_a_record_of_somebody_else_stops_the_partition_for_good(flow: Flow) -> None:
