@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import count
@@ -35,7 +36,7 @@ FIRST, MORE = 400, 300
 @pytest.fixture
 def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
     names = (f"{unique}x{number}" for number in count())  # of some all partitions are in the first two lanes
-    topic = next(one for one in names if max(lane_of(one, p, OLD_LANES) for p in range(PARTITIONS)) >= NEW_LANES)
+    topic = next(one for one in names if max(old_rule(one, p, OLD_LANES) for p in range(PARTITIONS)) >= NEW_LANES)
     made = Flow(plain["east"], plain["west"], topic, PARTITIONS)
     create_topic(made.source, made.topic, PARTITIONS)
     create_topic(made.target, made.remote, PARTITIONS)
@@ -58,15 +59,22 @@ def settings(flow: Flow) -> FlowSettings:
 
 def old_lane(flow: Flow) -> LaneSpec:
     """The last lane of the old application that has partitions; the new one has no such lane."""
-    slices = slices_of(flow, OLD_LANES)
+    slices = slices_of(flow, OLD_LANES, old_rule)
     number = max(lane for lane, specs in slices.items() if specs)
     assert number >= NEW_LANES
     return flow.lane(lane=number, transactional_id=f"mirror.{flow.topic}.{number}", partitions=slices[number])
 
 
-def slices_of(flow: Flow, lanes: int) -> dict[int, tuple[PartitionSpec, ...]]:
+def old_rule(topic: str, partition: int, lanes: int) -> int:
+    """Of releases before decision 151, whose applications are taken over by this one."""
+    return zlib.crc32(f"{topic}\0{partition}".encode()) % lanes
+
+
+def slices_of(
+    flow: Flow, lanes: int, rule: Callable[[str, int, int], int] = lane_of
+) -> dict[int, tuple[PartitionSpec, ...]]:
     specs = flow.specs()
-    return {n: tuple(s for s in specs if lane_of(s.topic, s.partition, lanes) == n) for n in range(lanes)}
+    return {n: tuple(s for s in specs if rule(s.topic, s.partition, lanes) == n) for n in range(lanes)}
 
 
 def run_new_lanes(flow: Flow, claim: Claim) -> list[LaneReport]:
