@@ -1,5 +1,5 @@
 #!/bin/sh
-# All tests, in five shares at the same time, because much of a test is waiting for a broker. Each share has its own
+# All tests, in shares at the same time, because much of a test is waiting for a broker. Each share has its own
 # clusters, and none of the clusters is started for what needs no broker. Conformance leaves users and quotas on them, which
 # commands that read whole clusters (adopt, the workflows) would find: so they are in different shares.
 set -u
@@ -13,24 +13,31 @@ shares=
 share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is replaced, and its test named
     name=$1 processes=$2
     shift 2
-    $python -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" "$@" >"$logs/$name" 2>&1 &
-    shares="$shares $name:$!"
+    (
+        while [ -n "$after" ] && kill -0 "$after" 2>/dev/null; do sleep 1; done
+        exec $python -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" "$@"
+    ) >"$logs/$name" 2>&1 &
+    last=$!
+    shares="$shares $name:$last"
 }
 
 $python -m tests.support.jobs.class_archive
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
+after= # a share that begins when this one has ended
 # What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py \
     --ignore tests/e2e/spark/test_tutorial.py --ignore tests/e2e/spark/test_rolling_upgrade.py \
     --ignore tests/e2e/spark/test_same_offsets.py
-share lanes 1 -m "$brokers" tests/mirror/lane tests/reconciler tests/workflows tests/e2e/test_wheel.py
+share lanes 1 -m "$brokers" tests/mirror/lane
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
     --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
     --ignore tests/workflows --ignore tests/e2e/test_wheel.py
 share quick 2 -m "not ($brokers)" --dist worksteal tests
+after=$last
+share late 1 -m "$brokers" tests/reconciler tests/workflows tests/e2e/test_wheel.py
 
 failed=
 unfit=

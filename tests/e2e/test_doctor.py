@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.clusters import newest
+from tests.support.clusters import newest, secured_clusters
 from tests.support.commands import Ended, Write
 
 Cli = Callable[..., Ended]
@@ -49,23 +49,7 @@ def without(cluster: ClusterHandle, *rules: Rule) -> Iterator[None]:
 
 @pytest.fixture
 def env(write: Write, secure: Sandbox, monkeypatch: pytest.MonkeyPatch, create_topic: CreateTopic, unique: str) -> Path:
-    lines = ["clusters:"]
-    for handle in secure.clusters.values():
-        for name, secret in handle.secrets().items():
-            monkeypatch.setenv(name, secret)
-        prefix = f"SANDBOX_{handle.name.upper()}"
-        lines += [
-            f"  {handle.name}:",
-            f"    bootstrap_servers: [{handle.bootstrap_servers}]",
-            f"    cluster_id: {json.dumps(handle.cluster_id)}",
-            "    client: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, "
-            f'ssl.ca.location: "${{env:{prefix}_CA}}"}}',
-            "    principals:",
-        ]
-        lines += [
-            f'      {who}: {{sasl.username: {who}, sasl.password: "${{env:{prefix}_{who.upper()}_PASSWORD}}"}}'
-            for who in ("plan", "apply", "mirror")
-        ]
+    lines = secured_clusters(secure, monkeypatch)
     lines += [f"topics: {{{unique}-new: {{clusters: [east], partitions: 1}}}}"]
     flow = f"source: east, target: west, topics: [{unique}-orders], groups: {{sync_offsets: true}}"
     lines += [f"flows: {{{unique}: {{{flow}}}}}"]

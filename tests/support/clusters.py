@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from reconciler.model.environment.topology import Cluster
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from reconciler.sandbox.releases import NEWEST, release_of
 from tests.support.waiting import until
 
@@ -122,3 +123,25 @@ def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
 
 def topics(cluster: ClusterHandle) -> set[str]:
     return set(AdminClient({**cluster.client(), "log_level": "0"}).list_topics(timeout=10).topics)
+
+
+def secured_clusters(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lines of YAML: the clusters of profile ``secure`` with a principal for each role; their secrets are variables."""
+    lines = ["clusters:"]
+    for handle in sandbox.clusters.values():
+        for name, secret in handle.secrets().items():
+            monkeypatch.setenv(name, secret)
+        prefix = f"SANDBOX_{handle.name.upper()}"
+        lines += [
+            f"  {handle.name}:",
+            f"    bootstrap_servers: [{handle.bootstrap_servers}]",
+            f"    cluster_id: {json.dumps(handle.cluster_id)}",
+            "    client: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, "
+            f'ssl.ca.location: "${{env:{prefix}_CA}}"}}',
+            "    principals:",
+        ]
+        lines += [
+            f'      {who}: {{sasl.username: {who}, sasl.password: "${{env:{prefix}_{who.upper()}_PASSWORD}}"}}'
+            for who in ("plan", "apply", "mirror")
+        ]
+    return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
@@ -18,6 +18,21 @@ LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
 LONG_COMMIT, LARGER = 0.1, 4  # a round trip or more: then also over more bytes
 LOOK_EVERY = 0.2  # seconds: until then two applications may both write, which repeats records
 PAUSE_SHARE = 0.5  # of what the last commit took: slow brokers are left alone in between
+
+
+async def due(lane: Lane, delay: Callable[[float], float | None]) -> None:
+    """Returns when a commit is due: ``delay`` gives the seconds until then at a time, None while nothing is to commit.
+    It is asked again whenever the lane has made progress."""
+    while True:
+        lane.progress.clear()
+        seconds = delay(time.monotonic())
+        if seconds is not None and seconds <= 0:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await lane.progress.wait()
+        except TimeoutError:
+            return
 
 
 class Committer:
@@ -34,25 +49,12 @@ class Committer:
         """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
         lane = self._lane
         while True:
-            await self._due()
+            await due(lane, self._delay)
             if lane.dirty or lane.touched:
                 async with lane.boundary:
                     await self.commit()
                 self._resume()
             if lane.stopping and not lane.dirty and not lane.touched:
-                return
-
-    async def _due(self) -> None:
-        lane = self._lane
-        while True:
-            lane.progress.clear()
-            delay = self._delay(time.monotonic())
-            if delay is not None and delay <= 0:
-                return
-            try:
-                async with asyncio.timeout(delay):
-                    await lane.progress.wait()
-            except TimeoutError:
                 return
 
     def _delay(self, now: float) -> float | None:

@@ -23,6 +23,7 @@ from reconciler.model.changes import AclChange
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Planned
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import secured_clusters
 from tests.support.commands import Ended, Write, audit
 
 Cli = Callable[..., Ended]
@@ -48,23 +49,7 @@ def env_of(
     write: Write, secure: Sandbox, monkeypatch: pytest.MonkeyPatch, create_topic: CreateTopic, unique: str
 ) -> Callable[[str], Path]:
     """``env_of(access)``: a flow of one topic that is there on both sides, as every principal of the sandbox."""
-    lines = ["clusters:"]
-    for handle in secure.clusters.values():
-        for name, secret in handle.secrets().items():
-            monkeypatch.setenv(name, secret)
-        prefix = f"SANDBOX_{handle.name.upper()}"
-        lines += [
-            f"  {handle.name}:",
-            f"    bootstrap_servers: [{handle.bootstrap_servers}]",
-            f"    cluster_id: {handle.cluster_id}",
-            "    client: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, "
-            f'ssl.ca.location: "${{env:{prefix}_CA}}"}}',
-            "    principals:",
-        ]
-        lines += [
-            f'      {who}: {{sasl.username: {who}, sasl.password: "${{env:{prefix}_{who.upper()}_PASSWORD}}"}}'
-            for who in ("plan", "apply", "mirror")
-        ]
+    lines = secured_clusters(secure, monkeypatch)
     create_topic(secure["east"], f"{unique}-orders")
     lines += [f"topics: {{{unique}-orders: {{clusters: [east]}}}}"]
 

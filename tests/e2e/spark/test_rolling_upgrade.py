@@ -20,7 +20,7 @@ from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from reconciler.sandbox.install import prerequisites
 from reconciler.sandbox.profiles import PROFILES
 from reconciler.sandbox.releases import NEWEST, RELEASES
-from tests.support.jobs.flow_of_records import Arrivals, assert_all_once_in_order, flowing
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, flow, handover, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -82,31 +82,21 @@ def test_a_cluster_is_upgraded_broker_by_broker_under_load(
     given["status"]["topic"] = f"status{out}"
     job = Job(tmp_path / "run", given)
 
-    def copies(arrivals: Arrivals) -> bool:
-        """Something new arrives in every partition within some seconds."""
-        before = {place: len(numbers) for place, numbers in arrivals.numbers.items()}
-        give_up = time.monotonic() + 5
-        while time.monotonic() < give_up:
-            if all(len(numbers) > before[place] for place, numbers in arrivals.numbers.items()):
-                return True
-            time.sleep(0.1)
-        return False
-
     try:
         job.start()
         with (
             flowing(east, west, {out: PARTITIONS}, rate=20) as (load_out, there),
             flowing(west, east, {back: PARTITIONS}, rate=20) as (load_back, here),
         ):
-            until("both ways are copied", lambda: copies(there) and copies(here), job, PATIENCE_S)
+            until("both ways are copied", lambda: there.go_on() and here.go_on(), job, PATIENCE_S)
             for broker in east.brokers:
                 east.stop(broker.node_id)
                 prepare_broker(replace(launch, release=NEWEST), east, broker)
                 east.start(broker.node_id)
                 until(f"broker {broker.node_id} is in sync again", lambda: in_sync(east), job, PATIENCE_S)
-            until("both ways are copied on", lambda: copies(there) and copies(here), job, PATIENCE_S)
+            until("both ways are copied on", lambda: there.go_on() and here.go_on(), job, PATIENCE_S)
             raise_features(east)
-            until("and with the new features", lambda: copies(there) and copies(here), job, PATIENCE_S)
+            until("and with the new features", lambda: there.go_on() and here.go_on(), job, PATIENCE_S)
             assert_all_once_in_order(load_out, there, {out: PARTITIONS}, PATIENCE_S)
             assert_all_once_in_order(load_back, here, {back: PARTITIONS}, PATIENCE_S)
         assert job.stop() == 0

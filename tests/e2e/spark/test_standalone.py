@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.jobs.flow_of_records import Arrivals, assert_all_once_in_order, flowing
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, flow, handover, status, until
 from tests.support.jobs.standalone import Standalone
 
@@ -79,34 +78,24 @@ def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: S
         figure: int | None = record["flows"][name]["records_lag"]
         return figure
 
-    def copies(arrivals: Arrivals) -> bool:
-        """Something arrives in every partition that was not there when this was first asked."""
-        before = {place: len(numbers) for place, numbers in arrivals.numbers.items()}
-        give_up = time.monotonic() + 5
-        while time.monotonic() < give_up:
-            if all(len(numbers) > before[place] for place, numbers in arrivals.numbers.items()):
-                return True
-            time.sleep(0.1)
-        return False
-
     try:
         job.start()
         with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
-            until("every partition is copied", lambda: copies(arrivals), job, PATIENCE_S)
+            until("every partition is copied", arrivals.go_on, job, PATIENCE_S)
             assert all(worker.executors() for worker in workers.values()), "one executor on each"
 
             workers["a"].kill()
             until("the lag is unknown", lambda: lag() is None, job, PATIENCE_S)
             until("a condition names it", lambda: LOST in job.log, job, PATIENCE_S)
             until("lanes move", lambda: "lanes go to leases that have a task" in job.log, job, PATIENCE_S)
-            until("the other worker copies all", lambda: copies(arrivals), job, PATIENCE_S)
+            until("the other worker copies all", arrivals.go_on, job, PATIENCE_S)
 
             workers["b"].kill_executors()
-            until("a new executor copies all", lambda: copies(arrivals), job, PATIENCE_S)
+            until("a new executor copies all", arrivals.go_on, job, PATIENCE_S)
 
             cluster.worker("a")
             until("lanes are spread again", lambda: "lanes come back" in job.log, job, PATIENCE_S)
-            until("every partition is copied", lambda: copies(arrivals), job, PATIENCE_S)
+            until("every partition is copied", arrivals.go_on, job, PATIENCE_S)
             assert_all_once_in_order(load, arrivals, {name: PARTITIONS}, PATIENCE_S)
         assert job.stop() == 0
     finally:

@@ -13,20 +13,21 @@ from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.leases.task import LaneControl, LeaseState
-from reconciler_mirror.model import Claim, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.transactions import Identity
+from tests.support.lanes.control import ClaimedControl
 from tests.support.lanes.lane_spec import lane as lane_spec
 
 SPECS = tuple(PartitionSpec("quiet", number, "east.quiet", "id") for number in range(1_000))
 
 
 @dataclass
-class Counting:
+class Counting(ClaimedControl):
     """A ``Control`` that counts how often it is looked at."""
 
     looks: int = 0
@@ -37,24 +38,9 @@ class Counting:
     def stopping(self) -> bool:
         return self.ended
 
-    def lease_over(self) -> bool:
-        return False
-
     def partitions(self) -> tuple[PartitionSpec, ...]:
         self.looks += 1
         return SPECS
-
-    def claim(self) -> Claim:
-        raise AssertionError
-
-    def prepared(self) -> None:
-        raise AssertionError
-
-    def paused(self) -> frozenset[tuple[str, int]]:
-        return frozenset()
-
-    def rate(self) -> float:
-        return 0.0
 
     def watch(self, wake: Callable[[], None]) -> None:
         self.wake = wake

@@ -69,6 +69,16 @@ class Arrivals(threading.Thread):
                     self.at[topic].append(time.monotonic())
         self._consumer.close()
 
+    def go_on(self, seconds: float = 5.0) -> bool:
+        """Whether something new arrives in every partition within some seconds."""
+        before = {place: len(numbers) for place, numbers in self.numbers.items()}
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            if all(len(numbers) > before[place] for place, numbers in self.numbers.items()):
+                return True
+            time.sleep(0.1)
+        return False
+
     def longest_gap(self, topic: str, since: float) -> float:
         """Seconds between two arrivals, or until now."""
         times = [since, *(at for at in self.at[topic] if at > since), time.monotonic()]

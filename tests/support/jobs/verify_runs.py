@@ -23,6 +23,7 @@ from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, Pa
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
 from reconciler.sandbox.handles import ClusterHandle
 from tests.support.jobs.records import producer
+from tests.support.lanes.control import ClaimedControl
 from tests.support.lanes.positions import committed
 from tests.support.paths import ROOT
 
@@ -102,7 +103,7 @@ class HandMadeFlow:
 
 
 @dataclass
-class RunningLane:
+class RunningLane(ClaimedControl):
     """A lane of the mirror that copies in a thread until ``stop``."""
 
     flow: HandMadeFlow
@@ -150,26 +151,8 @@ class RunningLane:
     def stopping(self) -> bool:
         return self.ended.is_set()
 
-    def claim(self) -> Claim:
-        raise AssertionError("the lane was begun with a claim")
-
-    def prepared(self) -> None:
-        raise AssertionError("the lane was begun with a claim")
-
-    def paused(self) -> frozenset[tuple[str, int]]:
-        return frozenset()
-
-    def rate(self) -> float:
-        return 0.0
-
-    def lease_over(self) -> bool:
-        return False
-
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self._specs
-
-    def watch(self, wake: Callable[[], None]) -> None:
-        """Looked at again after a second."""
 
     def report(self, progress: LaneProgress) -> None:
         self.latest = progress

@@ -9,43 +9,22 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, LaneProgress, LaneSpec, PartitionSpec
+from reconciler_mirror.model import LaneProgress, LaneSpec, PartitionSpec
 
 from reconciler.kafka.client import transactions
+from tests.support.lanes.control import ClaimedControl
 
 
-class Forever:
+class Forever(ClaimedControl):
     def __init__(self, lane: LaneSpec) -> None:
         self._lane = lane
 
-    def stopping(self) -> bool:
-        return False
-
-    def claim(self) -> Claim:
-        raise AssertionError("the lane was begun with a claim")
-
-    def prepared(self) -> None:
-        raise AssertionError("the lane was begun with a claim")
-
-    def paused(self) -> frozenset[tuple[str, int]]:
-        return frozenset()
-
-    def rate(self) -> float:
-        return 0.0
-
-    def lease_over(self) -> bool:
-        return False
-
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self._lane.partitions
-
-    def watch(self, wake: Callable[[], None]) -> None:
-        """Looked at again after a second."""
 
     def report(self, progress: LaneProgress) -> None:
         sys.stdout.write(f"{sum(p.records for p in progress.partitions)} {progress.transactions}\n")

@@ -20,6 +20,7 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.offsets.position_metadata import END, moved
 from reconciler.sandbox.handles import ClusterHandle
+from tests.support.lanes.control import ClaimedControl
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end
 
@@ -27,7 +28,7 @@ Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass
-class UntilControl:
+class UntilControl(ClaimedControl):
     """Ends the lane when ``done`` says so of a report, or fails the test after ``seconds``."""
 
     specs: tuple[PartitionSpec, ...]
@@ -53,20 +54,11 @@ class UntilControl:
     def stopping(self) -> bool:
         return self.finished or time.monotonic() - self.began > self.seconds
 
-    def claim(self) -> Claim:
-        raise AssertionError("the lane was begun with a claim")
-
-    def prepared(self) -> None:
-        raise AssertionError("the lane was begun with a claim")
-
     def paused(self) -> frozenset[tuple[str, int]]:
         return self.left_alone
 
     def rate(self) -> float:
         return self.bytes_per_second
-
-    def lease_over(self) -> bool:
-        return False
 
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self.specs

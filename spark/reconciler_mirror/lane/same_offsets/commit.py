@@ -5,12 +5,12 @@ The target's log end is the position, so nothing waits for a commit and a commit
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError
 from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.commit import due
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.same_offsets.copy import SameOffsets
 from reconciler_mirror.lane.state import Lane
@@ -31,7 +31,7 @@ class PositionWriter:
         """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
         lane = self._lane
         while True:
-            await self._due()
+            await due(lane, self._delay)
             if lane.stopping:
                 await lane.drained.wait()
                 await self._same.filled.wait()
@@ -39,20 +39,11 @@ class PositionWriter:
             if lane.stopping and not lane.dirty and not lane.unacked:
                 return
 
-    async def _due(self) -> None:
+    def _delay(self, now: float) -> float | None:
         lane = self._lane
-        while True:
-            lane.progress.clear()
-            if lane.stopping or lane.urgent:
-                return
-            delay = self._last + EVERY_S - time.monotonic() if lane.dirty or lane.touched else None
-            if delay is not None and delay <= 0:
-                return
-            try:
-                async with asyncio.timeout(delay):
-                    await lane.progress.wait()
-            except TimeoutError:
-                return
+        if lane.stopping or lane.urgent:
+            return 0.0
+        return self._last + EVERY_S - now if lane.dirty or lane.touched else None
 
     async def _commit(self) -> None:
         lane = self._lane
