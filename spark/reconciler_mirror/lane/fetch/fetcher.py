@@ -236,7 +236,7 @@ class Fetcher:
         if partition.same is not None and partition.same.displaced and lane.same is not None:
             for piece in pieces:
                 piece.drop()
-            lane.same.diverged(partition, partition.reached, "it has another number of records before it")
+            lane.same.displaced(partition)
             return
         partition.covered = covered
         partition.data_at = time.monotonic()

@@ -126,6 +126,11 @@ class SameOffsets:
         partition.lost.add(piece.next_offset, Loss("record_refused", 1, 1, text=text))
         self._lane.routes.look_again(partition, "a refused record is left out")
 
+    def displaced(self, partition: Partition) -> None:
+        """Somebody else has written to the target. Both logs are compared before it is stopped: after a failover
+        producers write there, and a flow the other way has copied that to the source."""
+        self._again(partition)
+
     def diverged(self, partition: Partition, offset: int, why: str) -> None:
         """Stops it for good: nothing more is written, and its position says so to whoever comes later."""
         lane, same = self._lane, _same(partition)

@@ -40,11 +40,8 @@ class SameStarter(Starter):
         for partition in idle:
             seen = looks[partition.target]
             if isinstance(seen, Look):
-                unknown = partition.source not in least and self._is_unknown(partition, seen)
-                if unknown and not await self._is_beginning(partition, seen):
-                    why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
-                    self._same.diverged(partition, 0, why)
-                else:
+                await self._compared(partition, seen, known=partition.source in least)
+                if partition.phase is Phase.STARTING:
                     self._placed(partition, seen)
             elif seen.retriable:
                 raise seen
@@ -96,6 +93,21 @@ class SameStarter(Starter):
         partition.trusted_last = None
         self._write_soon(partition)
 
+    async def _compared(self, partition: Partition, seen: Look, *, known: bool) -> None:
+        """Stops it where somebody else has written to the target, which is not the beginning of its source either.
+        ``known``: the flow has copied the partition before."""
+        same = partition.same
+        assert same is not None
+        if same.displaced:
+            if await self._is_beginning(partition, seen):
+                same.displaced = False
+                same.place = CopyPlace(seen.end, seen).settled()
+            else:
+                self._same.diverged(partition, partition.reached, "it has another number of records before it")
+        elif not known and self._is_unknown(partition, seen) and not await self._is_beginning(partition, seen):
+            why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
+            self._same.diverged(partition, 0, why)
+
     def _is_unknown(self, partition: Partition, seen: Look) -> bool:
         """Of a flow without a position: whether the topic holds what the leader does not know as ours."""
         same = partition.same
@@ -111,6 +123,8 @@ class SameStarter(Starter):
             parting = await parting_of(source, Log(lane.target, partition.target, committed=True))
         except NotPairedError as error:  # a log's beginning goes meanwhile: compared again
             raise BrokerError(_MOVED, str(error)) from error
+        if parting.target.end > seen.end:
+            raise BrokerError(_MOVED, f"somebody appends to {partition.target[0]}-{partition.target[1]}")
         return parting.proved and not parting.target_goes_on and parting.target.end == seen.end
 
     def _placed(self, partition: Partition, seen: Look) -> None:

@@ -244,6 +244,24 @@ def test_a_target_that_is_the_beginning_of_its_source_is_continued(flow: Flow) -
     assert_equal(flow)
 
 
+def test_a_target_that_others_have_written_and_the_source_has_alike_is_gone_on_with(flow: Flow) -> None:
+    """As after a failover and a way back: producers wrote to the copy, and a flow the other way brought that here."""
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    now = int(time.time() * 1000)
+    for cluster, topic in ((flow.target, flow.remote), (flow.source, flow.topic)):
+        meanwhile = producer(cluster)
+        for number in range(40):
+            meanwhile.produce(topic, b"meanwhile-%d" % number, b"k", number % 2, timestamp=now + number)
+        assert meanwhile.flush(20) == 0
+    assert_equal(flow)
+    mixed(flow, 3, seed=2)
+    report, control = flow.run(batch_path, flow.at_end(), keeps_offsets=True)
+    assert report.end is LaneEnd.STOPPED, report
+    assert not conditions(control.reports)
+    assert_equal(flow)
+
+
 def test_back_to_translated_it_goes_on_behind_what_was_copied(flow: Flow) -> None:
     mixed(flow, 3)
     flow.run(batch_path, keeps_offsets=True)
