@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench.copy.figures import CASES, BenchError, Clusters, Copied, Failed, Latency, Result, System
-from bench.copy.latency import CASE as LATENCY
-from bench.copy.latency import Trickle, latency
+from bench.copy.latency import TRICKLES, Trickle, latency
 from bench.copy.measure import copy
 from bench.copy.mm2 import MirrorMaker2, Tuning
 from bench.copy.ours import Reconciler, Shape
@@ -25,7 +24,7 @@ from bench.report import as_json, machine, markdown, tables
 from reconciler.errors import ReconcilerError
 from reconciler.sandbox.paths import ROOT, STATE
 
-NAMES = (*CASES, LATENCY)
+NAMES = (*CASES, *TRICKLES)
 OUT = STATE / "bench"
 SAVED = ROOT / "bench" / "results" / "copy"
 console = Console(soft_wrap=True)
@@ -45,6 +44,7 @@ def systems(beside: Path | None = None) -> dict[str, System]:
         "ours-one": Reconciler(Shape(lanes=1, parallelism=1)),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
         "ours-same-offsets": Reconciler(Shape(offsets="same")),
+        "ours-same-offsets-one": Reconciler(Shape(offsets="same", lanes=1, parallelism=1)),
         "ours-where": Reconciler(Shape(work="where")),
         "ours-headers": Reconciler(Shape(work="headers")),
     }
@@ -103,7 +103,7 @@ def measure(
             result = (
                 copy(known[name], known_case, loaded, found, repeat)
                 if known_case
-                else latency(known[name], found, trickle, repeat)
+                else latency(known[name], found, case, trickle, repeat)
             )
             say(result, "  warming up:" if repeat < 0 else " ")
             if repeat >= 0:
@@ -151,6 +151,7 @@ def main(
     warm_up: Annotated[int, typer.Option(min=0, help="Rounds before those that count, for the brokers.")] = 0,
     alternate: Annotated[bool, typer.Option(help="Every second round in the opposite order.")] = True,
     latency_seconds: Annotated[float, typer.Option(min=1, help="How long the trickle is measured.")] = 40.0,
+    warm_seconds: Annotated[float, typer.Option(min=1, help="How long it runs before that.")] = 10.0,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports for the two brokers.")] = PORT,
     keep: Annotated[bool, typer.Option(help="Leave the brokers up.")] = False,
     save: Annotated[bool, typer.Option(help="Also write bench/results/copy/.")] = False,
@@ -169,7 +170,9 @@ def main(
     try:
         with clusters(port, keep, console.print) as found:
             order = list(turns(names, repeat, alternate, warm_up))
-            results = measure(found, known, wanted, order, records, Trickle(seconds=latency_seconds))
+            results = measure(
+                found, known, wanted, order, records, Trickle(warm_s=warm_seconds, seconds=latency_seconds)
+            )
     except (BenchError, ReconcilerError) as error:
         console.print(str(error), markup=False)
         raise typer.Exit(1) from None

@@ -1,15 +1,20 @@
-"""A trickle through a mirror: how long from produce at the source to a read_committed reader at the target."""
+"""A trickle through a mirror: how long from produce at the source to a read_committed reader at the target.
+
+Plain, or in transactions that end many times a second, some of them aborted.
+"""
 
 from __future__ import annotations
 
 import math
-import struct
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.copy.commits import ABORTED, STAMP, Commits
 from bench.copy.figures import BenchError, Clusters, Failed, Latency, Run, System
 from bench.copy.measure import START_LIMIT_S, fresh_run, started
 from bench.processes.cpu import Usage
@@ -18,17 +23,41 @@ from bench.records.topics import admin_client, create_topic, delete_topics, part
 CASE = "latency"
 PARTITIONS = 8
 SETTLE_S = 5.0
-_STAMP = struct.Struct(">qq")
 
 
 @dataclass(frozen=True, slots=True)
 class Trickle:
-    """``seconds`` are measured, after the first record arrived and ``warm_s`` more have passed."""
+    """``seconds`` are measured, after the first record arrived and ``warm_s`` more have passed. ``rate``: records a
+    second; or else ``commits``: transactions a second that end in each partition, each with a record there, of which
+    the share ``aborted`` does not count."""
 
     rate: int = 500
+    commits: int = 0
+    aborted: float = 0.0
     warm_s: float = 10.0
     seconds: float = 40.0
     value_bytes: int = 200
+
+
+TRICKLES: Mapping[str, tuple[int, float]] = {
+    CASE: (0, 0.0),
+    f"{CASE}-commits": (100, 0.0),
+    f"{CASE}-aborted": (100, 0.3),
+}
+"""By the names of cases: ``commits`` and ``aborted`` of the trickle."""
+
+
+class Writing(Protocol):
+    """What writes to the source: ``sent`` records that count, numbered from 0 without gaps."""
+
+    sent: int
+    over: threading.Event
+
+    def start(self) -> None: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+    def is_alive(self) -> bool: ...
 
 
 def percentile(ordered: list[float], share: float) -> float:
@@ -50,14 +79,14 @@ class Source(threading.Thread):
         )
 
     def run(self) -> None:
-        padding = bytes(self.trickle.value_bytes - _STAMP.size)
+        padding = bytes(self.trickle.value_bytes - STAMP.size)
         began = time.monotonic()
         while not self.over.is_set():
             pause = began + self.sent / self.trickle.rate - time.monotonic()
             if pause > 0:
                 self._producer.poll(pause)
                 continue
-            value = _STAMP.pack(self.sent, time.monotonic_ns()) + padding
+            value = STAMP.pack(self.sent, time.monotonic_ns()) + padding
             self._producer.produce(self.topic, value, partition=self.sent % PARTITIONS)
             self.sent += 1
         self._producer.flush(30)
@@ -93,7 +122,9 @@ class Reader:
                 now = time.monotonic_ns()
                 if message.error() is not None:
                     raise BenchError(f"{self.topic} could not be read: {message.error()}")
-                number, produced = _STAMP.unpack_from(message.value() or b"")
+                number, produced = STAMP.unpack_from(message.value() or b"")
+                if number == ABORTED:
+                    raise BenchError(f"a record of an aborted transaction was read from {self.topic}")
                 self.doubled += number in self.delays
                 self.delays.setdefault(number, (now - produced) / 1e6)
 
@@ -107,22 +138,26 @@ class Reader:
         self._consumer.close()
 
 
-def latency(system: System, clusters: Clusters, trickle: Trickle, repeat: int) -> Latency | Failed:
-    """Runs the trickle through ``system`` once. What goes wrong is told in ``Failed``."""
+def latency(system: System, clusters: Clusters, case: str, trickle: Trickle, repeat: int) -> Latency | Failed:
+    """Runs the trickle of ``case`` through ``system`` once. What goes wrong is told in ``Failed``."""
+    commits, aborted = TRICKLES[case]
+    trickle = replace(trickle, commits=commits, aborted=aborted)
     admin = admin_client(clusters.source)
     topic = f"trickle-{time.time_ns() // 1_000_000}"
     create_topic(admin, topic, PARTITIONS, {"retention.ms": "-1"})
     try:
         with fresh_run(clusters, topic) as run:
-            return _latency(system, run, trickle, repeat)
+            return _latency(system, run, case, trickle, repeat)
     except BenchError as error:
-        return Failed(CASE, system.name, repeat, str(error))
+        return Failed(case, system.name, repeat, str(error))
     finally:
         delete_topics(admin, [topic])
 
 
-def _latency(system: System, run: Run, trickle: Trickle, repeat: int) -> Latency:
-    source = Source(run.source, run.topic, trickle)
+def _latency(system: System, run: Run, case: str, trickle: Trickle, repeat: int) -> Latency:
+    source: Writing = Source(run.source, run.topic, trickle)
+    if trickle.commits:
+        source = Commits(run.source, run.topic, PARTITIONS, trickle.commits, trickle.aborted, trickle.value_bytes)
     reader = Reader(run.target, run.remote_topic)
     try:
         with started(system, run) as tree:
@@ -139,7 +174,7 @@ def _latency(system: System, run: Run, trickle: Trickle, repeat: int) -> Latency
         if source.is_alive():
             source.join(30)
         reader.close()
-    return _figures(system, repeat, reader, range(first, last), after.since(before), trickle.seconds)
+    return _figures(system, case, repeat, reader, range(first, last), after.since(before), trickle.seconds)
 
 
 def _wait_first(system: System, run: Run, reader: Reader) -> None:
@@ -152,12 +187,14 @@ def _wait_first(system: System, run: Run, reader: Reader) -> None:
             raise BenchError(f"{system.name}: no record in {START_LIMIT_S:.0f} s")
 
 
-def _figures(system: System, repeat: int, reader: Reader, numbers: range, spent: Usage, seconds: float) -> Latency:
+def _figures(
+    system: System, case: str, repeat: int, reader: Reader, numbers: range, spent: Usage, seconds: float
+) -> Latency:
     delays = sorted(reader.delays[number] for number in numbers if number in reader.delays)
     if not delays:
         raise BenchError(f"{system.name}: none of {len(numbers)} records arrived")
     return Latency(
-        case=CASE,
+        case=case,
         system=system.name,
         exactly_once=system.exactly_once,
         repeat=repeat,
