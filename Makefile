@@ -52,7 +52,7 @@ test-least-privilege: install
 # three clusters, and the tutorial.
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py \
-		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_tutorial.py \
+		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/mirror/lane/same_offsets/test_three_clusters.py
 
 # Pages in a Chromium, which has to be installed: PICTURES=FOLDER keeps screenshots.

@@ -29,7 +29,7 @@ after= # a share that begins when this one has ended
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py \
     --ignore tests/e2e/spark/test_tutorial.py --ignore tests/e2e/spark/test_rolling_upgrade.py \
-    --ignore tests/e2e/spark/test_same_offsets.py
+    --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
 share lanes 1 -m "$brokers" tests/mirror/lane --ignore tests/mirror/lane/same_offsets/test_three_clusters.py
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
