@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.help import ending
-from reconciler.errors import ExitCode
+from reconciler.errors import ExitCode, ReconcilerError
 from reconciler.model.options import LogSide
 from reconciler.render import completion
 from reconciler.render.console import App, Env, say, show
@@ -50,28 +50,46 @@ def list_(env: Env, flow: FlowName) -> None:
     epilog=ending(
         "0 written, or there is nothing to write; 1 error, or a partition is unknown",
         "diverged export environments/prod east-to-west --to-file left-behind.jsonl",
+        "diverged export environments/prod east-to-west --to-topic east:left-behind",
     ),
 )
 def export(
     env: Env,
     flow: FlowName,
     file: Annotated[
-        Path, typer.Option("--to-file", metavar="F", help="a new file: a JSON object a record, bytes in base64")
-    ],
+        Path | None, typer.Option("--to-file", metavar="F", help="a new file: a JSON object a record, bytes in base64")
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--to-topic", metavar="CLUSTER:TOPIC", help="a topic that is there and that no flow uses"),
+    ] = None,
     side: Annotated[
         LogSide, typer.Option("--side", help="source: never copied; target: written there since; or both")
     ] = LogSide.SOURCE,
 ) -> None:
-    """Write the records that only one side has to a file, before a topic is made anew."""
+    """Write the records that only one side has to a file or a topic, before a topic is made anew."""
     from reconciler.operations.failover.diverged import export as write
     from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
+    from reconciler.operations.failover.diverged_topic import export_to_topic, export_topic
     from reconciler.operations.session.session import read_topology
 
-    sides = sides_of(read_topology(env), flow)
+    if (file is None) == (topic is None):
+        what = (
+            "one of --to-file and --to-topic is needed" if file is None else "--to-file and --to-topic are both given"
+        )
+        raise ReconcilerError(what, "Records are written to one place.", "Give one of the two.")
+    topology = read_topology(env)
+    sides = sides_of(topology, flow)
+    to = None if topic is None else export_topic(topology, topic)
     partitions = parted(sides, partitions_of(sides))
-    count = write(sides, partitions, side, file)
+    if to is not None:
+        count, restamped = export_to_topic(sides, partitions, side, to)
+        if restamped:
+            say(f"{restamped:,} have the time of their broker: {topic} has message.timestamp.type LogAppendTime")
+    elif file is not None:
+        count = write(sides, partitions, side, file)
     for each in (each for each in partitions if each.unknown):
         say(f"not exported, {each.source[0]}-{each.source[1]}: {each.unknown}")
-    show(f"{count:,} records written to {file}")
+    show(f"{count:,} records written to {file or topic}")
     if any(each.unknown for each in partitions):
         raise typer.Exit(ExitCode.ERROR)

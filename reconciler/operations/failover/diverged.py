@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,26 +89,40 @@ async def _parted(source: Log, target: Log) -> PartedPartition:
     return PartedPartition(source.key, target.key, begin, parting.source.end, parting.target.end, ours, theirs)
 
 
+Write = Callable[[str, Key, WholeRecord], None]
+"""Takes a record with its cluster, topic and partition."""
+
+
 def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, file: Path) -> int:
     """Writes records of one side only, a JSON object a line, and returns how many. Raises ClusterError, and
     ReconcilerError for a file that is there or cannot be written."""
-    wanted = [partition for partition in partitions if not partition.unknown]
-
-    async def write(opened: Sequence[ClusterClient]) -> int:
-        count = 0
-        with file.open("x", encoding="utf-8") as lines:
-            for side, cluster in zip((LogSide.SOURCE, LogSide.TARGET), opened, strict=True):
-                for partition in wanted if which in (side, LogSide.BOTH) else ():
-                    async for record in _of_side(cluster, side, partition):
-                        lines.write(json.dumps(exported(cluster.name, _place(side, partition), record)) + "\n")
-                        count += 1
-        return count
-
     try:
-        return visited((sides.source, sides.target), write, WITHIN_S)
+        with file.open("x", encoding="utf-8") as lines:
+
+            def write(cluster: str, place: Key, record: WholeRecord) -> None:
+                lines.write(json.dumps(exported(cluster, place, record)) + "\n")
+
+            return exported_to(sides, partitions, which, write)
     except OSError as error:
         why = "What is exported is written to a new file only, so that no earlier export is lost."
         raise ReconcilerError(f"{file} cannot be written: {error}", why, "Name another file.") from None
+
+
+def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, write: Write) -> int:
+    """Hands records of one side only to ``write``, and returns how many. Raises ClusterError, and what ``write``
+    raises."""
+    wanted = [partition for partition in partitions if not partition.unknown]
+
+    async def visit(opened: Sequence[ClusterClient]) -> int:
+        count = 0
+        for side, cluster in zip((LogSide.SOURCE, LogSide.TARGET), opened, strict=True):
+            for partition in wanted if which in (side, LogSide.BOTH) else ():
+                async for record in _of_side(cluster, side, partition):
+                    write(cluster.name, _place(side, partition), record)
+                    count += 1
+        return count
+
+    return visited((sides.source, sides.target), visit, WITHIN_S)
 
 
 def _place(side: LogSide, partition: PartedPartition) -> Key:
