@@ -1,5 +1,5 @@
-"""The way back of a flow that keeps offsets, by the commands that the page names: a failover, writes on the copy, a flow
-the other way in its place, and the failback. Numbers stay what they are all the way."""
+"""The way back of a flow that keeps offsets, by the commands that the page names: a failover, writes on the copy, a
+flow the other way in its place, and the failback. Numbers stay what they are all the way."""
 
 from __future__ import annotations
 
