@@ -1,4 +1,5 @@
-"""``python -m bench.failover``: how long a planned failover of 100 groups takes, and how many records are read again.
+"""``python -m bench.failover [--same-offsets]``: how long a planned failover of 100 groups takes, and how
+many records are read again.
 
 Ours: the command as a user runs it, on records that a lane has copied. MirrorMaker 2, beside it on the same brokers: as
 many groups that stopped at the same offsets, its checkpoints and group sync once a second, stopped when the target's
@@ -27,6 +28,7 @@ from bench.copy.figures import Run
 from bench.groups import PARTITIONS, RECORDS, TOPIC, endpoint
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.replication.handover import SAME, TRANSLATED
 from reconciler.sandbox.brokers.up_down import running
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
@@ -83,17 +85,17 @@ def read_again(wanted: Offsets, found: Offsets, source: str) -> tuple[int, int]:
     return again, missing
 
 
-def ours(sandbox: Sandbox, folder: Path) -> tuple[float, int, int]:
+def ours(sandbox: Sandbox, folder: Path, offsets: str = TRANSLATED) -> tuple[float, int, int]:
     """Seconds of the command, records read again, partitions without an offset."""
     east, west = sandbox["east"], sandbox["west"]
-    groups.prepared(sandbox)
+    groups.prepared(sandbox, offsets)
     wanted = stopped_at("ours", TOPIC)
     commit(east, wanted)
     clusters = "".join(
         f"  {one.name}: {{bootstrap_servers: [{one.bootstrap_servers}], cluster_id: {json.dumps(one.cluster_id)}}}\n"
         for one in (east, west)
     )
-    flow = f"{{source: east, target: west, topics: [{TOPIC}], groups: {{include: ['ours-.*']}}}}"
+    flow = f"{{source: east, target: west, topics: [{TOPIC}], offsets: {offsets}, groups: {{include: ['ours-.*']}}}}"
     admin = AdminClient(west.client())
     status = NewTopic("__mirror_status", 1, 1, config={"cleanup.policy": "compact"})
     admin.create_topics([status], operation_timeout=20)["__mirror_status"].result(30)
@@ -158,6 +160,23 @@ def _settled(handle: ClusterHandle, wanted: Offsets, dead: Callable[[], str | No
     return last
 
 
+def same_offsets() -> None:
+    """Of a flow that keeps them: MirrorMaker 2 has nothing like it."""
+    with running("plain") as sandbox, tempfile.TemporaryDirectory() as folder:
+        seconds, again, missing = ours(sandbox, Path(folder), SAME)
+        wanted = stopped_at("ours", TOPIC)
+        found = committed(sandbox["west"], wanted)
+    both = [
+        (found[name].get((f"east.{key[0]}", key[1])), at) for name, each in wanted.items() for key, at in each.items()
+    ]
+    equal = sum(there == here for there, here in both)
+    sys.stdout.write(
+        f"{GROUPS} groups x {PARTITIONS} partitions, {RECORDS:,} records in each, offsets: same\n"
+        f"failover: {seconds:.1f} s; records read again or missed: {again:,}; partitions without an offset: {missing}; "
+        f"equal as numbers: {equal:,} of {GROUPS * PARTITIONS:,}\n"
+    )
+
+
 def main() -> None:
     with running("plain") as sandbox, tempfile.TemporaryDirectory() as folder:
         seconds, again, missing = ours(sandbox, Path(folder))
@@ -170,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    same_offsets() if sys.argv[1:] == ["--same-offsets"] else main()

@@ -24,7 +24,7 @@ from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, Pa
 
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.group_offsets import CommittedOffset
-from reconciler.replication.handover import Endpoint, FlowSettings, GroupSettings, Naming, Start
+from reconciler.replication.handover import TRANSLATED, Endpoint, FlowSettings, GroupSettings, Naming, Start
 from reconciler.replication.mirrormaker_records import checkpoints_topic
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.sandbox.brokers.up_down import running
@@ -75,8 +75,8 @@ def endpoint(handle: ClusterHandle) -> Endpoint:
     return Endpoint(handle.name, tuple(client.pop("bootstrap.servers").split(",")), client)
 
 
-def prepared(sandbox: Sandbox) -> tuple[FlowSettings, tuple[PartitionSpec, ...]]:
-    """Topics, records, and all of them copied."""
+def prepared(sandbox: Sandbox, offsets: str = TRANSLATED) -> tuple[FlowSettings, tuple[PartitionSpec, ...]]:
+    """Topics, records, and all of them copied; ``offsets`` of the flow."""
     east, west = sandbox["east"], sandbox["west"]
     compact = {"cleanup.policy": "compact"}
     made = {
@@ -104,7 +104,7 @@ def prepared(sandbox: Sandbox) -> tuple[FlowSettings, tuple[PartitionSpec, ...]]
     flow = FlowSettings(
         name="bench", fingerprint="0" * 16, source=endpoint(east), target=endpoint(west), topics=(TOPIC,),
         exclude_topics=(), naming=Naming(), delivery="exactly_once",
-        isolation="read_committed", start=Start(), lanes=1, groups=groups,
+        isolation="read_committed", start=Start(), lanes=1, groups=groups, offsets=offsets,
     )  # fmt: skip
     copy(flow, specs)
     return flow, specs

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from bench.copy.figures import Run
 from bench.copy.ours import Reconciler, Shape
 from bench.processes.cpu import adopt_orphans, cpu_seconds, marked
 from bench.processes.tether import tethered
+from bench.records.equality import digests
 from bench.records.topics import admin_client, create_topic, ends
 from reconciler.sandbox.brokers import processes
 from reconciler.sandbox.brokers.up_down import running
@@ -96,12 +96,13 @@ def _load() -> str:
     return "load average " + ", ".join(f"{each:.1f}" for each in os.getloadavg())
 
 
-def _write(handle: ClusterHandle, count: int, keys: Sequence[bytes]) -> None:
-    """To every partition; the keys in turn."""
+def _write(handle: ClusterHandle, count: int, alike: int = 0) -> None:
+    """To every partition; of every ``alike`` records one has the same key as others."""
     producer = Producer({**handle.client(), "linger.ms": 20})
     for number in range(count):
         for partition in range(PARTITIONS):
-            producer.produce(TOPIC, b"%0100d" % number, keys[number % len(keys)] % number, partition)
+            key = b"again" if alike and number % alike == 0 else b"key-%d" % number
+            producer.produce(TOPIC, b"%0100d" % number, key, partition)
         producer.poll(0)
     producer.flush(60)
 
@@ -110,6 +111,16 @@ def _run_of(sandbox: Sandbox, folder: Path) -> Run:
     mark = f"bench{secrets.token_hex(3)}"
     east, west = sandbox["east"].bootstrap_servers, sandbox["west"].bootstrap_servers
     return Run(mark, mark, f"to-{mark}", TOPIC, None, east, west, folder)
+
+
+def _compacted(bootstrap: str, most: float) -> int:
+    """Waits until no more records than ``most`` are left."""
+    give_up = time.monotonic() + 300
+    while (left := sum(part.records for part in digests(bootstrap, TOPIC))) > most:
+        if time.monotonic() > give_up:
+            sys.exit(f"the source is not compacted: {left:,} records")
+        time.sleep(2)
+    return left
 
 
 @app.command()
@@ -123,7 +134,7 @@ def start(
         source = admin_client(sandbox["east"].bootstrap_servers)
         create_topic(source, TOPIC, PARTITIONS, {})
         go_on_at(sandbox["east"], {(TOPIC, number): offsets for number in range(PARTITIONS)})
-        _write(sandbox["east"], RECORDS, (b"k%d",))
+        _write(sandbox["east"], RECORDS)
         run = _run_of(sandbox, Path(folder))
         with tethered(run.mark):
             copy = Copy(sandbox, run, Shape(offsets="same"))
@@ -155,10 +166,11 @@ def compacted(
     with running("plain") as sandbox, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         source = admin_client(sandbox["east"].bootstrap_servers)
         create_topic(source, TOPIC, PARTITIONS, {**eager, "max.compaction.lag.ms": "1000"})
-        _write(sandbox["east"], offsets, (b"k%d", b"again-%.0d"))
+        _write(sandbox["east"], offsets, alike=2)
         time.sleep(2)
-        _write(sandbox["east"], 1, (b"last-%d",))  # a new segment, so that the one before it is compacted
-        time.sleep(45)
+        _write(sandbox["east"], 1)  # a new segment, so that the one before it is compacted
+        records = _compacted(sandbox["east"].bootstrap_servers, offsets * PARTITIONS * 0.55)
+        say(f"{records:,} records at {sum(ends(source, TOPIC)):,} offsets")
         run = _run_of(sandbox, Path(folder))
         with tethered(run.mark):
             copy = Copy(sandbox, run, Shape(offsets="same", lanes=lanes, parallelism=lanes))
