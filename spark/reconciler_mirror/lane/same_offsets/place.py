@@ -97,8 +97,8 @@ class CopyPlace:
 class SamePartition:
     """What a partition in a lane has beside the rest. ``producer``: the id that writes its data; ``start``: the source
     offset of the first record that is copied. ``begun``: start and producer are committed, so data may be written.
-    ``filling``: its hole is with the producer of markers. ``displaced``: somebody else has written to the target; whether it is the
-    beginning of its source all the same is to be looked at.
+    ``filling``: its hole is with the producer of markers. ``displaced``: somebody else has written to the target;
+    whether that is the beginning of its source all the same is to be looked at.
     ``left_out``: source offsets of records that the target refused, where the flow goes on. ``at``: monotonic, when the
     leader last said anything about the target's log."""
 
