@@ -74,10 +74,8 @@ def export(
     from reconciler.operations.session.session import read_topology
 
     if (file is None) == (topic is None):
-        what = (
-            "one of --to-file and --to-topic is needed" if file is None else "--to-file and --to-topic are both given"
-        )
-        raise ReconcilerError(what, "Records are written to one place.", "Give one of the two.")
+        problem = "--to-file and --to-topic are both given" if file else "neither --to-file nor --to-topic is given"
+        raise ReconcilerError(problem, "Records are written to one place.", "Give one of the two.")
     topology = read_topology(env)
     sides = sides_of(topology, flow)
     to = None if topic is None else export_topic(topology, topic)

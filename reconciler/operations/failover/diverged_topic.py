@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.backends.clusters.append_records import TopicWriter
+from reconciler.backends.clusters.topics.append_records import TopicWriter
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Flow, Principal, TopicRef, Topology
 from reconciler.model.options import LogSide

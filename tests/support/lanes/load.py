@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 
@@ -10,7 +11,7 @@ from reconciler_mirror.lane.partition import Partition
 
 from bench.records.aborting import Aborting, aborted_records
 from reconciler.sandbox.handles import ClusterHandle
-from tests.support.lanes.lane_runs import Flow
+from tests.support.lanes.lane_runs import Flow, producer
 
 PARTITIONS = 4
 
@@ -85,3 +86,42 @@ def shortly_before(*given: object, **more: object) -> Partition:
     partition = Partition(*given, **more)  # type: ignore[arg-type]
     partition.sequence = FIRST
     return partition
+
+
+def mixed(flow: Flow, rounds: int, seed: int = 1) -> None:
+    """Plain batches, and transactions of two producers, committed and aborted, mixed with each other."""
+    rng = random.Random(seed)
+    plain = producer(flow.source, compression_type="lz4", linger_ms=0)
+    named: list[Producer] = []
+    for i in range(2):
+        named.append(producer(flow.source, transactional_id=f"{flow.topic}-{i}-{seed}", linger_ms=0))
+        named[-1].init_transactions()
+    number = 0
+
+    def produce(made: Producer, most: int) -> None:
+        nonlocal number
+        for _ in range(rng.randint(0, most)):
+            number += 1
+            made.produce(flow.topic, b"%d-%d" % (seed, number), b"k%d" % (number % 50), number % 2)
+        made.flush()
+
+    for _ in range(rounds):
+        produce(plain, 30)
+        for made in named:
+            made.begin_transaction()
+        for made in named * 2:
+            produce(made, 5)
+        for made in named:
+            (made.commit_transaction if rng.random() < 0.6 else made.abort_transaction)()
+
+
+def write(handle: ClusterHandle, topic: str, values: list[str], *, aborted: bool = False) -> None:
+    """One transaction into partition 0, with keys, a header and timestamps from 1,000 on."""
+    settings = {**handle.super_client(), "compression.type": "lz4", "transactional.id": f"{topic}-{aborted}"}
+    producer = Producer(settings)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for number, value in enumerate(values):
+        producer.produce(topic, value, key=f"k{number}", partition=0, headers=[("h", b"1")], timestamp=1_000 + number)
+    producer.flush(20)
+    (producer.abort_transaction if aborted else producer.commit_transaction)(20)

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from reconciler.kafka.client.log_ends import log_ends
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.reader import MapReader
@@ -15,6 +16,9 @@ from reconciler.sandbox.handles import ClusterHandle
 from tests.support.lanes.lane_runs import Flow
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end
+
+PAIR = 2
+"""Partitions of the topics of flows that keep offsets."""
 
 
 def map_topic(handle: ClusterHandle) -> None:
@@ -79,3 +83,30 @@ def inexact(flow: Flow, partition: int) -> int:
 def raw_records(handle: ClusterHandle, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:
     """(key, value) of every record, in order."""
     return [(message.key(), message.value()) for message in to_the_end(handle, topic, [partition])]
+
+
+def records(cluster: ClusterHandle, topic: str) -> dict[tuple[int, int], tuple[bytes | None, bytes | None, int]]:
+    """As a reader of committed records gets them, by partition and offset."""
+    found = to_the_end(cluster, topic, range(PAIR), "read_committed")
+    return {(m.partition(), m.offset()): (m.key(), m.value(), m.timestamp()[1]) for m in found}
+
+
+async def _ends(cluster: ClusterHandle, topic: str) -> dict[tuple[str, int], object]:
+    client = cluster_of(cluster)
+    try:
+        await client.refresh([topic])
+        return dict(await log_ends(client, [(topic, p) for p in range(PAIR)]))
+    finally:
+        client.close()
+
+
+def ends(cluster: ClusterHandle, topic: str) -> list[int]:
+    told = asyncio.run(_ends(cluster, topic)).values()
+    return [end for end in told if isinstance(end, int)]
+
+
+def assert_equal(flow: Flow) -> None:
+    assert ends(flow.target, flow.remote) == ends(flow.source, flow.topic)
+    source, target = records(flow.source, flow.topic), records(flow.target, flow.remote)
+    assert target.keys() == source.keys()
+    assert target == source

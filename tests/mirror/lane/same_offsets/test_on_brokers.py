@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import pickle
@@ -15,18 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, to_commit
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd
 
-from reconciler.kafka.client.log_ends import log_ends
 from reconciler.replication.offsets.position_metadata import END
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer
-from tests.support.lanes.raw import cluster_of
-from tests.support.reading import to_the_end
+from tests.support.lanes.load import mixed
+from tests.support.lanes.truth import assert_equal, ends, records
 
 pytestmark = pytest.mark.timeout(600)  # on a machine that may be busy
 
@@ -40,60 +38,6 @@ def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
     create_topic(made.source, made.topic, 2)
     create_topic(made.target, made.remote, 2)
     return made
-
-
-def records(cluster: ClusterHandle, topic: str) -> dict[tuple[int, int], tuple[bytes | None, bytes | None, int]]:
-    """As a reader of committed records gets them, by partition and offset."""
-    found = to_the_end(cluster, topic, range(2), "read_committed")
-    return {(m.partition(), m.offset()): (m.key(), m.value(), m.timestamp()[1]) for m in found}
-
-
-async def _ends(cluster: ClusterHandle, topic: str) -> dict[tuple[str, int], object]:
-    client = cluster_of(cluster)
-    try:
-        await client.refresh([topic])
-        return dict(await log_ends(client, [(topic, p) for p in range(2)]))
-    finally:
-        client.close()
-
-
-def ends(cluster: ClusterHandle, topic: str) -> list[int]:
-    told = asyncio.run(_ends(cluster, topic)).values()
-    return [end for end in told if isinstance(end, int)]
-
-
-def assert_equal(flow: Flow) -> None:
-    assert ends(flow.target, flow.remote) == ends(flow.source, flow.topic)
-    source, target = records(flow.source, flow.topic), records(flow.target, flow.remote)
-    assert target.keys() == source.keys()
-    assert target == source
-
-
-def mixed(flow: Flow, rounds: int, seed: int = 1) -> None:
-    """Plain batches, and transactions of two producers, committed and aborted, mixed with each other."""
-    rng = random.Random(seed)
-    plain = producer(flow.source, compression_type="lz4", linger_ms=0)
-    named: list[Producer] = []
-    for i in range(2):
-        named.append(producer(flow.source, transactional_id=f"{flow.topic}-{i}-{seed}", linger_ms=0))
-        named[-1].init_transactions()
-    number = 0
-
-    def produce(made: Producer, most: int) -> None:
-        nonlocal number
-        for _ in range(rng.randint(0, most)):
-            number += 1
-            made.produce(flow.topic, b"%d-%d" % (seed, number), b"k%d" % (number % 50), number % 2)
-        made.flush()
-
-    for _ in range(rounds):
-        produce(plain, 30)
-        for made in named:
-            made.begin_transaction()
-        for made in named * 2:
-            produce(made, 5)
-        for made in named:
-            (made.commit_transaction if rng.random() < 0.6 else made.abort_transaction)()
 
 
 def test_a_source_with_aborted_transactions_is_equal_offset_by_offset(flow: Flow) -> None:

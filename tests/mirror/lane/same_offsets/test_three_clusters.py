@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.mirror.lane.same_offsets.test_on_brokers import assert_equal, ends, mixed, records
 from tests.support.lanes.lane_runs import Flow, Lane, producer, running
+from tests.support.lanes.load import mixed
+from tests.support.lanes.truth import assert_equal, ends, records
 
 pytestmark = pytest.mark.timeout(600)
 

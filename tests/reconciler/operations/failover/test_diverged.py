@@ -8,25 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from reconciler.environment.load import load
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import PartedPartition
 from reconciler.operations.failover.diverged import export, parted, partitions_of, sides_of
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
-
-
-def write(handle: ClusterHandle, topic: str, values: list[str], *, aborted: bool = False) -> None:
-    settings = {**handle.super_client(), "compression.type": "lz4", "transactional.id": f"{topic}-{aborted}"}
-    producer = Producer(settings)
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    for number, value in enumerate(values):
-        producer.produce(topic, value, key=f"k{number}", partition=0, headers=[("h", b"1")], timestamp=1_000 + number)
-    producer.flush(20)
-    (producer.abort_transaction if aborted else producer.commit_transaction)(20)
+from tests.support.lanes.load import write
 
 
 @pytest.mark.kafka

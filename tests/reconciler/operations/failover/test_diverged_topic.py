@@ -14,8 +14,8 @@ from reconciler.model.options import LogSide
 from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
 from reconciler.operations.failover.diverged_topic import export_to_topic, export_topic
 from reconciler.sandbox.handles import Sandbox
-from tests.reconciler.operations.failover.test_diverged import write
 from tests.support.clusters import CreateTopic
+from tests.support.lanes.load import write
 from tests.support.reading import to_the_end
 
 

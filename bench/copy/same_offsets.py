@@ -1,4 +1,4 @@
-"""``python -m bench.same_offsets start|compacted``: a copy at the source's offsets where the source has holes.
+"""``python -m bench.copy.same_offsets start|compacted``: a copy at the source's offsets where the source has holes.
 
 ``start``: the source's first record is at a high offset, up to which empty records are written first; the job is killed
 once on the way. ``compacted``: every second offset of the source is gone. By the commands that a user runs.
