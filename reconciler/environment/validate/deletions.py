@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from reconciler.environment.yaml.locations import Places, unknown_name
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
+from reconciler.resources.flows.names.redos import unfit
 from reconciler.resources.protected_names import protection_of
 
 
 def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
+    # Matching one that ``check_rules`` refuses could raise, or take for ever.
+    protections = [rule for rule in topology.rules.protected if not unfit(rule.pattern)] if topology.deletions else []
     for stone in topology.deletions:
         subject = f"the tombstone of {stone.topic}"
         yield from unknown_name(places, topology.clusters, stone.cluster, subject, places.of(stone, "cluster"))
@@ -20,7 +23,7 @@ def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
             why = "One asks for the topic, the other for its end"
             todo = f"Remove {stone.cluster} from the topic's clusters, or remove the tombstone"
             yield Problem("tombstone-for-declared", places.of(stone), problem, why, todo)
-        if rule := protection_of(stone.topic, topology.rules.protected):
+        if rule := protection_of(stone.topic, protections):
             problem = f"{stone.ref} has a tombstone, but {rule} keeps it from being deleted"
             why = "Kafka or a program beside it keeps its own state in such topics"
             todo = "Remove the tombstone"

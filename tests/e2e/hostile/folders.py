@@ -80,6 +80,7 @@ _SPECIAL: tuple[tuple[tuple[Any, ...], Sequence[Any]], ...] = (
     (("flows", "east-to-west", "groups", "include", 0), EXPRESSIONS),
     (("flows", "east-to-west", "where"), [{"key": {"matches": text}} for text in EXPRESSIONS]),
     (("protected", 0), EXPRESSIONS),
+    (("deletions", 0, "topic"), ("a" * 60, "a.a" * 60)),
     (("clusters", "west", "prune", "topics", 0), EXPRESSIONS),
     (("flows", "east-to-west", "naming"), [{"policy": module} for module in MODULES]),
     (("clusters", "east", "client", "sasl.password"), REFERENCES),
