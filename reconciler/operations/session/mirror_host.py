@@ -16,6 +16,7 @@ from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.operations.session.execution import ended_by_signals
 from reconciler.operations.session.session import read_topology
 from reconciler.render.console import say
+from reconciler.render.escape import visible
 from reconciler.replication.allowed import allowed, permit_policies
 
 RUNS = ".host"
@@ -36,4 +37,5 @@ def host(folders: list[Path], accept: Path) -> None:
             stack.enter_context(environment_lock(state, "mirror host"))
             environments.append(HostedEnvironment(read_topology(folder), state))
         stack.enter_context(ended_by_signals(lambda *_: stopping.set(), signal.SIGINT))
-        serve(environments, accepted, stopping, say)
+        # Refusals repeat what somebody wrote to __mirror_control.
+        serve(environments, accepted, stopping, lambda words: say(visible(words)))

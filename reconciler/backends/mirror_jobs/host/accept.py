@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 KEYS = ("environments", "masters", "spark_conf", "archives")
-_CODE = ("spark.jars", "spark.archives", "spark.files", "spark.submit.pyFiles", "spark.yarn.dist.*", "spark.pyspark.*")
+_CODE = (
+    "spark.jars",
+    "spark.jars.*",
+    "spark.archives",
+    "spark.files",
+    "spark.submit.pyFiles",
+    "spark.yarn.dist.*",
+    "spark.pyspark.*",
+    "spark.kubernetes.*container.image",
+    "spark.kubernetes.*podTemplateFile",
+)
 _SAFE = {
     "spark.driver.memory",
     "spark.executor.memory",
@@ -31,6 +42,24 @@ _SAFE = {
     "spark.cores.max",
 }
 """Accepted without being named: amounts, which run no code."""
+_RUNS_CODE = (
+    "*Options",
+    "*Class",
+    "*ClassPath",
+    "*LibraryPath",
+    "*.discoveryScript",
+    "*.log4j*",
+    "spark.executorEnv.*",
+    "spark.yarn.appMasterEnv.*",
+    "spark.kubernetes.driverEnv.*",
+    "spark.plugins",
+    "spark.extraListeners",
+    "spark.hadoop.*",
+)
+"""Java's options (which load agents and run commands), classes, scripts, variables. No pattern lets these through: only
+their whole names do."""
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""As ``alias`` in schemas/environment.schema.json has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +133,16 @@ class AllowList:
                     )
             elif key not in _SAFE and not _fits(key, self.spark_conf):
                 yield f"spark_conf {key!r} is not accepted", f"Name it under spark_conf in {where}."
+            elif any(fnmatchcase(key, pattern) for pattern in _RUNS_CODE) and key not in self.spark_conf:
+                yield (
+                    f"spark_conf {key!r} can run code, which a pattern does not accept",
+                    f"Name it whole under spark_conf in {where}.",
+                )
+
+
+def is_mirror_name(name: str) -> bool:
+    """Whether an environment could name a mirror so. Any other name could lead out of the host's state folder."""
+    return _NAME.fullmatch(name) is not None
 
 
 def _fits(value: str, patterns: tuple[str, ...]) -> bool:

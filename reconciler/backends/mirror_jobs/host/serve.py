@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from reconciler.backends.mirror_jobs.host.accept import AllowList
+from reconciler.backends.mirror_jobs.host.accept import AllowList, is_mirror_name
 from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, ControlTopic
 from reconciler.backends.mirror_jobs.host.jobs import SparkJobs
 from reconciler.backends.mirror_jobs.host.keeper import HostProcess, Keeper
@@ -22,6 +22,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.state.mirror_control import PRESENCE, HostPresence
 from reconciler.replication.names import desired_key, presence_key
+from reconciler.text import first_of
 
 STEP_S = 1.0
 TAKEN_S = 20.0
@@ -70,7 +71,6 @@ class ClusterHost:
             if self.control.missing:
                 self._tell(f"{self._cluster.name}: waiting for its topic __mirror_control, which apply makes")
                 return
-            self._trouble = ""
             self._announce(entries)
             for mirror in self._mirrors(entries):
                 self._keeper(mirror).step(entries)
@@ -99,7 +99,17 @@ class ClusterHost:
 
     def _mirrors(self, entries: Mapping[str, bytes]) -> list[str]:
         prefix = desired_key(self._environment, "")
-        return sorted({*self.keepers, *(key.removeprefix(prefix) for key in entries if key.startswith(prefix))})
+        named = {key.removeprefix(prefix) for key in entries if key.startswith(prefix)}
+        strange = sorted(name for name in named if not is_mirror_name(name))
+        if strange:
+            self._tell(
+                f"{self._cluster.name}: left alone, since no mirror can have such a name:"
+                f" {first_of([repr(name[:100]) for name in strange], 3)}. Somebody else than apply wrote that"
+                " to __mirror_control: see who may"
+            )
+        else:
+            self._trouble = ""
+        return sorted({*self.keepers, *named.difference(strange)})
 
     def _keeper(self, mirror: str) -> Keeper:
         keeper = self.keepers.get(mirror)

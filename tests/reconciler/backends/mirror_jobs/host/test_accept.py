@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.mirror_jobs.host.accept import AllowList, read_accepted
+from reconciler.backends.mirror_jobs.host.accept import AllowList, is_mirror_name, read_accepted
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.mirror_control import DesiredMirror, DesiredState
 from tests.support.fakes.control import ENVIRONMENT, SUBMISSION, desired, document
@@ -52,6 +52,37 @@ def test_what_is_intact_and_on_the_list_is_run() -> None:
 )
 def test_everything_else_is_refused_by_name(wanted: DesiredMirror, what: str) -> None:
     assert what in told(wanted)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.driver.extraJavaOptions",
+        "spark.executor.extraClassPath",
+        "spark.executor.resource.gpu.discoveryScript",
+        "spark.executorEnv.LD_PRELOAD",
+        "spark.plugins",
+        "spark.hadoop.net.topology.script.file.name",
+    ],
+)
+def test_what_runs_code_is_accepted_by_its_whole_name_only(key: str) -> None:
+    wanted = desired(1, submission={**SUBMISSION, "spark_conf": {key: "/tmp/evil"}})
+    assert f"spark_conf {key!r} can run code" in told(wanted, replace(HOST, spark_conf=("spark.*", "*")))
+    assert told(wanted, replace(HOST, spark_conf=(key,))) == ""
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile", "spark.jars.packages"]
+)
+def test_what_brings_files_along_has_to_be_on_their_list(key: str) -> None:
+    wanted = desired(1, submission={**SUBMISSION, "spark_conf": {key: "evil/x:1"}})
+    assert "brings files that are not accepted" in told(wanted, replace(HOST, spark_conf=("spark.*",)))
+    assert told(wanted, replace(HOST, archives=("evil/*",))) == ""
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../x", "/tmp/x", "a/b", "a\nb", "a\x1b[2J", "\u202ea", "a" * 101])
+def test_names_that_lead_out_of_the_state_folder_are_none(name: str) -> None:
+    assert not is_mirror_name(name)
 
 
 def test_client_settings_that_run_code_and_addresses_that_are_not_listed_are_refused(
