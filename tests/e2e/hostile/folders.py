@@ -221,7 +221,7 @@ def _put(document: Any, path: Sequence[Any], value: Any) -> None:
     try:
         for step in path[:-1]:
             here = here[step]
-        here[path[-1]] = value
+        here[path[-1]] = copy.deepcopy(value)  # else what is spoiled in it would stay for all that come after
     except (KeyError, IndexError, TypeError):
         return
 
@@ -240,8 +240,8 @@ def _spoil(draw: st.DrawFn, document: Document) -> None:
     if not places:
         return
     here, key = draw(st.sampled_from(range(len(places))).map(places.__getitem__))
-    value: Any = draw(
-        hostile_text | st.sampled_from(NUMBERS) | st.sampled_from((None, True, [], {}, [[]], [{}], {"a": {}}))
+    value: Any = copy.deepcopy(
+        draw(hostile_text | st.sampled_from(NUMBERS) | st.sampled_from((None, True, [], {}, [[]], [{}], {"a": {}})))
     )
     match draw(st.integers(0, 2)):
         case 1 if isinstance(here, dict):
