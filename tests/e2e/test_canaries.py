@@ -7,42 +7,20 @@ token endpoint that is not there.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 import pytest
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.role_users import RoleUser, rules_of
 from tests.support.commands import Ended, Write
+from tests.support.spellings import CANARY, kept, spellings
 
 Cli = Callable[..., Ended]
-CANARY = 'c4n"ry\\ %&+\u00e9<s'
-"""Each of its signs looks different in JSON, in a URL, in HTML, or in a repr."""
 SECRETS = ("ROLE_PASSWORD", "KEY_PASSWORD", "OAUTH_SECRET", "USER_PASSWORD", "SPARK_SECRET")
-
-
-def spellings(secret: str) -> set[str]:
-    """As formats, encodings and escapes write it."""
-    texts = {
-        secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
-        ascii(secret)[1:-1], quote(secret), quote(secret, safe=""), quote_plus(secret), secret.encode().hex(),
-        secret.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;"),
-    }  # fmt: skip
-    encoded = {base64.b64encode(text.encode()).decode().rstrip("=") for text in (secret, f":{secret}", f"\0{secret}")}
-    return texts | encoded
-
-
-def kept(folder: Path) -> dict[str, str]:
-    return {
-        str(path): path.read_bytes().decode(errors="replace")
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink()
-    }
 
 
 Command = tuple[str, ...]
@@ -55,6 +33,10 @@ WORKING: tuple[Command, ...] = (
     ("explain", "ENV", "east/TOPIC"),
     ("status", "ENV", "--format", "json"),
     ("failover", "ENV", "FLOW"),
+    ("failover", "ENV", "FLOW", "--unplanned", "--fence", "--yes", "--format", "json"),
+    ("failback", "ENV", "FLOW"),
+    ("failback", "ENV", "FLOW", "--yes", "--format", "html"),
+    ("mirror", "pause", "ENV", "FLOW"),
     ("mirror", "seek", "ENV", "FLOW"),
     ("reassignments", "show", "ENV"),
 )
@@ -119,7 +101,7 @@ def scram(handle: ClusterHandle, principals: dict[str, str]) -> dict[str, Any]:
 def test_no_command_lets_a_secret_out(
     ran: Callable[..., list[Ended]], secure: Sandbox, users: dict[str, RoleUser], unique: str
 ) -> None:
-    principals = {who: user.name for who, user in users.items()}
+    principals = {who: user.name for who, user in users.items()} | {"mirror": users["apply"].name}
     entry = {"clusters": ["east"], "name": f"{unique}app", "password": "${env:USER_PASSWORD}", "version": 1}
     spark = {"master": "spark://127.0.0.1:1", "spark_conf": {"spark.authenticate.secret": "${env:SPARK_SECRET}"}}
     document = {

@@ -16,6 +16,7 @@ from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient
 from reconciler.kafka.client.errors import (
+    DENIED,
     AuthenticationFailedError,
     BrokerError,
     ConnectionLostError,
@@ -39,6 +40,8 @@ from reconciler.replication.offsets.translate import ClusterSides, translate
 ANSWERS_WITHIN = 15.0
 UNDECIDED_WITHIN = 10.0
 UNKNOWN_TOPIC = 3
+_LACKING = {29: ("Read", "--topic '*'"), 30: ("Read", "--group '*'"), 31: ("Describe", "--cluster")}
+"""What is missing by the code of a refusal, as widely as the role ``mirror`` and the pages have it."""
 
 Answer = TypeVar("Answer")
 
@@ -108,6 +111,28 @@ class Side:
         async def read(cluster: ClusterClient) -> dict[str, int]:
             await cluster.refresh(None)
             return {name: len(topic.leaders) for name, topic in cluster.topics.items() if not topic.error}
+
+        return self.ask(read)
+
+    def denied_topics(self, names: Sequence[str]) -> list[str]:
+        """Those that this principal may not describe, whether they exist or not."""
+
+        async def read(cluster: ClusterClient) -> list[str]:
+            await cluster.refresh(set(names))
+            return [name for name in names if name in cluster.topics and cluster.topics[name].error in DENIED]
+
+        return self.ask(read) if names else []
+
+    def is_denied_group(self, group: str) -> bool:
+        """Whether this principal may not describe a group of that name, whether it exists or not."""
+
+        async def read(cluster: ClusterClient) -> bool:
+            try:
+                return (await GroupClient(cluster).offsets([group]))[group].error in DENIED
+            except BrokerError as error:
+                if error.code not in DENIED:
+                    raise
+                return True
 
         return self.ask(read)
 
@@ -201,8 +226,25 @@ def visited(
         raise unreachable(side.speaker, (why,)) from None
     except AuthenticationFailedError as error:
         raise authentication(side.speaker, str(error)) from None
+    except BrokerError as error:
+        raise _refused(sides, error) from None
     except (SettingError, WireError) as error:
         raise ClusterError(side.name, "other", f"{side.name}: {error}") from None
+
+
+def _refused(sides: Sequence[Side], error: BrokerError) -> ClusterError:
+    """What a broker says names a group or topic and mostly its cluster, but neither who asked nor the right."""
+    side = next((each for each in sides if f" on {each.name}:" in str(error)), sides[-1])
+    if error.code not in _LACKING:
+        return ClusterError(side.name, "other", f"{side.name}: {error}")
+    speaker, (operation, resource) = side.speaker, _LACKING[error.code]
+    return ClusterError(
+        side.name,
+        "denied",
+        f"principal {speaker.principal} may not do this on cluster {side.name}: {error}",
+        f"It lacks operation {operation} on {resource.removeprefix('--')}",
+        f"Allow it: {speaker.acl_command(operation, resource)}",
+    )
 
 
 def _unless_missing(

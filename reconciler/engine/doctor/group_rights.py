@@ -47,6 +47,11 @@ def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple
             assert_never(principal)
 
 
+def moved_groups(flow: Flow) -> tuple[GroupNeed, ...]:
+    """What a failover of the flow has to see of groups on the cluster that it leaves."""
+    return tuple(_chosen(Operation.DESCRIBE, flow, "a failover would leave them behind"))
+
+
 def _of_flow(topology: Topology, flow: Flow, cluster: str) -> Iterator[GroupNeed]:
     if flow.target == cluster:
         yield _literal(Operation.READ, position_group(flow.name), "the job could not commit positions with the data")

@@ -240,7 +240,8 @@ class FailoverFacts:
     """Everything that was looked at. ``reachable`` False: groups are as the last checkpoints tell.
 
     ``unsupported``: group -> why its state cannot be moved. ``same_offsets``: the flow keeps offsets; ``parted``: at a
-    failback of such a flow, its partitions whose sides are not the same.
+    failback of such a flow, its partitions whose sides are not the same. ``hidden``: what the origin may keep from the
+    principal.
     """
 
     move: ConsumerMove
@@ -253,6 +254,7 @@ class FailoverFacts:
     fence: FenceSeen = FenceSeen()
     same_offsets: bool = False
     parted: tuple[PartedPartition, ...] = ()
+    hidden: tuple[FailoverCheck, ...] = ()
 
 
 class StepResult(StrEnum):

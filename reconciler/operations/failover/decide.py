@@ -105,6 +105,7 @@ def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverC
         *_flow(facts, request),
         *same_offsets_checks(facts, accept_loss=request.accept_loss),
         *_groups(facts),
+        *facts.hidden,
     )
     return tuple(sorted(checks, key=lambda check: order.index(check.level)))
 
@@ -233,6 +234,11 @@ def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
     offsets = tuple(replace(o, after=o.translated.offset if o in done else o.before) for o in group.offsets)
     moved = replace(group, offsets=offsets)
     return replace(moved, note="" if moved.exact else _why_not(moved, refused))
+
+
+def untouched(group: GroupMove) -> GroupMove:
+    """The group where a step before failed: what a dry run would have set was not."""
+    return replace(group, offsets=tuple(replace(offset, after=offset.before) for offset in group.offsets))
 
 
 def offsets_planned(groups: Sequence[GroupMove], destination: str) -> FailoverStep:

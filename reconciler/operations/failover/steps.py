@@ -33,6 +33,7 @@ from reconciler.operations.failover.decide import (
     ours,
     pause_reason,
     started_by,
+    untouched,
     written,
 )
 from reconciler.operations.failover.fence import Fence, fence_planned
@@ -104,7 +105,8 @@ class Switch:
             if steps[-1].result is StepResult.FAILED:
                 break
         lag = self._left() if len(steps) == len(acts) else None
-        return self._report(replace(facts, groups=tuple(moved) or facts.groups), tuple(steps), dry=False, lag=lag)
+        groups = tuple(moved) or tuple(map(untouched, facts.groups))
+        return self._report(replace(facts, groups=groups), tuple(steps), dry=False, lag=lag)
 
     def _report(self, facts: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, lag: int | None) -> Report:
         environment, checks = self.session.topology.environment, checks_of(facts, self.request)

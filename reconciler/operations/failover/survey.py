@@ -21,6 +21,7 @@ from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.model.reports.failover import (
     ConsumerMove,
     DrainedFlow,
+    FailoverCheck,
     FailoverFacts,
     GroupMove,
     GroupOffset,
@@ -36,6 +37,7 @@ from reconciler.model.reports.failover import (
 from reconciler.operations.failover.combine_offsets import Chart, as_told, of_both, settled, translated
 from reconciler.operations.failover.decide import least
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
+from reconciler.operations.failover.hidden import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.offsets.same import as_committed
@@ -83,7 +85,14 @@ class Survey:
             self._unmapped(groups) if self.lost is not None else None,
             same_offsets=self._flows[self.move.flow].keeps_offsets,
             parted=self._parted(),
+            hidden=self._hidden(groups),
         )
+
+    def _hidden(self, groups: tuple[GroupMove, ...]) -> tuple[FailoverCheck, ...]:
+        if self.lost is not None:
+            return ()
+        seen = [move.group for move in groups]
+        return tuple(hidden(self.move, (self.origin, self.destination), self._flows, self._selectors, seen))
 
     def _parted(self) -> tuple[PartedPartition, ...]:
         """At a failback: where the old source is not the same as the copy that has taken writes. At a failover the copy

@@ -16,7 +16,7 @@ from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
 from reconciler.resources.acls.derive_from_flows import derive
 from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
-from reconciler.resources.acls.mirror_rights import clusters_of, control_rights, flows_of, mirror_rights
+from reconciler.resources.acls.mirror_rights import clusters_of, flows_of, mirror_rights, record_rights
 from reconciler.resources.acls.roles import bindings, expand_stable, title_of
 from reconciler.resources.flows.routes import Routing
 
@@ -76,7 +76,7 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
 def _expanded(rule: AccessRule, topology: Topology, routing: Routing, cluster: str) -> tuple[AclBinding, ...]:
     if rule.role is AccessRole.MIRROR:
         return bindings(rule, mirror_rights(flows_of(rule, topology), topology, routing.routes, cluster))
-    return (*expand_stable(rule), *bindings(rule, control_rights(rule.role, topology, cluster)))
+    return (*expand_stable(rule), *bindings(rule, record_rights(rule.role, topology, cluster)))
 
 
 def _add(rules: Rules, desired: DesiredRule) -> None:

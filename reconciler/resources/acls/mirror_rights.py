@@ -63,15 +63,24 @@ def _beside(flows: Iterable[Flow], topology: Topology, cluster: str) -> Iterator
                 yield from _both(TOPIC, NamePattern(topic.ref.name))
 
 
-def control_rights(role: AccessRole | None, topology: Topology, cluster: str) -> Iterator[Right]:
-    """What our own programs need of the control topic, where mirrors of ``cluster`` are kept by hosts."""
-    hosted = (mirror for mirror in topology.mirrors.values() if mirror.hosted and mirror.flows)
-    if not any(topology.status_cluster(mirror) == cluster for mirror in hosted):
+def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> Iterator[Right]:
+    """What our own programs need, beside what is the same everywhere, on clusters that keep records of mirrors or of
+    applies. Pauses are records in the status topic: ``mirror pause`` and ``failover`` write them."""
+    if role not in (AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY):
         return
-    if role in (AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY):
+    applies = role is AccessRole.RECONCILER_APPLY
+    kept = [m for m in topology.mirrors.values() if m.flows and topology.status_cluster(m) == cluster]
+    if kept and applies:
+        yield TOPIC, NamePattern(STATUS_TOPIC), Operation.WRITE
+    if any(mirror.hosted for mirror in kept):
         yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.READ
-    if role is AccessRole.RECONCILER_APPLY:
-        yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.WRITE
+        if applies:
+            yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.WRITE
+    audit = topology.audit_place()
+    if audit is not None and audit.cluster == cluster:
+        yield TOPIC, NamePattern(audit.name), Operation.READ
+        if applies:
+            yield TOPIC, NamePattern(audit.name), Operation.WRITE
 
 
 def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:

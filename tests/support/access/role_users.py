@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from reconciler.environment.load import load
 from reconciler.model.acls import AclBinding, ResourceType
-from reconciler.model.environment.topology import Topology
-from reconciler.resources.acls.mirror_rights import mirror_rights
-from reconciler.resources.acls.roles import bindings, expand_stable
+from reconciler.resources.acls.desired import desired_rules
 from reconciler.resources.flows.routes import find_routes
 from reconciler.sandbox.handles import ClusterHandle
 from tests.support.builders import world
@@ -78,18 +77,24 @@ class RoleUser:
 def rules_of(text: str, name: str, cluster: str) -> tuple[AclBinding, ...]:
     """What the entries of ``access`` of the principal ``name`` come to on ``cluster``, as the pages list it."""
     topology = load({"roles.yaml": text}, "roles")
-    (rule,) = [rule for rule in topology.access if rule.principal == f"User:{name}"]
-    return expand_stable(rule) or _of_mirror(topology, name, cluster)
-
-
-def _of_mirror(topology: Topology, name: str, cluster: str) -> tuple[AclBinding, ...]:
-    (rule,) = [rule for rule in topology.access if rule.principal == f"User:{name}"]
-    routes = find_routes(topology, world(*topology.clusters).look(topology)).routes
-    return bindings(rule, mirror_rights(topology.flows.values(), topology, routes, cluster))
+    live = world(*topology.clusters).look(topology)
+    found = desired_rules(topology, live, find_routes(topology, live)).rules[cluster]
+    return tuple(rule for rule in found if rule.principal == f"User:{name}")
 
 
 def title(rule: AclBinding) -> str:
     return f"{rule.operation} on {rule.resource} {rule.name}"
+
+
+def names_right(words: str, rule: AclBinding) -> bool:
+    """Whether it is said that something is denied, with the kind of resource and the operation that is missing, or one
+    that this operation implies."""
+    about = "transactional" if rule.resource is ResourceType.TRANSACTIONAL_ID else str(rule.resource)
+    implied = {"alter_configs": "describe_configs"}.get(str(rule.operation), "describe")
+    operations = {word for name in (str(rule.operation), implied) for word in (name, name.replace("_", ""))}
+    low = words.lower()
+    denied = any(word in low for word in DENIED)
+    return denied and about in low and any(re.search(rf"\b{operation}\b", low) for operation in operations)
 
 
 def _parts(rule: AclBinding) -> tuple[object, ...]:

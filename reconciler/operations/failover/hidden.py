@@ -1,0 +1,56 @@
+"""Which topics and groups of the origin a failover cannot see: brokers hide them silently, so they are asked for by
+name. What is hidden would be left behind as though it were not there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from reconciler.backends.clusters.groups import Side
+from reconciler.engine.doctor.group_rights import GroupNeed, moved_groups
+from reconciler.model.environment.topology import Flow
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Leg, Level
+from reconciler.replication.policy import TopicSelector
+from reconciler.text import first_of
+
+SHOWN = 3
+
+
+def hidden(
+    move: ConsumerMove,
+    sides: tuple[Side, Side],
+    flows: Mapping[str, Flow],
+    selectors: Mapping[str, TopicSelector],
+    seen: Collection[str],
+) -> Iterator[FailoverCheck]:
+    """``sides``: origin and destination, both reachable. ``seen``: groups of the origin. Raises ClusterError."""
+    origin, destination = sides
+    wanted: set[str] = set()
+    for leg in move.legs:
+        wanted.update(_topics(leg, origin, destination, selectors[leg.flow]))
+    if denied := origin.denied_topics(sorted(wanted)):
+        names = first_of(denied, SHOWN)
+        text = f"{origin.name} hides topics that were copied from the principal {origin.principal}: {names}"
+        yield FailoverCheck("hidden-topics", Level.STOPS, f"{text}; groups that read them would be left behind", _TODO)
+    for need in moved_groups(flows[move.flow]):
+        if origin.is_denied_group(need.asked):
+            yield _group(origin, need, seen)
+
+
+_TODO = "The principal mirror lacks Read on each topic there. reconciler doctor ENV has the commands"
+
+
+def _group(origin: Side, need: GroupNeed, seen: Collection[str]) -> FailoverCheck:
+    speaker = origin.speaker
+    text = f"principal {origin.principal} may not describe {need.words} on {origin.name}, which hides them silently"
+    text += f"; {len(seen)} groups are seen there, and others would be left behind" if seen else "; no group is seen"
+    todo = f"It lacks Describe on {need.resource.removeprefix('--')}. Allow it: "
+    todo += speaker.acl_command("Describe", need.resource)
+    return FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)
+
+
+def _topics(leg: Leg, origin: Side, destination: Side, selector: TopicSelector) -> Iterable[str]:
+    """Topics of the origin by the positions of a flow, which name what it has copied."""
+    if leg.forward:
+        names = {selector.policy.upstream_topic(topic) for topic, _ in destination.positions(leg.flow)}
+        return {name for name in names if name is not None and selector.why_not(name) is None}
+    return {topic for topic, _ in origin.positions(leg.flow)}
