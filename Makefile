@@ -46,7 +46,7 @@ soak: install
 # Each rule of the documented roles taken away in turn; make test takes a few.
 test-least-privilege: install
 	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py \
-		tests/mirror/driver/test_least_privilege.py
+		tests/mirror/driver/test_least_privilege.py tests/e2e/mirror/test_failover_rights.py
 
 # A standalone Spark cluster that loses workers, two mirror hosts of which one is lost, same offsets by commands and over
 # three clusters, and the tutorial.

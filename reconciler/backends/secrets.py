@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from reconciler.errors import SecretError
-from reconciler.replication.secret_references import MissingReference, resolve
+from reconciler.replication.secret_references import MissingReference, read_secret, resolve
 
 
 def secret(reference: str) -> str:
     """What ``${env:NAME}`` or ``${file:PATH}`` refers to now. Raises SecretError."""
     try:
-        text = resolve({"": reference}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))[""]
+        text = resolve({"": reference}, os.environ, read_secret)[""]
     except MissingReference as error:
         raise SecretError(str(error)) from None
-    except UnicodeDecodeError:
-        raise SecretError(f"{reference}: not a text file") from None
     if not text:
         raise SecretError(f"{reference}: it is empty")
     return text

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import Speaker, authentication, unreachable
+from reconciler.backends.connections.group_refusals import refused, words_of
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient
@@ -22,7 +23,6 @@ from reconciler.kafka.client.errors import (
     ConnectionLostError,
     SettingError,
     WireError,
-    name_of,
 )
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.group_offsets import CommittedOffset
@@ -40,8 +40,6 @@ from reconciler.replication.offsets.translate import ClusterSides, translate
 ANSWERS_WITHIN = 15.0
 UNDECIDED_WITHIN = 10.0
 UNKNOWN_TOPIC = 3
-_LACKING = {29: ("Read", "--topic '*'"), 30: ("Read", "--group '*'"), 31: ("Describe", "--cluster")}
-"""What is missing by the code of a refusal, as widely as the role ``mirror`` and the pages have it."""
 
 Answer = TypeVar("Answer")
 
@@ -101,7 +99,7 @@ class Side:
                 for group, members in wanted.items()
             }
             answers = await GroupClient(cluster).commit(offsets)
-            return {group: {k: name_of(c) for k, c in codes.items() if c} for group, codes in answers.items()}
+            return {group: {k: words_of(k, c) for k, c in codes.items() if c} for group, codes in answers.items()}
 
         return self.ask(commit)
 
@@ -125,16 +123,13 @@ class Side:
 
     def is_denied_group(self, group: str) -> bool:
         """Whether this principal may not describe a group of that name, whether it exists or not."""
-
-        async def read(cluster: ClusterClient) -> bool:
-            try:
-                return (await GroupClient(cluster).offsets([group]))[group].error in DENIED
-            except BrokerError as error:
-                if error.code not in DENIED:
-                    raise
-                return True
-
-        return self.ask(read)
+        try:
+            self.offsets([group])
+        except ClusterError as error:
+            if error.kind != "denied":
+                raise
+            return True
+        return False
 
     def bounds(self, keys: Iterable[Key]) -> Mapping[Key, PartitionBounds]:
         """Those that do not exist, or whose leader does not answer, are left out."""
@@ -227,24 +222,9 @@ def visited(
     except AuthenticationFailedError as error:
         raise authentication(side.speaker, str(error)) from None
     except BrokerError as error:
-        raise _refused(sides, error) from None
+        raise refused([each.speaker for each in sides], error) from None
     except (SettingError, WireError) as error:
         raise ClusterError(side.name, "other", f"{side.name}: {error}") from None
-
-
-def _refused(sides: Sequence[Side], error: BrokerError) -> ClusterError:
-    """What a broker says names a group or topic and mostly its cluster, but neither who asked nor the right."""
-    side = next((each for each in sides if f" on {each.name}:" in str(error)), sides[-1])
-    if error.code not in _LACKING:
-        return ClusterError(side.name, "other", f"{side.name}: {error}")
-    speaker, (operation, resource) = side.speaker, _LACKING[error.code]
-    return ClusterError(
-        side.name,
-        "denied",
-        f"principal {speaker.principal} may not do this on cluster {side.name}: {error}",
-        f"It lacks operation {operation} on {resource.removeprefix('--')}",
-        f"Allow it: {speaker.acl_command(operation, resource)}",
-    )
 
 
 def _unless_missing(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.client.auth.supported_settings import FILES, forbidden
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import VARIABLE, address_of, allowed
-from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
+from reconciler.replication.secret_references import REFERENCE, MissingReference, read_secret, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
 
@@ -31,11 +30,10 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
     resolved: dict[str, str] = {}
     for key, value in raw.items():
         try:
-            resolved |= resolve({key: value}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
-        except (MissingReference, UnicodeDecodeError) as error:
-            description = str(error) if isinstance(error, MissingReference) else f"{value}: not a text file"
+            resolved |= resolve({key: value}, os.environ, read_secret)
+        except MissingReference as error:
             raise SecretError(
-                f"cluster {cluster.name}, principal {principal}, setting {key}: {description}",
+                f"cluster {cluster.name}, principal {principal}, setting {key}: {error}",
                 "Without it no connection can be opened",
                 "Set the variable or the file for this process, or correct the reference in the topology.",
             ) from None

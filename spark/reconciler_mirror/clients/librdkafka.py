@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -17,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from reconciler.kafka.client.auth.supported_settings import forbidden
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
-from reconciler.replication.secret_references import resolve
+from reconciler.replication.secret_references import read_secret, resolve
 
 _CONSUME = {
     "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)
@@ -37,7 +36,7 @@ def _connection(endpoint: Endpoint, not_for: tuple[str, ...]) -> dict[str, Any]:
     """Raises MissingReference for a secret that is not there, SettingError for a setting that no client is given."""
     if refused := forbidden(endpoint.client):
         raise SettingError(f"cluster {endpoint.cluster}: {refused[0]}")
-    given = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    given = resolve(endpoint.client, os.environ, read_secret)
     settings: dict[str, Any] = {key: value for key, value in given.items() if not key.startswith(not_for)}
     settings["bootstrap.servers"] = ",".join(endpoint.bootstrap_servers)
     settings["logger"] = logging.getLogger("librdkafka")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
-from reconciler.replication.secret_references import resolve
+from reconciler.replication.secret_references import read_secret, resolve
 from reconciler_mirror.model import Condition
 
 
 def cluster_of(endpoint: Endpoint) -> ClusterClient:
     """Opens nothing yet. Raises MissingReference (a LookupError), or SettingError that names the cluster."""
-    client = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    client = resolve(endpoint.client, os.environ, read_secret)
     try:
         return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
     except SettingError as error:

@@ -97,7 +97,7 @@ def rights(sandbox: Sandbox, unique: str) -> dict[tuple[str, str], RoleUser]:
         f"  - {{role: reconciler-apply, principal: 'User:{unique}apply', clusters: [east, west]}}\n"
     )
     users = {}
-    for who in ("apply", "mirror"):
+    for who in ("mirror", "apply"):
         for name, handle in sandbox.clusters.items():
             rules = rules_of(text, f"{unique}{who}", name)
             if (who, name) == ("mirror", "east"):

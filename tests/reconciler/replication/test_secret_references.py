@@ -50,3 +50,15 @@ def test_an_unreadable_file_says_why() -> None:
         resolve({"k": "${file:/nowhere}"}, {}, _no_file)
     assert caught.value.reference == "file:/nowhere"
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/shadow", "/run/secrets/../../etc/shadow", "/run/secrets/current/../shadow", "//run/secrets/key", "key"],
+)
+def test_only_files_of_an_allowed_folder_are_read(path: str) -> None:
+    """``current`` may be a link to a folder elsewhere, whose parent is another one than the text says."""
+    allow = {"RECONCILER_ALLOW": "file:/run/secrets"}
+    with pytest.raises(MissingReference, match="lists other references"):
+        resolve({"k": f"${{file:{path}}}"}, allow, lambda _: "read")
+    assert resolve({"k": "${file:/run/secrets/current/key}"}, allow, lambda _: "read") == {"k": "read"}
