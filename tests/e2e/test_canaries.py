@@ -16,8 +16,8 @@ import pytest
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.role_users import RoleUser, rules_of
+from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.commands import Ended, Write
-from tests.support.spellings import CANARY, kept, spellings
 
 Cli = Callable[..., Ended]
 SECRETS = ("ROLE_PASSWORD", "KEY_PASSWORD", "OAUTH_SECRET", "USER_PASSWORD", "SPARK_SECRET")

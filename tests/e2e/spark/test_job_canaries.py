@@ -20,12 +20,12 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.role_users import RoleUser, rules_of
+from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.clusters import CreateTopic
 from tests.support.jobs.mirror_job import Job, flow, handover, until
 from tests.support.jobs.records import digest, write_awkward
 from tests.support.lanes.truth import map_topic
 from tests.support.reading import to_the_end
-from tests.support.spellings import CANARY, kept, spellings
 
 pytestmark = [pytest.mark.kafka("secure"), pytest.mark.spark, pytest.mark.timeout(400)]
 TOKEN = "0c4a17e9" * 4
