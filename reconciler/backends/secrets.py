@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 
 from reconciler.errors import SecretError
-from reconciler.replication.secret_references import MissingReference, read_secret, resolve
+from reconciler.kafka.client.auth.secret_files import read_secret
+from reconciler.replication.secret_references import MissingReference, resolve
 
 
 def secret(reference: str) -> str:

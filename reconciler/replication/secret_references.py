@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 
 from reconciler.replication.allowed import VARIABLE, allowed
 
-MOST_BYTES = 1 << 20
-"""Of a file that a reference names."""
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
@@ -46,19 +41,3 @@ def resolve(settings: Mapping[str, str], environ: Mapping[str, str], read_text: 
             raise MissingReference(f"file:{name}", error.strerror or "cannot be read") from None
 
     return {key: REFERENCE.sub(report, value) for key, value in settings.items()}
-
-
-def read_secret(path: str) -> str:
-    """For ``resolve``: an edit may name any path, so no device, no pipe, nothing that fills the memory.
-
-    Raises OSError for what cannot be read, is no regular file, is longer than ``MOST_BYTES``, or is not UTF-8."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - a descriptor
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"more than {MOST_BYTES:,} bytes, which no secret has", path)
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise OSError(errno.EINVAL, "not a text file", path) from None

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ClusterError, SecretError
+from reconciler.kafka.client.auth.secret_files import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, forbidden
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import VARIABLE, address_of, allowed
-from reconciler.replication.secret_references import REFERENCE, MissingReference, read_secret, resolve
+from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
 

@@ -13,10 +13,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from reconciler.kafka.client.auth.secret_files import read_secret
 from reconciler.kafka.client.auth.supported_settings import forbidden
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
-from reconciler.replication.secret_references import read_secret, resolve
+from reconciler.replication.secret_references import resolve
 
 _CONSUME = {
     "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)

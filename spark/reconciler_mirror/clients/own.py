@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from reconciler.kafka.client.auth.secret_files import read_secret
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
-from reconciler.replication.secret_references import read_secret, resolve
+from reconciler.replication.secret_references import resolve
 from reconciler_mirror.model import Condition
 
 
