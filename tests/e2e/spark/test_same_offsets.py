@@ -61,5 +61,8 @@ def test_positions_mean_the_same_record_on_both_sides(plain: Sandbox, tmp_path: 
         file = tmp_path / "alone.jsonl"
         running.reconciler("diverged", "export", folder, FLOW, "--to-file", str(file))
         assert len(file.read_text(encoding="utf-8").splitlines()) == 20
+        running.make("dub", f"{unique}-left", 1)
+        running.reconciler("diverged", "export", folder, FLOW, "--to-topic", f"dub:{unique}-left")
+        assert len(placed(plain["west"], f"{unique}-left")) == 20
     finally:
         running.stop()
