@@ -193,6 +193,7 @@ def verify(
     epilog=ending(
         "0 ended by SIGTERM or SIGINT; 1 error; 6 lock held, or stolen",
         "run environments/prod --interval 30s --autonomy safe --metrics-port 9400",
+        "run environments/prod --serve",
     )
 )
 def run(
@@ -204,12 +205,22 @@ def run(
     metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",
     steal: StealOption = "",
+    page: Annotated[bool, typer.Option("--serve", help="also the live page, as the command serve does")] = False,
+    page_port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="with --serve; 0: any that is free")
+    ] = live.PORT,
+    bind: live.BindOption = live.LOOPBACK,
+    names: live.NamesOption = None,
+    token: live.TokenOption = False,
+    certificate: live.CertOption = None,
+    key: live.KeyOption = None,
 ) -> None:
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
     from reconciler.operations import run as controller
 
+    beside_page = live.page_of_run(env, live.PageOptions(page_port, bind, names, token, certificate, key), page)
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
-    controller.run(env, controller.pace(interval, autonomy), address, steal)
+    controller.run(env, controller.pace(interval, autonomy), controller.Beside(address, beside_page), steal)
 
 
 Profile = Annotated[str, typer.Option("--profile", help="plain, ha, trio or secure")]

@@ -6,11 +6,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -41,6 +41,23 @@ class MetricsAddress:
     port: int
 
 
+class ServedPage(Protocol):
+    """The live page that this process answers, too."""
+
+    def look(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is served beside the rounds. ``page``: opened before the first one, closed after the last."""
+
+    metrics: MetricsAddress | None = None
+    page: AbstractContextManager[ServedPage | None] = field(default_factory=nullcontext)
+
+
+NOTHING_SERVED = Beside()
+
+
 def pace(interval: str, autonomy: Autonomy) -> LoopPace:
     """Raises ReconcilerError for an interval that is none, or shorter than a second."""
     pause = seconds("--interval", interval)
@@ -50,7 +67,7 @@ def pace(interval: str, autonomy: Autonomy) -> LoopPace:
     return LoopPace(pause, autonomy)
 
 
-def run(folder: Path, pace: LoopPace, metrics_at: MetricsAddress | None = None, steal: str = "") -> int:
+def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: str = "") -> int:
     """Turns until SIGTERM or SIGINT; the number of rounds. ``steal``: why the lock is taken whoever holds it.
 
     Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
@@ -59,22 +76,41 @@ def run(folder: Path, pace: LoopPace, metrics_at: MetricsAddress | None = None, 
     metrics = Metrics()
     with ExitStack() as stack:
         stop = stack.enter_context(stopped_by_signals())
+        page = _Page(stack.enter_context(beside.page), log)
         environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
         environment.stop = stop
         environment.execution.manner = RolloutOptions(patient=False, gap_ms=int(pace.interval * 2_500))
-        if metrics_at is not None:
-            server = stack.enter_context(MetricsServer(metrics, metrics_at.host, metrics_at.port))
-            log.info("metrics", host=metrics_at.host, port=server.port)
+        if beside.metrics is not None:
+            server = stack.enter_context(MetricsServer(metrics, beside.metrics.host, beside.metrics.port))
+            log.info("metrics", host=beside.metrics.host, port=server.port)
 
         def tell(given_round: Round) -> None:
             metrics.take(round_figures(given_round, environment.session.seen))
             for level, event, fields in round_lines(given_round):
                 getattr(log, level)(event, **fields)
+            page.look()
 
         log.info("started", interval_seconds=pace.interval, autonomy=pace.autonomy.value)
         rounds = running.run(environment, SystemClock(stop), pace, tell)
         log.info("stopped", rounds=rounds)
         return rounds
+
+
+class _Page:
+    """What ends the page ends no round: it is logged, once, and rounds go on without it."""
+
+    def __init__(self, page: ServedPage | None, log: Any) -> None:
+        self._page = page
+        self._log = log
+
+    def look(self) -> None:
+        if self._page is None:
+            return
+        try:
+            self._page.look()
+        except Exception as error:  # noqa: BLE001 - a fault of the page, whatever it is
+            self._page = None
+            self._log.error("live page ended", error=f"{type(error).__name__}: {error}")
 
 
 class SystemClock:

@@ -35,10 +35,12 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``names``: host names, beside addresses, that the page may be called by. ``token`` empty: none is asked for."""
+    """``names``: host names, beside addresses, that the page may be called by. ``token`` empty: none is asked for.
+    ``encrypted``: the page has TLS, so its cookie never travels without."""
 
     names: frozenset[str] = LOCAL
     token: str = ""
+    encrypted: bool = False
 
     def takes(self, token: str) -> bool:
         """In a time that does not depend on how much of it is right."""
@@ -116,7 +118,7 @@ class Guard:
             rest = urlencode(query, doseq=True)
             path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
             answer = RedirectResponse("/" + path.lstrip("/") + (f"?{rest}" if rest else ""), 303)
-            answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax")
+            answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax", secure=self._access.encrypted)
             return answer
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         shown = bearer if scheme.lower() == "bearer" else _cookie(headers.get("cookie", ""))

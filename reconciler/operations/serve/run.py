@@ -1,8 +1,9 @@
-"""`serve`: opens the port, reads, and answers until SIGTERM or Ctrl-C."""
+"""The live page in this process: opens the port, reads, and answers; of `serve` until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources
 from reconciler.operations.serve.standings import StandingsReader
+from reconciler.operations.serve.tls import Certificate, CertificateFiles
 from reconciler.render.console import say, show
 
 LOOK_SECONDS = 0.5
@@ -27,36 +29,73 @@ END_WITHIN = 5
 """Seconds that answers under way have at the end."""
 
 
+UNENCRYPTED = (
+    "WITHOUT TLS beyond this machine: whoever is on the way can read the page and its token, and then ask for it as you"
+    " do. Give --tls-cert and --tls-key, put a proxy with TLS before it, or leave out --bind and use ssh -L"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """``names``: host names, beside addresses and localhost, that browsers may call it by. ``token``: ask for one also
-    where only this machine can reach the page."""
+    where only this machine can reach the page. ``tls`` None: HTTP."""
 
     bind: str = "127.0.0.1"
     port: int = 0
     names: tuple[str, ...] = ()
     token: bool = False
+    tls: CertificateFiles | None = None
+
+    @property
+    def beyond(self) -> bool:
+        """Others than this machine can reach it."""
+        return not is_loopback(self.bind)
+
+    def access(self) -> Access:
+        """Beyond loopback there is always a token: no option leaves it out."""
+        token = new_token() if self.token or self.beyond else ""
+        return Access(LOCAL | {name.lower() for name in self.names}, token, encrypted=self.tls is not None)
+
+
+class LivePageServer:
+    """A page that is being answered. ``look`` is called now and then by whoever has it."""
+
+    def __init__(self, reader: LiveReader, certificate: Certificate | None) -> None:
+        self._reader = reader
+        self._certificate = certificate
+
+    def look(self) -> None:
+        """Renews the certificate. Raises what ended a thread that reads: a fault of this program."""
+        self._reader.require_alive()
+        if self._certificate is not None:
+            self._certificate.renew()
 
 
 def serve(folder: Path, options: ServeOptions) -> None:
-    """Raises ReconcilerError before anything is read, for a folder or a port that cannot be used."""
-    local = is_loopback(options.bind)
-    access = Access(LOCAL | {name.lower() for name in options.names}, new_token() if options.token or not local else "")
-    stop = threading.Event()
+    """Raises ReconcilerError before anything is read, for a folder, a port or a certificate that cannot be used."""
+    with stopped_by_signals() as asked, live_page(folder, options) as page:
+        while not asked.wait(LOOK_SECONDS):
+            page.look()
+
+
+@contextmanager
+def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
+    """Answers until it is left. The address is shown, once, with the token. Raises ReconcilerError before anything is
+    read, for a folder, a port or a certificate that cannot be used."""
+    access, stop = options.access(), threading.Event()
+    certificate = Certificate(options.tls, say) if options.tls is not None else None
     with (
         _listening(options.bind, options.port) as listener,
-        stopped_by_signals() as asked,
         LiveReader(SessionSources(folder, say)) as reader,
     ):
         standings = StandingsReader(lambda: reader.view.topology)
         app = LiveApp(Renderer(lambda: reader.view, standings.of, reader.now_ms), stop).application(access)
-        with answering(app, listener):
+        with answering(app, listener, certificate.context if certificate is not None else None):
             show(_address(listener, options.names, access, reader.view.topology.environment))
-            if not local:
-                say("the page and its token travel unencrypted: put a proxy with TLS before it, or use ssh -L")
+            if options.beyond and certificate is None:
+                say(UNENCRYPTED)
             try:
-                while not asked.wait(LOOK_SECONDS):
-                    reader.require_alive()
+                yield LivePageServer(reader, certificate)
             finally:
                 stop.set()
 
@@ -67,7 +106,7 @@ def _address(listener: socket.socket, names: Sequence[str], access: Access, envi
     host = names[0] if names else host
     host = f"[{host}]" if ":" in host else host
     query = f"?{PARAMETER}={access.token}" if access.token else ""
-    return f"{environment}: http://{host}:{port}/{query}"
+    return f"{environment}: {'https' if access.encrypted else 'http'}://{host}:{port}/{query}"
 
 
 @contextmanager
@@ -86,7 +125,7 @@ def _listening(bind: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def answering(app: ASGIApp, listener: socket.socket) -> Iterator[None]:
+def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
     """On a thread of its own, so that signals stay ours. Answers under way have ``END_WITHIN`` seconds at the end."""
     config = uvicorn.Config(
         app,
@@ -101,6 +140,7 @@ def answering(app: ASGIApp, listener: socket.socket) -> Iterator[None]:
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=END_WITHIN,
+        ssl_context_factory=None if tls is None else lambda _config, _standard: tls,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="answers")

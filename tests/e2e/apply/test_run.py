@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 import urllib.request
@@ -69,9 +70,28 @@ def test_only_one_holds_the_lock(cli: Cli, write: Write, plain: Sandbox, unique:
         assert time.monotonic() - began < 50, "a wait of 60 s is not waited out"
 
 
+def test_its_live_page_shows_the_lock_that_it_holds(write: Write, plain: Sandbox, unique: str) -> None:
+    env = write(flow(plain, unique))
+    port = free_port()
+    with running(env, "--interval", "2s", "--serve", "--port", str(port)) as run:
+        run.until("round")
+        until, told = time.monotonic() + 60, ""
+        while "(run)" not in told and time.monotonic() < until:
+            told = urllib.request.urlopen(f"http://127.0.0.1:{port}/audit", timeout=30).read().decode()
+            time.sleep(0.2)
+        assert "(run)" in told
+        assert str(run.process.pid) in told
+        status = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json", timeout=30).read())
+        assert {cluster["state"] for cluster in status["clusters"].values()} == {"answers"}
+        assert run.ends() == 0
+        assert run.lines()[-1]["event"] == "stopped"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("--token",), ("--token", "--serve")),
+        (("--serve", "--tls-key", "page.key"), ("--tls-key is given alone",)),
         (("--interval", "60"), ("--interval", "60")),
         (("--interval", "10ms"), ("10ms", "1s")),
         (("--metrics-port", "99999"), ("metrics-port",)),

@@ -77,6 +77,9 @@ def test_the_token_of_an_address_becomes_a_cookie_and_leaves_the_address() -> No
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
+    assert "Secure" not in cookie
+    encrypted = called(f"/?token={TOKEN}", Access(token=TOKEN, encrypted=True))
+    assert "Secure" in encrypted.headers["set-cookie"], "with TLS it never travels without"
     assert called("/topics", access, cookie=cookie.partition(";")[0]).status == 200
     assert called(f"//evil.example.com/?token={TOKEN}", access).headers["location"] == "/evil.example.com/"
 
