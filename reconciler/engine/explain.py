@@ -13,6 +13,7 @@ from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.explain import Explanation, FlowAnswer, FlowDetails, MirrorDetails
 from reconciler.resources.acls.explain import desired_access, rules_about_principal, rules_about_topic
 from reconciler.resources.flows.explain import flow_answer
+from reconciler.resources.flows.renames import called_now
 from reconciler.resources.flows.routes import find_routes
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
 from reconciler.resources.quotas.explain import quotas_about
@@ -119,6 +120,9 @@ def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
 
 
 def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
+    if name := called_now(basis.topology).get(subject):
+        why = f"It was renamed: moved says that {name} was {subject}, and its state goes on under that name."
+        return ReconcilerError(f"flow {subject} is called {name} now", why, f"Ask for {name}.")
     known = {ref.name for ref in basis.present} | basis.topology.flows.keys() | basis.topology.mirrors.keys()
     near = get_close_matches(subject.partition(":")[0], sorted(known), 3)
     silent = f"; {', '.join(each.subject for each in unknown)} did not answer" if unknown else ""

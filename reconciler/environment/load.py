@@ -15,6 +15,7 @@ from reconciler.environment.parse.acls import build_access
 from reconciler.environment.parse.clusters import build_cluster, build_defaults
 from reconciler.environment.parse.flows import build_flow
 from reconciler.environment.parse.mirrors import build_mirror
+from reconciler.environment.parse.moved import build_rename, with_first_names
 from reconciler.environment.parse.partial import judge_values
 from reconciler.environment.parse.policies import build_audit, build_class, build_protection, build_shrink_limit
 from reconciler.environment.parse.quotas import build_quota
@@ -24,6 +25,7 @@ from reconciler.environment.parse.users import build_user
 from reconciler.environment.validate.acls import check_access
 from reconciler.environment.validate.deletions import check_expiry, check_tombstones
 from reconciler.environment.validate.environment import check
+from reconciler.environment.validate.moved import check_moved
 from reconciler.environment.validate.policies import check_rules
 from reconciler.environment.validate.quotas import check_quotas
 from reconciler.environment.validate.rollout import check_rollout
@@ -89,7 +91,8 @@ def _load(documents: list[Document], environment: str, today: date, *, expired_t
     builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
     clusters = builder.build("clusters", build_cluster)
     topics = builder.build("topics", build_topic)
-    flows = builder.build("flows", build_flow)
+    renames = builder.build("moved", build_rename)
+    flows = with_first_names(builder.build("flows", build_flow), renames)
     mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
     stones = tuple(
         replace(tombstone, expired=date.fromisoformat(tombstone.expires) < today)
@@ -117,6 +120,7 @@ def _load(documents: list[Document], environment: str, today: date, *, expired_t
     problems += check_quotas(topology, places)
     problems += check_users(topology, places)
     problems += check_tombstones(topology, places)
+    problems += check_moved(topology, renames, places)
     problems += () if expired_too else check_expiry(topology, places)
     problems += check_rollout(topology, topology.rollout or half_read_rollout(places), places)
     if problems:

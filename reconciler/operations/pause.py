@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str
     Raises ReconcilerError when it cannot be written, or when the job has not confirmed in time.
     """
     before, pause = _status_times(session, [scope]), _fresh(scope, reason)
-    key = pause_key(session.topology.environment, scope)
+    key = _key(session, scope)
     write_records(_place(session, scope.flow), Principal.APPLY, {key: dumps(pause)})
     return _await(session, [scope], before, wait_s, paused=True)
 
@@ -79,7 +80,7 @@ def lift(session: Session, scope: Scope, wait_s: float) -> list[str]:
     """Resumes everything of a scope, as ``hold`` pauses."""
     before = _status_times(session, [scope])
     lifted = to_lift(scope, _held(session, scope.flow))
-    keys = [pause_key(session.topology.environment, each_pause.scope) for each_pause in lifted]
+    keys = [_key(session, each_pause.scope) for each_pause in lifted]
     write_records(_place(session, scope.flow), Principal.APPLY, dict.fromkeys(keys))
     return _await(session, [scope], before, wait_s, paused=False)
 
@@ -123,8 +124,15 @@ def _place(session: Session, flow: str) -> Cluster:
 
 
 def _held(session: Session, flow: str) -> list[Pause]:
-    pauses = session.records[_place(session, flow).name].pauses()
-    return [pause for scope, pause in sorted(pauses.items()) if scope.flow == flow]
+    pauses, state = session.records[_place(session, flow).name].pauses(), session.topology.flows[flow].state_name
+    held = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
+    return [replace(pause, scope=replace(pause.scope, flow=flow)) for pause in held]
+
+
+def _key(session: Session, scope: Scope) -> str:
+    """A pause outlives a rename: its record has the name of the flow's state."""
+    state = session.topology.flows[scope.flow].state_name
+    return pause_key(session.topology.environment, replace(scope, flow=state))
 
 
 def _status_times(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
@@ -139,7 +147,7 @@ def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None])
         return
     by_cluster: dict[str, dict[str, bytes | None]] = {}
     for scope, pause in pauses.items():
-        key = pause_key(session.topology.environment, scope)
+        key = _key(session, scope)
         by_cluster.setdefault(_place(session, scope.flow).name, {})[key] = None if pause is None else dumps(pause)
     with audited(session, command, [step for values in by_cluster.values() for step in _steps(values)]) as outcomes:
         for cluster, values in by_cluster.items():

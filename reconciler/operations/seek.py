@@ -79,7 +79,7 @@ class _Place:
         self.topic_id = topic.topic_id
         self.partitions = (self.scope.partition,) if self.scope.partition >= 0 else tuple(range(len(topic.partitions)))
         self.remote = selector_of(self.flow).remote_name(self.scope.topic)
-        self.group = position_group(self.flow.name)
+        self.group = position_group(self.flow.state_name)
 
     def seen(self, standings: tuple[SeekPartition, ...]) -> TopicPositions:
         return TopicPositions(self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings)
@@ -108,7 +108,7 @@ class _Place:
         declared = self.session.topology.flows.get(to.flow)
         if declared is None or selector_of(declared).why_not(self.scope.topic) is None:
             require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
-        theirs = self.target.positions(to.flow)
+        theirs = self.target.positions(declared.state_name if declared is not None else to.flow)
         here = {number: theirs[self.remote, number] for number in self.partitions if (self.remote, number) in theirs}
         return taken_over(standings, here, to.flow)
 

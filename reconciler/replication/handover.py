@@ -126,7 +126,8 @@ class FlowSettings:
     """``rate_limit``: bytes per second, None for no limit. ``continue_on``: conditions after which a partition goes on
     behind what is lost; None: no condition was asked about. ``groups`` None: no offsets are synced. ``offsets``:
     TRANSLATED, or SAME for copies at the source's offsets; then ``filler_limit`` is the most empty offsets that a
-    partition of a copy may be begun with, None: ``offsets.same.FILLER_LIMIT``."""
+    partition of a copy may be begun with, None: ``offsets.same.FILLER_LIMIT``. ``moved_from``: the flow's first name,
+    where it was renamed (decision 127)."""
 
     name: str
     fingerprint: str
@@ -148,6 +149,12 @@ class FlowSettings:
     provenance: Provenance | None = field(default=None, metadata=SPARSE)
     offsets: str = field(default=TRANSLATED, metadata=SPARSE)
     filler_limit: int | None = field(default=None, metadata=SPARSE)
+    moved_from: str = field(default="", metadata=SPARSE)
+
+    @property
+    def state_name(self) -> str:
+        """The name that its state has on the target for ever: positions, transactional ids, offset map, pauses."""
+        return self.moved_from or self.name
 
     @property
     def keeps_offsets(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from reconciler.model.changes import About, Change, CreateAcl, DeleteAcl, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import ShrinkLimit, TopicRef, Topology
 from reconciler.model.state.last_apply import Applied
+from reconciler.resources.flows.renames import called_now
 from reconciler.text import counted, first_of
 
 LEFT = (Why.DECLARED_NO_LONGER, Why.SOURCE_RULE_GONE)
@@ -23,7 +24,7 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
     since = f"the apply{of_commit} by {applied.who}"
     for word, before, now in (
         ("topics", applied.topics, declared_topics(topology)),
-        ("flows", applied.flows, tuple(topology.flows)),
+        ("flows", applied.flows, (*topology.flows, *called_now(topology))),
     ):
         lost = sorted(set(before) - set(now))
         if not too_many(lost, len(before), topology.rules.shrink_limit, left=len(now)):

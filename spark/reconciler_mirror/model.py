@@ -65,7 +65,8 @@ class LaneSpec:
     a partition goes on behind what is lost, counted. ``paused`` and ``rate`` (the lane's share
     of the flow's limit in bytes per second, 0 for none) as they were when the lease was given.
     ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written.
-    ``keeps_offsets``: copies have the source's offsets; no start is filled with more than ``filler_limit`` offsets."""
+    ``keeps_offsets``: copies have the source's offsets; no start is filled with more than ``filler_limit`` offsets.
+    ``moved_from``: the first name of a flow that was renamed; ``state`` is what its state on the target is called."""
 
     flow: str
     lane: int
@@ -87,6 +88,11 @@ class LaneSpec:
     offset_syncs: tuple[str, str] | None = None
     keeps_offsets: bool = False
     filler_limit: int | None = None
+    moved_from: str = ""
+
+    @property
+    def state(self) -> str:
+        return self.moved_from or self.flow
 
 
 def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
@@ -95,8 +101,8 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
     return LaneSpec(
         flow=flow.name,
         lane=lane,
-        transactional_id=transactional_id(flow.name, lane),
-        group=position_group(flow.name),
+        transactional_id=transactional_id(flow.state_name, lane),
+        group=position_group(flow.state_name),
         source=flow.source,
         target=flow.target,
         delivery=flow.delivery,
@@ -111,6 +117,7 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
         offset_syncs=None if syncs is None else (syncs.side, syncs.topic),
         keeps_offsets=flow.keeps_offsets,
         filler_limit=flow.filler_limit,
+        moved_from=flow.moved_from,
     )
 
 

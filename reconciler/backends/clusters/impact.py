@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.backends.connections.own import cluster_of
@@ -83,10 +84,14 @@ async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFea
         cluster.close()
 
 
+NO_FLOWS: Mapping[str, str] = MappingProxyType({})
+
+
 def read_copy_facts(
-    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Collection[str] = ()
+    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Mapping[str, str] = NO_FLOWS
 ) -> CopyFacts:
-    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition. ``flows``: whose positions are kept there."""
+    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition. ``flows``: by the names of their
+    states, those whose positions are kept there."""
     try:
         return asyncio.run(_copy_facts(declared, principal, at, flows))
     except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
@@ -94,7 +99,7 @@ def read_copy_facts(
 
 
 async def _copy_facts(
-    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Collection[str]
+    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Mapping[str, str]
 ) -> CopyFacts:
     cluster = cluster_of(declared, principal)
     try:
@@ -107,7 +112,7 @@ async def _copy_facts(
             offsets, why = await _or_why("where its topics begin", cluster.list_offsets(at, committed=False))
             known = {key: entry for key, entry in (offsets or {}).items() if isinstance(entry, int)}
             whys.append(why)
-        names = {position_group(flow): flow for flow in flows}
+        names = {position_group(state): flow for state, flow in flows.items()}
         groups, why = await _or_why(
             "positions of flows", GroupClient(cluster).offsets(names) if names else _no_groups()
         )

@@ -54,11 +54,13 @@ def moved_groups(flow: Flow) -> tuple[GroupNeed, ...]:
 
 def _of_flow(topology: Topology, flow: Flow, cluster: str) -> Iterator[GroupNeed]:
     if flow.target == cluster:
-        yield _literal(Operation.READ, position_group(flow.name), "the job could not commit positions with the data")
+        yield _literal(
+            Operation.READ, position_group(flow.state_name), "the job could not commit positions with the data"
+        )
     if flow.source == cluster:
         for other in topology.arriving(flow):
             why = f"flow {flow.name} waits: it could not know where marked copies begin"
-            yield _literal(Operation.DESCRIBE, position_group(other.name), why)
+            yield _literal(Operation.DESCRIBE, position_group(other.state_name), why)
     if not flow.groups.sync_offsets:
         return
     if flow.source == cluster:

@@ -53,7 +53,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
                 topics=tuple(sorted({topic for need in needs for topic in need.topics})),
                 groups=_groups(topology, name, Principal.MIRROR, Operation.READ),
                 transactional_ids=tuple(
-                    transactional_id(flow.name, lane) for flow in targets for lane in range(flow.lanes)
+                    transactional_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes)
                 ),
                 described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
             )

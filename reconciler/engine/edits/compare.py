@@ -20,6 +20,7 @@ from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import NOWHERE
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import EditComparison, ItemChange, Sign
+from reconciler.resources.flows.renames import as_called_now, entry
 from reconciler.resources.topics.renames import STAYS, WAY
 
 _REMOVED = {
@@ -32,7 +33,7 @@ _REMOVED = {
 
 def compare(before: Topology | None, after: Topology) -> EditComparison:
     """``before`` None: the environment was not there, so all of it is new."""
-    base = before or Topology(after.environment, {}, {}, {}, {})
+    base = as_called_now(before or Topology(after.environment, {}, {}, {}, {}), after)
     items = (
         *_items("cluster", base.clusters, after.clusters, base, after),
         *_items("topic", base.topics, after.topics, base, after),
@@ -102,6 +103,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
             f"like {old} under another name: positions belong to a flow's name and do not come along, so partitions"
             f" that {old} had copied stop with position_missing until mirror seek {new} --from-flow {old}"
         )
+        means += f"; if it is {old} renamed, write {entry(old, new)}: then they do"
     return replace(item, means=means)
 
 

@@ -29,6 +29,7 @@ _YAML_NAMES: dict[tuple[type, str], str] = {
     (Cluster, "prune_topics"): "prune.topics",
     (Flow, "configs"): "sync_topic_configs",
     (Flow, "headers"): "headers.add",
+    (Flow, "moved_from"): "moved",
     (Flow, "selection"): "where",
     (Groups, "interval_ms"): "interval",
     (Mirror, "refresh_interval_ms"): "refresh_interval",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reconciler.engine.edits.fields import NOT_SET
 from reconciler.model.changes import ConfigChange, Risk
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import FieldChange
+from reconciler.resources.flows.renames import KEEPS
 from reconciler.resources.kind import REVERSIBLE
 from reconciler.resources.topics.risk import assess_config
 from reconciler.text import counted
@@ -39,6 +41,14 @@ def _flow(field: FieldChange, flow: Flow) -> FieldChange:
             f"its topics stay; what is copied from then on has offsets of {flow.target}, and positions are translated"
         )
         return replace(field, means=means, risk=Risk.MEDIUM, irreversible=True)
+    if field.path == "moved" and flow.moved_from:
+        return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")
+    if field.path == "moved":
+        means = (
+            f"its positions, offset map and pauses stay behind under the name {field.before}: its partitions stop with"
+            " position_missing. Keep the entry as long as the flow exists"
+        )
+        return replace(field, after=NOT_SET, means=means, risk=Risk.HIGH)
     return field
 
 

@@ -10,16 +10,16 @@ from reconciler.environment.yaml.nodes import Document, Entry, Node, Scalar, Seq
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import NOWHERE, Problem, Where
 from reconciler.model.acls import AccessRule
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, Tombstone, Topic
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Rename, Tombstone, Topic
 from reconciler.model.quotas import Quota
 from reconciler.model.users import ScramUser
 from reconciler.text import suggestion
 
 Step = str | int
-Declared = AccessRule | Cluster | Flow | Mirror | Quota | ScramUser | Tombstone | Topic
+Declared = AccessRule | Cluster | Flow | Mirror | Quota | Rename | ScramUser | Tombstone | Topic
 _SECTIONS: Mapping[type[Declared], str] = {
     AccessRule: "access", Cluster: "clusters", Flow: "flows", Mirror: "mirrors", Quota: "quotas", ScramUser: "users",
-    Tombstone: "deletions", Topic: "topics",
+    Rename: "moved", Tombstone: "deletions", Topic: "topics",
 }  # fmt: skip
 
 
@@ -57,6 +57,8 @@ class Places:
                 name = str(noun.number)
             case Tombstone():
                 name = str(noun.ref)
+            case Rename():
+                name = f"{noun.kind} {noun.name}"
             case _:
                 name = noun.name
         return self.find(_SECTIONS[type(noun)], name, *path, or_else=noun.where)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 SINGLE = ("audit", "defaults", "rollout", "shrink_limit")
-_WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class", "access": "access rule", "quotas": "quota",
-          "users": "user"}  # fmt: skip
+_WORDS = {**SECTIONS, "deletions": "deletion of", "moved": "move of", "classes": "class", "access": "access rule",
+          "quotas": "quota", "users": "user"}  # fmt: skip
 _TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",

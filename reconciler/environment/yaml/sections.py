@@ -82,9 +82,21 @@ def _listed(part: Entry) -> Iterator[tuple[str, Entry]]:
             yield name, Entry(name, item, item.line, item.column)
 
 
+def _moves(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """Renames, each under what it names now: ``flow orders-to-west``."""
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
+            fields = item.entries if isinstance(item, YamlMapping) else {}
+            kinds = {kind: fields[kind].value for kind in ("flow", "topic") if kind in fields}
+            names = [f"{kind} {value.text}" for kind, value in kinds.items() if isinstance(value, Scalar)]
+            name = names[0] if len(names) == 1 else f"line {item.line}"
+            yield name, Entry(name, item, item.line, item.column)
+
+
 _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]]] = {
     **{section: (word, _named) for section, word in SECTIONS.items()},
     "deletions": ("the deletion of", _listed),
+    "moved": ("the move of", _moves),
     "access": ("access rule", _numbered),
     "quotas": ("quota", _numbered),
     "users": ("user", _numbered),

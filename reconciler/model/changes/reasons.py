@@ -69,6 +69,7 @@ class Why(StrEnum):
     SAME_OFFSETS_CHAIN = "same-offsets-chain"
     SAME_OFFSETS_TARGET_TOO_OLD = "same-offsets-target-too-old"
     SAME_OFFSETS_FILLERS = "same-offsets-fillers"
+    FLOW_STATE_LEFT = "flow-state-left"
     # What is refused of replicas.
     REPLICATION_FACTOR_ABOVE_BROKERS = "replication-factor-above-brokers"
     BROKER_AWAY = "broker-away"

@@ -138,7 +138,8 @@ class Flow:
     ``rate_limit``: bytes per second. ``on_condition``: condition -> ``continue``; what it does not name stops.
     Record work, which costs the whole-batch copy: ``selection`` (``where`` in YAML), ``headers`` that are added,
     ``provenance``. ``filler_limit``: of a flow that keeps offsets, the most empty offsets that a partition of a new
-    copy may be begun with; None: ``replication.offsets.same.FILLER_LIMIT``.
+    copy may be begun with; None: ``replication.offsets.same.FILLER_LIMIT``. ``moved_from``: not of its entry but of
+    ``moved``: the first name of a flow that was renamed.
     """
 
     name: str
@@ -163,8 +164,14 @@ class Flow:
     provenance: Carry | None = None
     offsets: OffsetsKept = field(default=OffsetsKept.TRANSLATED, metadata=SPARSE)
     filler_limit: int | None = field(default=None, metadata=SPARSE)
+    moved_from: str = field(default="", metadata=SPARSE)
     labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
+
+    @property
+    def state_name(self) -> str:
+        """The name that its positions, transactional ids, offset map and pauses have on its target (decision 127)."""
+        return self.moved_from or self.name
 
     @property
     def keeps_offsets(self) -> bool:
@@ -235,6 +242,16 @@ class Tombstone:
     @property
     def ref(self) -> TopicRef:
         return TopicRef(self.cluster, self.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """An entry of ``moved``: what ``name`` names was ``before``. ``kind``: flow or topic, the latter always refused."""
+
+    kind: str
+    name: str
+    before: str
+    where: Where = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class Survey:
     def positions(self, name: str) -> Mapping[Key, int]:
         """Of the flow whose target the destination is. One that keeps offsets stands where the copy's log ends."""
         if not self._flows[name].keeps_offsets:
-            return self.destination.positions(name)
+            return self.destination.positions(self._flows[name].state_name)
         return {key: bounds.end for key, bounds in self.destination.bounds(self._copies(name)).items()}
 
     def _copies(self, name: str) -> list[Key]:
@@ -210,8 +210,8 @@ class Survey:
         if flow.keeps_offsets:
             return self._same(leg, wanted)
         committed_only = flow.isolation is Isolation.READ_COMMITTED
-        positions, maps = target.positions(leg.flow), target.maps(leg.flow)  # in this order
-        query = PositionsQuery(leg.flow, wanted, remote, not leg.forward, committed_only)
+        positions, maps = target.positions(flow.state_name), target.maps(flow.state_name)  # in this order
+        query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
         return Chart(leg, maps, positions, translations(source, target, query))
 
     def _same(self, leg: Leg, wanted: Mapping[Key, set[int]]) -> Chart:

@@ -64,7 +64,7 @@ async def _translated(
             if key in keys:
                 wanted.setdefault(keys[key], []).extend(offsets)
         committed = flow.isolation is Isolation.READ_COMMITTED
-        sides = ClusterSides(source, target, flow.name, position_group(flow.name), committed)
+        sides = ClusterSides(source, target, flow.state_name, position_group(flow.state_name), committed)
         if flow.keeps_offsets:
             other = source if request.reverse else target
             translations = await _as_they_are(other, wanted, None if request.reverse else selector.remote_name)

@@ -20,7 +20,7 @@ from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources
 from reconciler.operations.serve.standings import StandingsReader
-from reconciler.operations.serve.tls import Certificate, CertificateFiles
+from reconciler.operations.serve.tls import CertificateFiles, PageCertificate
 from reconciler.render.console import say, show
 
 LOOK_SECONDS = 0.5
@@ -60,7 +60,7 @@ class ServeOptions:
 class LivePageServer:
     """A page that is being answered. ``look`` is called now and then by whoever has it."""
 
-    def __init__(self, reader: LiveReader, certificate: Certificate | None) -> None:
+    def __init__(self, reader: LiveReader, certificate: PageCertificate | None) -> None:
         self._reader = reader
         self._certificate = certificate
 
@@ -83,7 +83,7 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
     """Answers until it is left. The address is shown, once, with the token. Raises ReconcilerError before anything is
     read, for a folder, a port or a certificate that cannot be used."""
     access, stop = options.access(), threading.Event()
-    certificate = Certificate(options.tls, say) if options.tls is not None else None
+    certificate = PageCertificate(options.tls, say) if options.tls is not None else None
     with (
         _listening(options.bind, options.port) as listener,
         LiveReader(SessionSources(folder, say)) as reader,

@@ -35,7 +35,7 @@ def certificate_files(certificate: Path | None, key: Path | None) -> Certificate
     return CertificateFiles(certificate, key)
 
 
-class Certificate:
+class PageCertificate:
     """``context`` is what connections are answered with; those of before a renewal keep what they have."""
 
     def __init__(self, files: CertificateFiles, say: Callable[[str], None]) -> None:

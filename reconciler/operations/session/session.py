@@ -207,7 +207,7 @@ class Session:
                     self.topology.clusters[name],
                     self.principal,
                     at,
-                    sorted({copy.flow for copy in there if copy.target.cluster == name}),
+                    {self.topology.flows[it.flow].state_name: it.flow for it in there if it.target.cluster == name},
                 )
                 for name, at in asked.items()
             }

@@ -82,8 +82,8 @@ class UnseenJobs:
         refused = set()
         for flow in self._topology.flows_of(mirror):
             try:
-                if Side(self._topology.clusters[flow.target], self._principal).positions(flow.name):
-                    return f"group {position_group(flow.name)} at {flow.target} holds positions of it"
+                if Side(self._topology.clusters[flow.target], self._principal).positions(flow.state_name):
+                    return f"group {position_group(flow.state_name)} at {flow.target} holds positions of it"
             except ClusterError:
                 refused.add(flow.name)
         last = self._last_apply() if refused else None

@@ -41,7 +41,7 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
                 yield GROUP, EVERY_GROUP, Operation.READ if flow.groups.both_ways else Operation.DESCRIBE
             for other in topology.arriving(flow):  # a principal that carries it, too, has Read, which implies this
                 if other not in wanted:
-                    yield GROUP, NamePattern(position_group(other.name)), Operation.DESCRIBE
+                    yield GROUP, NamePattern(position_group(other.state_name)), Operation.DESCRIBE
         if flow.target == cluster:
             yield from _written(flow, mine)
     yield from _beside(wanted, topology, cluster)
@@ -93,8 +93,8 @@ def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:
         yield from _both(TOPIC, name)
         if flow.keeps_offsets:  # DeleteRecords, below the source's first offset; DescribeProducers needs Read
             yield TOPIC, name, Operation.DELETE
-    yield GROUP, NamePattern(position_group(flow.name)), Operation.READ
-    yield TRANSACTION, NamePattern(f"{position_group(flow.name)}.", PatternType.PREFIXED), Operation.WRITE
+    yield GROUP, NamePattern(position_group(flow.state_name)), Operation.READ
+    yield TRANSACTION, NamePattern(f"{position_group(flow.state_name)}.", PatternType.PREFIXED), Operation.WRITE
     if flow.groups.sync_offsets:
         yield GROUP, EVERY_GROUP, Operation.READ
 

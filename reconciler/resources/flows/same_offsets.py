@@ -13,6 +13,7 @@ from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.replication.handover import SAME, TRANSLATED
+from reconciler.resources.flows.renames import called_now, state_of
 from reconciler.resources.flows.routes import Route, Routing
 from reconciler.text import counted, first_of
 
@@ -24,7 +25,9 @@ Previous = Mapping[str, Mapping[str, Any]]
 
 def compare_same_offsets(topology: Topology, live: LiveState, routing: Routing, previous: Previous) -> Findings:
     """``previous``: mirror -> the hand-over its running job was started with, where it is still known."""
-    before = {flow["name"]: flow for handover in previous.values() for flow in handover.get("flows", ())}
+    names = called_now(topology)
+    flows = [flow for handover in previous.values() for flow in handover.get("flows", ())]
+    before = {names.get(state_of(flow), flow["name"]): flow for flow in flows}
     keeping = {flow.name: flow for flow in topology.flows.values() if flow.keeps_offsets}
     routes = [route for route in routing.routes if route.flow in keeping]
     refused = [

@@ -13,9 +13,10 @@ from reconciler.model.changes.findings import Findings, Settled
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.replication.policy import make_selector
+from reconciler.resources.flows.renames import KEEPS, entry, left_behind, look_renamed, state_of
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.flows.same_offsets import kept_before
-from reconciler.resources.mirrors.handover import Handover, explain_difference, mirror_handover
+from reconciler.resources.mirrors.handover import Handover, explain_difference, flows_before, mirror_handover
 from reconciler.resources.mirrors.pause import paused_notes
 from reconciler.text import counted, first_of
 
@@ -50,6 +51,8 @@ def compare_mirrors(
             mirrors = mirror_handover(topology, mirror)
             yield Findings(notes=paused_notes(live_mirror))
             yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, previous.get(mirror.name)))
+            before = (previous.get(mirror.name) or {}).get("flows", ())
+            yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=_hints(before, mirrors))
     for name, stray in live.mirrors.items():
         if name not in topology.mirrors and isinstance(stray, LiveMirror) and stray.state is JobState.RUNNING:
             yield Findings(changes=(StopMirror(name, stray.fingerprint, Reason(Why.NOT_DECLARED, "no longer in git")),))
@@ -108,11 +111,17 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
         return (
             *explain_difference(before, fields),
             *_impact(before, fields, routing),
-            *_record_work(fields, {flow["name"]: flow for flow in before.get("flows", ())}),
+            *_record_work(fields, flows_before(before, fields)[0]),
         )
     new = {flow["name"]: flow["fingerprint"] for flow in fields["flows"]}
-    lines = [f"flow {name}: added" for name in sorted(new.keys() - live.flows.keys())]
-    lines += [f"flow {name}: removed" for name in sorted(live.flows.keys() - new.keys())]
+    renamed = {
+        flow["name"]: state_of(flow)
+        for flow in fields["flows"]
+        if flow["name"] not in live.flows and state_of(flow) in live.flows
+    }
+    lines = [f"flow {name}: renamed from {old}; {KEEPS}" for name, old in sorted(renamed.items())]
+    lines += [f"flow {name}: added" for name in sorted(new.keys() - live.flows.keys() - renamed.keys())]
+    lines += [f"flow {name}: removed" for name in sorted(live.flows.keys() - new.keys() - {*renamed.values()})]
     for name in sorted(new.keys() & live.flows.keys()):
         if (old := live.flows[name].fingerprint) != new[name]:
             lines.append(f"flow {name}: changed, fingerprint {old} -> {new[name]}")
@@ -122,7 +131,7 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
 
 
 def _impact(before: Mapping[str, Any], fields: Handover, routing: Routing) -> Iterable[str]:
-    old = {flow["name"]: flow for flow in before.get("flows", ())}
+    old, _ = flows_before(before, fields)
     new = {flow["name"]: flow for flow in fields["flows"]}
     for name in sorted(old.keys() | new.keys()):
         was, now = _travelling(old.get(name), routing), _travelling(new.get(name), routing)
@@ -146,6 +155,15 @@ def _handed_on(
                     f"flow {name}: waits with {_listed(topics)} until it takes over the positions of flow {other}, "
                     f"which copied that until now: reconciler mirror seek ENV {name} --topic T --from-flow {other}"
                 )
+
+
+def _hints(before: Iterable[Mapping[str, Any]], fields: Handover) -> tuple[str, ...]:
+    """Of flows that look renamed."""
+    return tuple(
+        f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name, write"
+        f" {entry(old, new)}, and its positions, offset map and pauses go along"
+        for new, old in sorted(look_renamed(before, fields["flows"]).items())
+    )
 
 
 def _record_work(fields: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:

@@ -29,6 +29,7 @@ from reconciler.replication.handover import (
 )
 from reconciler.replication.mirrormaker_records import internal_separator, offset_syncs_topic
 from reconciler.resources.flows.names.normalise import in_one_order
+from reconciler.resources.flows.renames import KEEPS, state_of
 
 Handover = dict[str, Any]
 
@@ -97,9 +98,10 @@ def _flow(topology: Topology, flow: Flow) -> FlowSettings:
         headers=AddedHeaders(flow.headers) if flow.headers else None,
         provenance=None
         if provenance is None
-        else Provenance(provenance.value, tuple(sorted(other.name for other in topology.arriving(flow)))),
+        else Provenance(provenance.value, tuple(sorted(other.state_name for other in topology.arriving(flow)))),
         offsets=flow.offsets.value,
         filler_limit=flow.filler_limit,
+        moved_from=flow.moved_from,
     )
     return replace(settings, fingerprint=_fingerprint(handover.document(settings)))
 
@@ -109,7 +111,7 @@ def _fingerprint(document: Handover) -> str:
 
 
 def _groups(topology: Topology, flow: Flow) -> GroupSettings:
-    returning = [other.name for other in topology.arriving(flow) if other.source == flow.target]
+    returning = [other.state_name for other in topology.arriving(flow) if other.source == flow.target]
     return GroupSettings(
         include=in_one_order(flow.groups.include),
         exclude=in_one_order(flow.groups.exclude),
@@ -149,15 +151,23 @@ def handover_text(document: Handover) -> str:
 
 def explain_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """One line for each field of two hand-overs that differs, with both values. Literal secrets are not shown."""
-    old = {flow["name"]: flow for flow in before.get("flows", ())}
     new = {flow["name"]: flow for flow in after.get("flows", ())}
-    lines = [f"flow {name}: added" for name in sorted(new.keys() - old.keys())]
+    old, renamed = flows_before(before, after)
+    lines = [f"flow {name}: renamed from {renamed[name]}; {KEEPS}" for name in sorted(renamed)]
+    lines += [f"flow {name}: added" for name in sorted(new.keys() - old.keys())]
     lines += [f"flow {name}: removed" for name in sorted(old.keys() - new.keys())]
     for name in sorted(old.keys() & new.keys()):
         lines += _differences(f"flow {name}", _readable(old[name]), _readable(new[name]))
     own = [{k: v for k, v in side.items() if k != "flows"} for side in (before, after)]
     lines += _differences(f"mirror {after.get('mirror', before.get('mirror', ''))}", own[0], own[1])
     return tuple(lines)
+
+
+def flows_before(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The flows of ``before`` by what ``after`` calls them; and those it renames: name now -> name then."""
+    states = {state_of(flow): str(flow["name"]) for flow in after.get("flows", ())}
+    flows = {states.get(state_of(flow), str(flow["name"])): flow for flow in before.get("flows", ())}
+    return flows, {name: str(flow["name"]) for name, flow in flows.items() if flow["name"] != name}
 
 
 def _readable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -174,7 +184,7 @@ def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, An
             for side in (old, new)
         )
     for path in sorted(old.keys() | new.keys()):
-        if path[-1] == "fingerprint" or old.get(path) == new.get(path):
+        if path[-1] in ("fingerprint", "moved_from") or path == ("name",) or old.get(path) == new.get(path):
             continue
         yield f"{subject}: {'.'.join(path)} {shown(path, old.get(path))} -> {shown(path, new.get(path))}"
 

@@ -288,7 +288,7 @@ def positions_undecided(spec: LaneSpec, why: str) -> Condition:
         f"lane {spec.lane} of {spec.flow} does not begin: a transaction on {spec.target.cluster} that holds positions "
         f"of group {spec.group} is not decided, and reading around it could double records: {why}",
         "It goes on by itself once the transaction has ended, or timed out after "
-        f"{TRANSACTION_TIMEOUT_MS // 1000} s. If it stays, the coordinator of mirror.{spec.flow}.* has no leader, or "
+        f"{TRANSACTION_TIMEOUT_MS // 1000} s. If it stays, the coordinator of {spec.group}.* has no leader, or "
         "the transaction hangs: see kafka-transactions.sh find-hanging.",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause, scopes_around
@@ -61,11 +62,13 @@ class Board:
             return self._flows[lane[0]].lanes[lane[1]].specs
 
     def set_pauses(self, pauses: Iterable[Pause]) -> None:
-        """All that are asked for now; those of flows that are not ours are left aside."""
+        """All that are asked for now, by the names of states; those of flows that are not ours are left aside."""
         set_pauses = sorted(pauses, key=lambda pause: pause.scope)
         with self._guard:
             for name, flow in self._flows.items():
-                flow.pauses = tuple(pause for pause in set_pauses if pause.scope.flow == name)
+                state = flow.settings.state_name
+                mine = (pause for pause in set_pauses if pause.scope.flow == state)
+                flow.pauses = tuple(replace(pause, scope=replace(pause.scope, flow=name)) for pause in mine)
 
     def paused(self, lane: LaneKey) -> frozenset[tuple[str, int]]:
         """The lane's source partitions that a pause covers."""

@@ -320,6 +320,6 @@ def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condit
         "target_unreachable",
         f"{flow.name} is not copied yet: {target.cluster} did not let the mirror fence and read positions: {error}",
         f"Check {', '.join(target.bootstrap_servers)} and the mirror's rights there (transactional ids "
-        f"mirror.{flow.name}.*, group mirror.{flow.name}). It is retried automatically.",
+        f"mirror.{flow.state_name}.*, group mirror.{flow.state_name}). It is retried automatically.",
         stops=True,
     )

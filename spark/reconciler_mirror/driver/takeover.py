@@ -105,13 +105,13 @@ class _Open:
 
     def __init__(self, flow: FlowSettings) -> None:
         self.flow = flow
-        self.group = position_group(flow.name)
+        self.group = position_group(flow.state_name)
         self.cluster = cluster_of(flow.target)
         self.groups = GroupClient(self.cluster)
         once = flow.delivery == "exactly_once"
-        self.first = Identity(self.cluster, transactional_id(flow.name, 0) if once else None, self.group)
+        self.first = Identity(self.cluster, transactional_id(flow.state_name, 0) if once else None, self.group)
         self.others = [
-            Identity(self.cluster, transactional_id(flow.name, lane), self.group, f"fence {lane % _CONNECTIONS}")
+            Identity(self.cluster, transactional_id(flow.state_name, lane), self.group, f"fence {lane % _CONNECTIONS}")
             for lane in range(1, MOST_LANES if once else 1)
         ]
         self._prepared = False
@@ -201,7 +201,7 @@ class _Open:
     async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
         """By target topic and partition: up to where the flow had been committed, at least, as the offset map says."""
         await self.cluster.refresh({spec.target_topic for spec in specs})
-        least = await last_committed(self.cluster, self.flow.name, self._ids(specs))
+        least = await last_committed(self.cluster, self.flow.state_name, self._ids(specs))
         ends = {(s.target_topic, s.partition): least.get((s.topic, s.partition)) for s in specs}
         return {key: end for key, end in ends.items() if end is not None}
 

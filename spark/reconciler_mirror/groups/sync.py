@@ -83,16 +83,18 @@ class GroupSync:
             checkpoints = CheckpointLog(
                 target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming.separator)
             )
-            maps = MapReader(target, flow.name)
+            maps = MapReader(target, flow.state_name)
             committed = flow.isolation == "read_committed"
-            further: BothWays | GapCloser | AsCommitted = GapCloser(flow.name, (source, target), committed=committed)
+            further: BothWays | GapCloser | AsCommitted = GapCloser(
+                flow.state_name, (source, target), committed=committed
+            )
             returning: GroupRounds | None = None
             if flow.keeps_offsets:
                 further = AsCommitted(target)
                 if groups.both_ways:
                     returning = GroupRounds(groups, target, source, {}, AsCommitted(source))
             elif groups.returning:
-                further = BothWays((flow.name, groups.returning), (source, target), maps)
+                further = BothWays((flow.state_name, groups.returning), (source, target), maps)
             rounds = GroupRounds(groups, source, target, await checkpoints.read(), further)
             while not self._end.is_set():
                 began, cpu = time.monotonic(), time.thread_time()

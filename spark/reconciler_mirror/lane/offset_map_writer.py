@@ -84,10 +84,10 @@ class MapWriter:
             spec, copied = partition.spec, partition.copied
             target_topic = target.topics.get(spec.target_topic)
             target_id = target_topic.topic_id if target_topic is not None else NO_ID
-            place = MapPartition(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
+            place = MapPartition(self._lane.spec.state, spec.topic, spec.partition, partition.topic_id, target_id)
             chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
             written.append((copied, len(copied.full), copied.version, copied.newest))
-        await map_topic.append(target, self._lane.spec.flow, chunks)
+        await map_topic.append(target, self._lane.spec.state, chunks)
         for copied, full, version, newest in written:
             copied.written(full, version, newest)
 
@@ -105,7 +105,7 @@ class MapWriter:
 
 
 async def _pruned(lane: Lane, keys: set[Key]) -> None:
-    if gone := await map_topic.prune(lane.source, lane.target, lane.spec.flow, keys):
+    if gone := await map_topic.prune(lane.source, lane.target, lane.spec.state, keys):
         _log.info(
             "chunks of deleted records taken out of the map", flow=lane.spec.flow, lane=lane.spec.lane, chunks=gone
         )

@@ -155,7 +155,7 @@ class Attempts:
         forgot of an earlier transaction."""
         await identity.start(self._former)
         if self._spec.keeps_offsets and self._producer < 0:
-            self._producer = await data_producer_id(target, self._spec.flow)
+            self._producer = await data_producer_id(target, self._spec.state)
         self._former = identity
         if identity.transactional:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}

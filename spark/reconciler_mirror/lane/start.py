@@ -186,7 +186,7 @@ class Starter:
             for p in unknown
             if p.spec.topic_id and p.source not in own
         }
-        return {**await last_committed(target, lane.spec.flow, ids), **own}
+        return {**await last_committed(target, lane.spec.state, ids), **own}
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)
@@ -234,7 +234,8 @@ class Starter:
         }
         for key, before in (await copied_before(target, ids)).items():
             partition = next(p for p in fresh if p.source == key)
-            self._lane.stop(partition, conditions.position_missing(partition.spec, self._lane.spec.flow, before))
+            ours = (self._lane.spec.flow, before[1]) if before[0] == self._lane.spec.state else before
+            self._lane.stop(partition, conditions.position_missing(partition.spec, self._lane.spec.flow, ours))
         return [p for p in fresh if p.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:

@@ -70,7 +70,7 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
     committed = flow.isolation == "read_committed"
     with closing(cluster_of(flow.source)) as source, closing(cluster_of(flow.target)) as target:
         ours, theirs = OffsetReader(source), OffsetReader(target)
-        position, producers = await _positions(target, position_group(flow.name))
+        position, producers = await _positions(target, position_group(flow.state_name))
         target_end = await theirs.read(targets, LATEST, committed=False)
         if flow.keeps_offsets:
             position = at_the_end(position, target_end)

@@ -434,3 +434,12 @@ def test_partitions_of_a_pause_and_of_all_are_counted_once_each(board: Board) ->
     assert pause_counts(both).by_scope[Scope("orders", "t")] == (4, 3)
     assert (pause_counts(both).partitions, pause_counts(both).resuming) == (4, 0)
     assert pause_counts(replace(one, pauses=())).resuming == 3
+
+
+def test_a_pause_of_before_a_rename_goes_on_to_hold(settings: MirrorSettings) -> None:
+    """Its record has the name of the flow's state; what the job tells has the name of now."""
+    [flow] = [flow for flow in settings.flows if flow.name == "orders"]
+    renamed = Board((replace(flow, name="renamed", moved_from="orders"),))
+    renamed.set_pauses([Pause(Scope("orders", "t", 0), 1, "ann"), Pause(Scope("renamed"), 2, "bob")])
+    [view] = renamed.view()
+    assert [pause.scope for pause in view.pauses] == [Scope("renamed", "t", 0)]

@@ -21,13 +21,15 @@ from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of
+from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of, lane_spec
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.replication.handover import FlowSettings, Naming, Start
+from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
+from reconciler.replication.offsets.codec import decode_key
 from reconciler.sandbox.handles import Sandbox
-from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
-from tests.support.lanes.truth import map_topic
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, conditions, fill, has
+from tests.support.lanes.truth import map_topic, raw_records
 
 PARTITIONS, OLD_LANES, NEW_LANES = 4, 7, 2
 FIRST, MORE = 400, 300
@@ -120,6 +122,59 @@ def test_a_lane_that_was_stopped_while_it_copied_commits_nothing_when_it_goes_on
     run_new_lanes(flow, took.claim)
     values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
     assert values == {partition: list(range(FIRST + MORE + 10)) for partition in range(PARTITIONS)}
+
+
+def run_as(flow: Flow, named: FlowSettings, claim: Claim) -> list[LaneReport]:
+    """The lanes of a definition, as the driver makes them, until they have caught up or stopped."""
+    reports = []
+    for number, specs in slices_of(flow, NEW_LANES).items():
+        if specs:
+            lane = replace(lane_spec(named, number), partitions=specs, claim=claim)
+            done = UntilControl(specs, lambda told: caught_up(told) or has("position_missing")(told))
+            reports.append(batch_path(lane, done))
+    return reports
+
+
+def test_a_renamed_flow_goes_on_under_its_first_name_while_a_lane_of_before_hangs(
+    flow: Flow, zombie: subprocess.Popen[str]
+) -> None:
+    """Nothing is copied again or left out: positions, transactional ids and the offset map are those of the old name,
+    so the takeover of now fences lanes of then."""
+    map_topic(flow.target)
+    zombie.send_signal(signal.SIGSTOP)
+    write(flow, FIRST, MORE)
+    renamed = replace(settings(flow), name=f"{flow.topic}-renamed", moved_from=flow.topic)
+    took = WireTakeover(renamed).take("new", flow.specs())
+    assert took.claim == Claim(2, "new"), "one above the claim that it found under the old name"
+    assert took.started is None, "it has run before"
+    reports = run_as(flow, renamed, took.claim)
+    assert {(report.progress.flow, report.end) for report in reports} == {(renamed.name, LaneEnd.STOPPED)}
+    zombie.send_signal(signal.SIGCONT)
+    assert zombie.wait(60) == 0, "it sees that it is superseded and ends"
+    write(flow, FIRST + MORE, 10)
+    run_as(flow, renamed, took.claim)
+    values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST + MORE + 10)) for partition in range(PARTITIONS)}
+    names = {decode_key(key)[0] for key, _ in raw_of_map(flow)}
+    assert names == {flow.topic}, "the map of before goes on"
+
+
+def test_under_another_name_without_moved_it_stops_and_doubles_nothing(flow: Flow) -> None:
+    map_topic(flow.target)
+    write(flow, 0, FIRST)
+    first = settings(flow)
+    run_as(flow, first, WireTakeover(first).take("old", flow.specs()).claim)
+    other = replace(first, name=f"{flow.topic}-renamed")
+    reports = run_as(flow, other, WireTakeover(other).take("new", flow.specs()).claim)
+    assert {c.code for report in reports for c in conditions([report.progress])} == {"position_missing"}
+    values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST)) for partition in range(PARTITIONS)}
+
+
+def raw_of_map(flow: Flow) -> list[tuple[bytes, bytes]]:
+    """Of this test's source topic: other tests share the map."""
+    parts = (raw_records(flow.target, OFFSETS_TOPIC, number) for number in range(OFFSETS_PARTITIONS))
+    return [(key, value) for part in parts for key, value in part if decode_key(key)[1] == flow.topic]
 
 
 def test_a_lane_that_wakes_up_in_the_middle_of_the_takeover_waits_and_leaves(

@@ -103,7 +103,7 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     topics = {"east.orders": SimpleNamespace(topic_id=TARGET_ID if has_ids else NO_ID)}
     target = SimpleNamespace(topics=topics, positions=answer)
     spec: Any = SimpleNamespace(
-        flow="f", group="mirror.f", claim=Claim(1, "app"), start_offsets={}, start_kind="earliest",
+        flow="f", state="f", group="mirror.f", claim=Claim(1, "app"), start_offsets={}, start_kind="earliest",
         start_timestamp_ms=None, work=SimpleNamespace(provenance=False), partitions=(),
     )  # fmt: skip
     stopped: list[Condition] = []

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from reconciler.errors import ReconcilerError
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import ServeOptions, answering
-from reconciler.operations.serve.tls import Certificate, CertificateFiles, certificate_files
+from reconciler.operations.serve.tls import CertificateFiles, PageCertificate, certificate_files
 from tests.support.access.certificates import self_signed
 from tests.support.documents.live import seen_view, standings
 
@@ -61,7 +61,7 @@ def without_tls(port: int) -> bytes:
 def test_it_is_answered_over_tls_and_a_renewed_certificate_is_shown_to_the_next_one(tmp_path: Path) -> None:
     files, first = written(tmp_path)
     told: list[str] = []
-    certificate = Certificate(files, told.append)
+    certificate = PageCertificate(files, told.append)
     view = seen_view(1)
     app = LiveApp(Renderer(lambda: view, standings, lambda: 1), threading.Event())
     application = app.application(ServeOptions(tls=files).access())
@@ -87,16 +87,16 @@ def test_it_is_answered_over_tls_and_a_renewed_certificate_is_shown_to_the_next_
 def test_files_that_cannot_be_used_are_told_before_anything_is_read(tmp_path: Path) -> None:
     files, _ = written(tmp_path)
     with pytest.raises(ReconcilerError, match=r"missing\.crt"):
-        Certificate(CertificateFiles(tmp_path / "missing.crt", files.key), print)
+        PageCertificate(CertificateFiles(tmp_path / "missing.crt", files.key), print)
     with pytest.raises(ReconcilerError, match="cannot be used"):
-        Certificate(CertificateFiles(files.key, files.certificate), print)
+        PageCertificate(CertificateFiles(files.key, files.certificate), print)
     files.key.write_bytes(
         load_der_private_key(self_signed()[0], None).private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pw")
         )
     )
     with pytest.raises(ReconcilerError, match="not encrypted"):
-        Certificate(files, print)
+        PageCertificate(files, print)
 
 
 def test_a_certificate_and_its_key_come_together(tmp_path: Path) -> None:
