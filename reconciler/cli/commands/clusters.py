@@ -91,25 +91,46 @@ def _parity(env: Path, form: Page) -> tuple[str, int]:
     epilog=ending(
         "0 written, and the resulting plan is empty; 1 error",
         "adopt --bootstrap-servers broker-1:9092 --name east --out environments/prod",
+        "adopt --name east --topic orders --topic 'pay-.*' --out environments/prod",
     )
 )
 def adopt(
-    servers: Annotated[str, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="brokers to ask first")],
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="environment folder, new or with other clusters")
     ],
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            metavar="HOST:PORT",
+            help="brokers to ask first; left out with --topic where --out declares the cluster",
+        ),
+    ] = None,
     name: Annotated[str, typer.Option("--name", metavar="CLUSTER", help="the cluster's alias")] = "main",
     client: Annotated[
         list[str] | None, typer.Option("--client", metavar="KEY=VALUE", help="librdkafka setting; secrets as ${env:X}")
+    ] = None,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="NAME/REGEX", help="take only these topics, and nothing else")
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
     ] = None,
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
+    from reconciler.operations.adopt import into
     from reconciler.operations.adopt import run as adoption
 
-    show(adoption.run(adoption.adopt_request(name, servers, client or (), out, exclude or ()), say))
+    if servers is not None:
+        request = adoption.adopt_request(name, servers, client or (), out, exclude or (), topics or ())
+        show(adoption.run(request, say))
+        return
+    if not topics or client:
+        given = "--client is given without --bootstrap-servers" if client else "neither --bootstrap-servers nor --topic"
+        why = "A cluster that is not declared yet needs an address; of one that is, its files say how to reach it."
+        todo = "Give --bootstrap-servers, or --topic alone to take topics of a cluster that --out declares."
+        raise ReconcilerError(given if client else f"{given} is given", why, todo)
+    show(into.take_topics(out, name, topics, exclude or (), say))
 
 
 @app.command(epilog=ending("0 no problem; 1 a problem, or an error", "doctor environments/prod"))

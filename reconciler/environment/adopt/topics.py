@@ -6,8 +6,8 @@ Nothing is guessed: what could not be read, or what a declaration cannot hold, i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from reconciler.environment.adopt.acls import NO_ACCESS, AdoptedAccess, adopt_access
@@ -21,11 +21,14 @@ from reconciler.model.config_values import THROTTLES, canonical, human, number, 
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.replication.policy import DefaultReplicationPolicy
+from reconciler.resources.topics.application_topics import owner_of
 from reconciler.text import counted, first_of, grouped
 
 INTERNAL = "internal topic"
 REMOTE = "remote topic"
 EXCLUDED = "excluded"
+OWNED = "of an application"
+NOT_CHOSEN = "not asked for"
 ELSEWHERE = "declared already"
 
 
@@ -52,10 +55,19 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class AdoptOptions:
-    """``exclude``: expressions that match whole topic names. ``known``: the environment the cluster joins."""
+    """``exclude``: expressions that match whole topic names. ``known``: the environment the cluster joins. ``only``:
+    names or expressions of the topics to take, and of nothing else; empty: everything."""
 
     exclude: tuple[re.Pattern[str], ...] = ()
     known: Topology | None = None
+    only: tuple[re.Pattern[str], ...] = ()
+
+    def names(self, topic: str) -> bool:
+        """Exactly this one, so that nobody has to guess whether it is meant."""
+        return any(pattern.pattern == topic for pattern in self.only)
+
+    def chooses(self, topic: str) -> bool:
+        return not self.only or self.names(topic) or any(pattern.fullmatch(topic) for pattern in self.only)
 
 
 def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption:
@@ -64,11 +76,13 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
     left_out: list[Ignored] = []
     for name in sorted(live.topics):
         topic = live.topics[name]
-        why = _why_not(cluster.name, topic, taking)
+        why = _why_not(cluster.name, topic, taking, live.topics.keys())
         if why is None:
-            topics.append(_adopted(cluster.name, topic))
+            topics.append(_adopted(cluster.name, topic, _inherited(cluster.name, taking.known)))
         else:
             left_out.append(Ignored(of_topic(TopicRef(cluster.name, name)), *why))
+    if taking.only:
+        return Adoption(cluster, tuple(topics), tuple(left_out), tuple(_notes(replace(live, access=None, users=None))))
     quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
     access, users = _access(cluster.name, live.access), adopt_users(cluster.name, live.users)
     notes = (*_notes(live), *_taken_for_declared(cluster.name, live, taking.known))
@@ -111,13 +125,25 @@ def _taken_for_declared(cluster: str, live: LiveCluster, known: Topology | None)
         yield f"{description}. Where a flow makes them, take them out of the files"
 
 
-def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions) -> tuple[str, str] | None:
-    """Rule and words, or None for a topic that is taken."""
+def _inherited(cluster: str, known: Topology | None) -> Mapping[str, str]:
+    """Configs that the environment gives each topic of the cluster which says nothing else."""
+    if known is None:
+        return {}
+    own = known.clusters[cluster].defaults.configs if cluster in known.clusters else {}
+    return {**known.rules.defaults.configs, **own}
+
+
+def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collection[str]) -> tuple[str, str] | None:
+    """Rule and words, or None for a topic that is taken. ``names``: all topics of the cluster."""
     name = topic.name
+    if not taking.chooses(name):
+        return NOT_CHOSEN, "no --topic matches it"
     if topic.internal or DefaultReplicationPolicy().is_internal_topic(name):
         return INTERNAL, "Kafka, Connect or a mirror looks after it itself"
     if hit := next((pattern for pattern in taking.exclude if pattern.fullmatch(name)), None):
         return EXCLUDED, f"matches --exclude {hit.pattern}"
+    if (owner := owner_of(name, names)) and not taking.names(name):
+        return OWNED, f"{owner} makes it and looks after it; --topic {name} declares it all the same"
     if taking.known is None:
         return None
     others = taking.known.clusters.keys() - {cluster}
@@ -148,17 +174,30 @@ def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
     return "; ".join(apart) if apart else f"equal here: add {cluster} to its clusters"
 
 
-def _adopted(cluster: str, topic: LiveTopic) -> AdoptedTopic:
+def _adopted(cluster: str, topic: LiveTopic, inherited: Mapping[str, str]) -> AdoptedTopic:
     comments: list[str] = []
     factor = topic.replication_factor
     if factor is None:
         comments.append(f"replication factor differs: {_factors(topic)}; not declared")
     if isinstance(topic.configs, Unknown):
         comments.append(f"configs could not be read, none is declared: {topic.configs.error}")
-        configs: Mapping[str, str] = {}
+        configs: dict[str, str] = {}
     else:
         configs = _configs(topic, topic.configs, comments)
+        configs |= _against(inherited, configs, topic.configs)
     return AdoptedTopic(Topic(topic.name, (cluster,), len(topic.partitions), factor, configs), tuple(comments))
+
+
+def _against(
+    inherited: Mapping[str, str], declared: Mapping[str, str], held: Mapping[str, ConfigValue]
+) -> dict[str, str]:
+    """What has to be written so that no default of the environment changes the topic."""
+    values = {key: held[key].value for key in inherited if key in held and key not in declared}
+    return {
+        key: written(key, value)
+        for key, value in sorted(values.items())
+        if value is not None and not same(key, value, inherited[key])
+    }
 
 
 def _factors(topic: LiveTopic) -> str:

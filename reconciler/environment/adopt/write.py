@@ -11,7 +11,7 @@ from decimal import Decimal
 from reconciler.environment.adopt.acls import AdoptedAccess, fields_of
 from reconciler.environment.adopt.quotas import AdoptedQuotas
 from reconciler.environment.adopt.quotas import fields_of as quota_fields
-from reconciler.environment.adopt.topics import AdoptedTopic, Adoption, counts
+from reconciler.environment.adopt.topics import NOT_CHOSEN, AdoptedTopic, Adoption, counts
 from reconciler.environment.adopt.users import AdoptedUsers
 from reconciler.model.acls import NamePattern, PatternType
 from reconciler.model.environment.topology import Cluster
@@ -46,7 +46,12 @@ def texts(adoption: Adoption) -> dict[str, str]:
         by_name["quotas.yaml"] = _quotas_text(adoption.quotas)
     if adoption.users.users:
         by_name["users.yaml"] = _users_text(adoption.users)
-    return by_name | {path: _topics_text(part) for path, part in files.items()}
+    return by_name | {path: topics_text(part) for path, part in files.items()}
+
+
+def topics_text(topics: Iterable[AdoptedTopic], beside: Iterable[str] = ()) -> str:
+    """One file of topics alone, for a cluster that is declared. ``beside``: comments at its head."""
+    return _section_text("topics", (line for text in beside for line in _comment(text)), (), _lines(topics))
 
 
 def scalar(text: str) -> str:
@@ -69,7 +74,8 @@ def _said(adoption: Adoption) -> Iterator[str]:
     for note in adoption.notes:
         yield from _comment(f"Note: {note}.")
     for rule, names in counts(adoption.left_out).items():
-        yield from _comment(f"Left out, {rule} ({len(names)}): {', '.join(names)}")
+        listed = f": {', '.join(names)}" if rule != NOT_CHOSEN else ""
+        yield from _comment(f"Left out, {rule} ({len(names)}){listed}")
     declared = (ignored for ignored in adoption.left_out if ignored.rule.startswith("decl"))
     for why in dict.fromkeys(f"{ignored.subject}: {ignored.text}" for ignored in declared):
         yield from _comment(why)
@@ -172,8 +178,8 @@ def _limit(key: str, limit: float) -> str:
     return str(int(limit)) if limit == int(limit) else format(Decimal(repr(limit)), "f")
 
 
-def _topics_text(topics: Iterable[AdoptedTopic]) -> str:
-    return _section_text("topics", (), (), (line for topic in topics for line in _topic(topic)))
+def _lines(topics: Iterable[AdoptedTopic]) -> Iterator[str]:
+    return (line for topic in topics for line in _topic(topic))
 
 
 def _topic(adopted: AdoptedTopic) -> Iterator[str]:

@@ -57,13 +57,15 @@ def client_value(key: str, text: str) -> str:
     return judged
 
 
-def excluded(expressions: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(_expression, expressions))
+def expressions(texts: Sequence[str], option: str) -> tuple[re.Pattern[str], ...]:
+    """Of whole topic names."""
+    return tuple(_expression(text, option) for text in texts)
 
 
-def _expression(text: str) -> re.Pattern[str]:
+def _expression(text: str, option: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        why, todo = "It says which topics are not declared", "Correct it; it matches whole topic names."
-        raise ReconcilerError(f"--exclude is {text}, which is no regular expression: {error}", why, todo) from None
+        why = f"It says which topics are {'not ' if option == '--exclude' else ''}declared"
+        todo = "Correct it; it matches whole topic names."
+        raise ReconcilerError(f"{option} is {text}, which is no regular expression: {error}", why, todo) from None

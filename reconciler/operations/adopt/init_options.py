@@ -11,7 +11,7 @@ from pathlib import Path
 from reconciler.environment.adopt.first_environment import FirstFlow
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster
-from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, excluded, require_alias
+from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, expressions, require_alias
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -64,7 +64,7 @@ def init_request(options: InitOptions) -> InitRequest:
         options.folder,
         tuple(Cluster(name, servers, client=settings[name]) for name, servers in clusters),
         tuple(_flow(text, options.naming == "identity") for text in options.flows if text != NO_FLOW),
-        excluded(options.exclude),
+        expressions(options.exclude, "--exclude"),
     )
 
 

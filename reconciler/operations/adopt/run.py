@@ -23,31 +23,36 @@ from reconciler.model.live import LiveCluster, LiveState, LiveUsers
 from reconciler.model.plan import Plan
 from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, excluded, require_alias
+from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, expressions, require_alias
 from reconciler.render.plan.text import plan_text
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, suggestion
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptRequest:
-    """``exclude``: expressions that match whole names of topics that are not to be declared."""
+    """``exclude``: expressions that match whole names of topics that are not to be declared; ``only``: of those that
+    are, empty: all."""
 
     cluster: Cluster
     out: Path
     exclude: tuple[re.Pattern[str], ...] = ()
+    only: tuple[re.Pattern[str], ...] = ()
 
     @property
     def folder(self) -> Path:
         return self.out / self.cluster.name
 
 
-def adopt_request(name: str, servers: str, client: Sequence[str], out: Path, exclude: Sequence[str]) -> AdoptRequest:
+def adopt_request(
+    name: str, servers: str, client: Sequence[str], out: Path, exclude: Sequence[str], only: Sequence[str] = ()
+) -> AdoptRequest:
     """From the words of the command line. Raises ReconcilerError for what cannot be meant; never repeats a secret."""
     addresses = bootstrap_servers(servers)
     require_alias(name)
-    return AdoptRequest(Cluster(name, addresses, client=client_settings(client)), out, excluded(exclude))
+    cluster = Cluster(name, addresses, client=client_settings(client))
+    return AdoptRequest(cluster, out, expressions(exclude, "--exclude"), expressions(only, "--topic"))
 
 
 def run(request: AdoptRequest, say: Callable[[str], None]) -> str:
@@ -55,7 +60,9 @@ def run(request: AdoptRequest, say: Callable[[str], None]) -> str:
     or, when the cluster moved meanwhile, the files are there and it is said what differs."""
     there, known = _environment(request)
     say(f"reading cluster {request.cluster.name}")
-    adoption = adopted(request, read_live(request.cluster, environment_name(request.out)), known)
+    live = read_live(request.cluster, environment_name(request.out))
+    adoption = adopted(request, live, known)
+    require_matched(adoption, live, [pattern.pattern for pattern in request.only])
     files = {str(request.folder / path): text for path, text in texts(adoption).items()}
     whole = load({**there, **files}, environment_name(request.out), expired_too=True)
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
@@ -106,10 +113,23 @@ def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) ->
             problem = f"this is cluster {other.name}, declared at {other.where}: both have the id {live.cluster_id}"
             why = "One cluster under two aliases would be mirrored onto itself"
             raise ReconcilerError(problem, why, "Nothing was written. Look at --bootstrap-servers.")
-    return adopt(replace(request.cluster, cluster_id=live.cluster_id), live, AdoptOptions(request.exclude, known))
+    return adopt(
+        replace(request.cluster, cluster_id=live.cluster_id), live, AdoptOptions(request.exclude, known, request.only)
+    )
 
 
-def _alone(topology: Topology, cluster: str) -> Topology:
+def require_matched(adoption: Adoption, live: LiveCluster, topics: Sequence[str]) -> None:
+    """Raises ReconcilerError for a ``--topic`` that names nothing: a slip would look like success."""
+    for text in topics:
+        options = AdoptOptions(only=expressions((text,), "--topic"))
+        if not any(options.chooses(name) for name in live.topics):
+            todo = suggestion(text, live.topics, "It matches whole names; look with kafka-topics.sh --list.")
+            where = f"cluster {adoption.cluster.name}"
+            hidden = "" if live.sees_all else "; the principal may not describe every topic there"
+            raise ReconcilerError(f"no topic of {where} matches --topic {text}{hidden}", "Nothing was written.", todo)
+
+
+def alone(topology: Topology, cluster: str) -> Topology:
     """The adopted cluster without the rest of its environment, whose own differences are not the matter here."""
     topics = [topic for topic in topology.topics.values() if cluster in topic.clusters]
     return replace(
@@ -137,7 +157,7 @@ def _applied(topology: Topology) -> Applied | Unknown | None:
 def _prove(request: AdoptRequest, whole: Topology, files: Mapping[str, str], applied: Applied | Unknown | None) -> Plan:
     """The files on disk are those that were loaded, and a plan of them against a fresh read has nothing to do. What the
     guards say of the whole environment is left for the caller. Raises ReconcilerError."""
-    on_disk, topology = read_environment(request.folder), _alone(whole, request.cluster.name)
+    on_disk, topology = read_environment(request.folder), alone(whole, request.cluster.name)
     live = read_live(topology.clusters[request.cluster.name], topology.environment)
     if not topology.access_declared:
         live = replace(live, access=None)

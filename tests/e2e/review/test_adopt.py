@@ -139,3 +139,49 @@ def test_init_writes_both_clusters_and_a_flow_and_says_what_a_plan_would_do(
     before = texts(env)
     again = cli(*words)
     assert (again.code, "is there already" in again.err, texts(env) == before) == (1, True, True)
+
+
+def test_one_live_topic_is_taken_into_an_environment_that_declares_its_cluster(
+    cli: Cli, tmp_path: Path, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    env = tmp_path / "live"
+    create_topic(plain["east"], f"{unique}-orders", 3)
+    assert adopt(cli, plain, "east", env, "--topic", f"{unique}-orders").code == 0
+    create_topic(plain["east"], f"{unique}-rogue", 2, retention_ms="3600000")
+    create_topic(plain["east"], f"{unique}-store-changelog", 2)
+    before = texts(env)
+    ended = cli("adopt", "--name", "east", "--topic", f"{unique}-.*", "--out", env)
+    assert ended.code == 0, ended.words
+    assert f"Adopted 1 topic of cluster east into {env}/east/adopted.yaml: {unique}-rogue" in ended.out
+    assert f"left out, of an application (1): {unique}-store-changelog" in ended.out
+    assert f"left out, declared already (1): {unique}-orders" in ended.out
+    after = texts(env)
+    assert {path: after[path] for path in before} == before
+    assert "retention.ms: 1h" in after["east/adopted.yaml"]
+    planned = cli("plan", env)
+    assert planned.code == 0, planned.words
+    named = cli("adopt", "--name", "east", "--topic", f"{unique}-store-changelog", "--out", env)
+    assert named.code == 0, named.words
+    assert f"{unique}-store-changelog" in texts(env)["east/adopted-2.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--name", "east", "--topic", "no-such-topic-there"), "matches --topic no-such-topic-there"),
+        (("--name", "north", "--topic", "orders"), "declares no cluster north"),
+        (("--name", "east"), "neither --bootstrap-servers nor --topic is given"),
+        (("--name", "east", "--topic", "("), "--topic is (, which is no regular expression"),
+        (("--name", "east", "--topic", "a", "--client", "a=b"), "--client is given without --bootstrap-servers"),
+    ],
+)
+def test_topics_that_cannot_be_taken_leave_the_folder_as_it_is(
+    cli: Cli, tmp_path: Path, plain: Sandbox, words: tuple[str, ...], told: str
+) -> None:
+    env = tmp_path / "live"
+    env.mkdir()
+    (env / "all.yaml").write_text(f"clusters: {{east: {{bootstrap_servers: ['{plain['east'].bootstrap_servers}']}}}}\n")
+    ended = cli("adopt", *words, "--out", env)
+    assert ended.code == 1
+    assert told in ended.words
+    assert list(texts(env)) == ["all.yaml"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
 from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt, written
-from reconciler.environment.adopt.write import scalar, texts, value
+from reconciler.environment.adopt.write import scalar, texts, topics_text, value
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Topology
@@ -261,3 +261,59 @@ def test_a_reference_is_kept_as_it_is() -> None:
     desired = adopt_request("east", "a:9092,b:9092", ["sasl.password=${env:PW}"], Path("e"), [])
     made = adopt(replace(desired.cluster, cluster_id="x"), FakeCluster("east").read(), AdoptOptions())
     assert loaded(made).clusters["east"].client == {"sasl.password": "${env:PW}"}
+
+
+STREAMS = ("shop-orders-store-changelog", "shop-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition")
+CONNECTS = ("pay-connect-configs", "pay-connect-offsets", "pay-connect-status")
+
+
+def holding(*held: str) -> LiveCluster:
+    fake = FakeCluster("east")
+    for name in held:
+        fake.put(name)
+    return fake.read()
+
+
+def test_what_streams_connect_and_a_registry_look_after_is_left_out_by_name_and_by_whom() -> None:
+    others = ("_schemas", "connect-status", "heartbeats", "kafkasql-journal", "_confluent-command")
+    made = adopted(holding("orders", "order-status", "app-configs", *STREAMS, *CONNECTS, *others))
+    assert names(made) == {"orders", "order-status", "app-configs"}, "one or two of Connect's endings are anybody's"
+    told = {one.subject.name: one.text for one in made.left_out if one.rule == "of an application"}
+    assert told.keys() == {*STREAMS, *CONNECTS, *others} - set(left_as_internal(made))
+    assert told[STREAMS[0]].startswith("Kafka Streams makes it")
+    assert told[CONNECTS[0]].startswith("Kafka Connect makes it")
+    assert "--topic pay-connect-configs declares it all the same" in told[CONNECTS[0]]
+
+
+def left_as_internal(made: Adoption) -> list[str]:
+    return [name for name, rule in left(made).items() if rule == "internal topic"]
+
+
+def test_only_topics_that_are_asked_for_are_taken_and_nothing_else() -> None:
+    live = holding("orders", "orders.v2", "pay", *STREAMS)
+    only = tuple(map(re.compile, ("orders.*", STREAMS[0])))
+    made = adopt(EAST, live, AdoptOptions(only=only))
+    assert names(made) == {"orders", "orders.v2", STREAMS[0]}, "a name that is written out is meant"
+    assert left(made) == {"pay": "not asked for", STREAMS[1]: "not asked for"}
+    assert "pay" not in comments(made), "ten thousand names that nobody asked about help nobody"
+    everything = adopt(EAST, live, AdoptOptions(only=(re.compile(".*"),)))
+    assert left(everything) == dict.fromkeys(STREAMS, "of an application"), "an expression does not mean them"
+
+
+def test_a_default_of_the_environment_changes_no_topic_that_is_taken() -> None:
+    fake = FakeCluster("east")
+    fake.put("orders")
+    fake.put("pay", retention_ms="3600000")
+    live = fake.read()
+    files = {
+        "all.yaml": "clusters: {east: {bootstrap_servers: [a.example:9092], defaults: {configs: {retention.ms: 2d}}}}\n"
+        "defaults: {configs: {segment.bytes: 512MiB}}\n"
+    }
+    known = load(files, "env")
+    made = adopt(known.clusters["east"], live, AdoptOptions(known=known, only=(re.compile(".*"),)))
+    whole = load({**files, "east/adopted.yaml": topics_text(made.topics)}, "env")
+    assert {name: one.configs["retention.ms"] for name, one in whole.topics.items()} == {
+        "orders": "604800000",
+        "pay": "3600000",
+    }
+    assert is_empty(plan(whole, LiveState({"east": live}, {})))
