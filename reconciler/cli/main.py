@@ -16,6 +16,7 @@ from reconciler.cli.commands import (
     audit,
     begin,
     clusters,
+    compare,
     diverged,
     failover,
     live,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (begin, review, clusters, apply, failover, topology_map, live, sizing):
+for module in (begin, review, compare, clusters, apply, failover, topology_map, live, sizing):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(audit.app, name="audit")

@@ -1,4 +1,4 @@
-"""``plan``: what an edit means and what it would change on the live clusters."""
+"""``plan``: what an edit means and what it would change on the live clusters; ``compare``: two folders side by side."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from reconciler.backends.files import read_environment
 from reconciler.backends.git import Revision, Snapshot, revision, snapshot, touched
 from reconciler.engine.edits.compare import compare
+from reconciler.engine.edits.promotion import promotion
 from reconciler.engine.explain import explain
 from reconciler.engine.guards.connection_changed import held_to_base
 from reconciler.engine.plan.owners import owners
@@ -28,6 +29,7 @@ from reconciler.model.environment.topology import Cluster, Principal, TopicRef, 
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison
 from reconciler.model.reports.explain import Explanation
+from reconciler.model.reports.promotion import PromotionReport
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.session.early_reads import Begun, begin
 from reconciler.operations.session.session import Session, open_session, read_topology
@@ -151,3 +153,24 @@ def _needs_base(request: PlanRequest) -> None:
         word = "--revert" if request.revert else "--offline"
         why, todo = "It says what to compare with.", f"Write --base main {word}."
         raise ReconcilerError(f"{word} is given without --base", why, todo)
+
+
+def compare_folders(source: Path, target: Path, names: Sequence[str]) -> PromotionReport:
+    """``names``: ``a=b`` each, a name of ``source`` and the one it has in ``target``. Raises ReconcilerError."""
+    report = promotion(read_topology(source), read_topology(target), _names_of_map(names))
+    if report.source != report.target:
+        return report
+    return replace(report, source=str(source), target=str(target))  # folders of one name in different places
+
+
+def _names_of_map(words: Sequence[str]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for word in words:
+        name, sign, other = word.partition("=")
+        if not (name and sign and other):
+            why = "It says what a cluster, flow, mirror or principal of the first environment is called in the second."
+            raise ReconcilerError(f"--map is {word or 'empty'}", why, "Write it as staging-east=east.")
+        if names.setdefault(name, other) != other:
+            problem = f"--map gives {name} two names, {names[name]} and {other}"
+            raise ReconcilerError(problem, "It can be compared with one.", "Leave one out.")
+    return names

@@ -21,7 +21,7 @@ from reconciler.model.config_values import THROTTLES, canonical, human, number, 
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.replication.policy import DefaultReplicationPolicy
-from reconciler.resources.topics.application_topics import owner_of
+from reconciler.resources.application_topics import owner_of
 from reconciler.text import counted, first_of, grouped
 
 INTERNAL = "internal topic"

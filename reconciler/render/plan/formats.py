@@ -24,7 +24,7 @@ from reconciler.render.plan.table import Owners
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcome_page, outcomes_json, outcomes_text
 from reconciler.render.reports.drift import drift_json, drift_page, drift_text
-from reconciler.render.reports.edit import comparison_sections, comparison_text, review_json, untold_section
+from reconciler.render.reports.edits.edit import comparison_sections, comparison_text, review_json, untold_section
 from reconciler.render.style import PLAIN, Format, Style
 
 _STAYS = {

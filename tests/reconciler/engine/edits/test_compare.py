@@ -20,7 +20,7 @@ from reconciler.model.reports.edit import EditComparison, Fate, Sign
 from reconciler.model.schemas import schema
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review, format_of, lasting, render
-from reconciler.render.reports.edit import comparison_sections, comparison_verdict
+from reconciler.render.reports.edits.edit import comparison_sections, comparison_verdict
 from reconciler.render.style import Format, Style
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world

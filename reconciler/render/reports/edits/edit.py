@@ -59,9 +59,9 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
     said, items, follows = comparison_verdict(comparison, against), comparison.items, comparison.follows
     flows, count = tuple(map(_flow, comparison.flows)), sum(impact.count for impact in comparison.flows)
     first, *more = (
-        Section(_TITLE, said, tuple(_folded(items)), count=len(items)),
+        Section(_TITLE, said, tuple(folded(items)), count=len(items)),
         Section("Declared topics that flows gain or lose", "what was copied stays", flows, count=count),
-        Section("Remote topics that follow", "", tuple(_folded(follows)), count=len(follows)),
+        Section("Remote topics that follow", "", tuple(folded(follows)), count=len(follows)),
         Section("Mirror jobs", "", tuple(map(_mirror, comparison.mirrors))),
     )
     return (first, *(section for section in more if section.items))
@@ -77,9 +77,9 @@ def untold_section(problems: Sequence[Problem], against: Against) -> Section:
 def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
     """``sections`` as ``comparison_sections`` makes them, with or without more."""
     first, *rest = sections
-    lines = [style.paint("bold", first.why), *_lines(first, style)]
+    lines = [style.paint("bold", first.why), *section_lines(first, style)]
     for section in rest:
-        lines += ["", section.heading, *_lines(section, style)]
+        lines += ["", section.heading, *section_lines(section, style)]
     return lines_of(lines, style)
 
 
@@ -111,7 +111,7 @@ def _travels(travels: Sequence[TopicTravel]) -> list[dict[str, str]]:
     return [{"source": str(travel.source), "remote": str(travel.remote)} for travel in travels]
 
 
-def _folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
+def folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
     """Equal changes of several, where the first of them stands; where each is written, git tells."""
     for members in grouped((_likeness(item), item) for item in items).values():
         if len(members) < FOLD:
@@ -172,7 +172,7 @@ def _mirror(impact: MirrorImpact) -> SectionItem:
     return SectionItem(f"mirror {impact.mirror} {impact.fate}{prints}", more, _FATES[impact.fate])
 
 
-def _lines(section: Section, style: Style) -> Iterator[str]:
+def section_lines(section: Section, style: Style) -> Iterator[str]:
     shown = len(section.items) if style.full else LONGEST
     for item in section.items[:shown]:
         sign = f"{style.paint(item.sign, item.sign)} " if item.sign else ""
