@@ -55,7 +55,7 @@ test-clusters: install
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/mirror/lane/same_offsets/test_three_clusters.py
 
-# Pages in a Chromium, which has to be installed: PICTURES=FOLDER keeps screenshots.
+# Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/review/in_browser.py
 

@@ -31,9 +31,14 @@ def folded(summary: str, inner: str, name: str = "", opened: bool = False) -> st
 def table(heads: Sequence[str], rows: Iterable[Iterable[str]], labelled: bool = False) -> str:
     """``heads`` are words of ours. Where it is wider than the page it is moved under its frame, also by keys.
     ``labelled``: on a phone, where a row is no row any more, each cell has its head before it."""
-    head = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    head = "".join(map(column_head, heads))
     starts = [f'<td data-head="{head}">' if labelled and head else "<td>" for head in heads]
     body = "".join(
         f"<tr>{''.join(f'{start}{cell}</td>' for start, cell in zip(starts, row, strict=True))}</tr>" for row in rows
     )
     return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def column_head(head: str) -> str:
+    """``head`` in markup. A column without one is no header: a screen reader would read out an empty one."""
+    return f'<th scope="col">{head}</th>' if head else "<td></td>"

@@ -25,7 +25,7 @@ code{background:var(--code);border-radius:4px;padding:.1em .3em}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .7rem .3rem 0;border-top:1px solid var(--line);
 overflow-wrap:normal}
-tr:first-child th{border-top:0}th{color:var(--faint);font-weight:500;white-space:nowrap}
+tr:first-child th,tr:first-child td:empty{border-top:0}th{color:var(--faint);font-weight:500;white-space:nowrap}
 td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(:first-child){min-width:9rem}
 @media (max-width:36rem){.scroll table,.scroll tbody{display:block}.scroll tr:first-child{display:none}
 .scroll tr{display:flex;flex-wrap:wrap;gap:0 .5rem;border-top:1px solid var(--line);padding:.3rem 0}

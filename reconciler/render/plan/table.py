@@ -10,7 +10,7 @@ from reconciler.engine.kinds import KINDS
 from reconciler.model.changes import AclChange, Action, ChangeOfTopic, KindName, Risk
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Plan, Planned
-from reconciler.render.elements import codes, folded, mono
+from reconciler.render.elements import codes, column_head, folded, mono
 from reconciler.render.escape import page as safe
 from reconciler.render.plan.kinds import fields_of, signature, words_of
 from reconciler.render.plan.kinds.words import FieldValues
@@ -70,7 +70,7 @@ def _kind(
             head = f"{title}: {counted(len(by_owner[owner]), 'change')}"
             rows.append(f'<tr class="group"><th colspan="{len(_HEADS)}" scope="rowgroup">{head}</th></tr>')
         rows += _rows(by_owner[owner], step_of)
-    heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
+    heads = "".join(column_head(head) for head in _HEADS)
     opened = " open" if len(rows) <= OPEN_ROWS else ""
     yield (
         f'<details class="kind" id="kind-{kind.value}"{opened}><summary>{_TITLES[kind]} ({len(some):,}): {safe(words)}'

@@ -6,22 +6,31 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from reconciler.model.options import MapFormat
 from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import answering
 from reconciler.render.live.pages import TITLES
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind
+from reconciler.render.map.formats import map_in
 from reconciler.render.plan.html import AboutPlan, plan_html
+from reconciler.render.reports.doctor import checkup_html
+from reconciler.render.reports.failover import failover_html
+from reconciler.render.reports.verify import verify_html
+from requirements.axe import fetch
 from tests.support.documents.live import large_view, seen_view, standings
-from tests.support.documents.maps import copying, running
+from tests.support.documents.maps import changed_plan, copying, drawn, running
 from tests.support.documents.plans import PLANS
+from tests.support.documents.reports import CHECKUP, REPORT, VERIFICATION
 from tests.support.fakes.chromium import Chromium
+from tests.support.paths import ROOT
 
+AXE = fetch(ROOT / "build" / "axe")
 PICTURES = Path(os.environ["PICTURES"]) if "PICTURES" in os.environ else None
 """Where screenshots are kept, for people to look at."""
 
@@ -109,6 +118,47 @@ def test_no_page_is_wider_than_the_window(
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.problems == []
     kept(browser, f"{kind.value or 'overview'}-{width}-{'dark' if dark else 'light'}")
+
+
+def violations(browser: Chromium) -> list[str]:
+    """What axe-core finds on the page that is open: rule, and the first element that breaks it."""
+    browser.run(f"{AXE.read_text('utf-8')};0")
+    browser.run("window.judged = null; axe.run(document).then(found => { window.judged = found.violations }); 0")
+    browser.until("window.judged !== null")
+    return list(browser.run("judged.map(each => each.id + ': ' + each.nodes[0].html.slice(0, 200))"))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", PageKind, ids=[title.split()[0].lower() for title in TITLES.values()])
+def test_axe_finds_nothing_on_the_live_page(browser: Chromium, site: Site, kind: PageKind, dark: bool) -> None:
+    query = "?flow=east-to-west" if kind is PageKind.GROUPS else ""
+    browser.show(f"{site.address}/{kind.value}{query}", dark=dark)
+    assert violations(browser) == []
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "plan": lambda: plan_html(PLANS["edited"](), about=AboutPlan()),
+    "map": lambda: map_in(drawn(changed_plan()), MapFormat.HTML),
+    "doctor": lambda: checkup_html(CHECKUP),
+    "verify": lambda: verify_html(VERIFICATION),
+    "failover": lambda: failover_html(REPORT),
+}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", FILES)
+def test_axe_finds_nothing_on_pages_that_are_files(browser: Chromium, tmp_path: Path, name: str, dark: bool) -> None:
+    page = tmp_path / f"{name}.html"
+    page.write_text(FILES[name]())
+    browser.show(f"file://{page}", dark=dark)
+    assert violations(browser) == []
+
+
+def test_axe_itself_finds_what_is_wrong(browser: Chromium, tmp_path: Path) -> None:
+    page = tmp_path / "wrong.html"
+    page.write_text("<html><body><img src='x.png'><p style='color:#aaa;background:#bbb'>faint</p></body></html>")
+    browser.show(f"file://{page}")
+    assert {line.partition(":")[0] for line in violations(browser)} >= {"image-alt", "color-contrast", "html-has-lang"}
 
 
 def test_the_essentials_are_there_without_scripts(browser: Chromium, site: Site) -> None:
