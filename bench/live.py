@@ -21,21 +21,14 @@ from reconciler.engine.topic_list import topic_list
 from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
-from reconciler.model.live import (
-    Broker,
-    FlowStatus,
-    JobState,
-    LiveCluster,
-    LiveMirror,
-    LivePartition,
-    LiveState,
-    LiveTopic,
-)
+from reconciler.model.live import FlowStatus, LiveMirror, LiveState
 from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import answering
 from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
+from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.reports.status.status import StatusInputs
+from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 
 NAMES = ("east", "west", "hub")
 PAGES = ("/", "/flows", "/topics", "/topics?q=topic-0999&cluster=hub", "/plan", "/drift", "/status.json")
@@ -53,14 +46,13 @@ def declared(topics: int, flows: int) -> Topology:
 
 
 def live(topology: Topology) -> LiveState:
-    part = (LivePartition(0, 1, (1,), (1,)),)
-    topics = {name: LiveTopic(name, name, part, {}) for name in topology.topics}
-    brokers = tuple(Broker(number, "host", 9092) for number in (1, 2, 3))
-    clusters = {name: LiveCluster(name, f"id-{name}", brokers, topics) for name in NAMES}
+    topics = {name: live_topic(name) for name in topology.topics}
+    clusters = {name: live_cluster(name, topics, brokers=3) for name in NAMES}
     mirrors: dict[str, LiveMirror | Unknown] = {}
     for name, mirror in topology.mirrors.items():
-        flows = {flow: FlowStatus(flow, "f", "running", 1, 6, 9, 1e3, 1e6, 17, 0.1) for flow in mirror.flows}
-        mirrors[name] = LiveMirror(name, JobState.RUNNING, "app", "f", flows=flows)
+        mirrors[name] = live_mirror(
+            name, [FlowStatus(flow, "f", "running", 1, 6, 9, 1e3, 1e6, 17, 0.1) for flow in mirror.flows]
+        )
     return LiveState(clusters, mirrors)
 
 
@@ -121,6 +113,12 @@ def main() -> None:
     before = time.process_time()
     shown = view(topology, seen)
     print(f"a view of {given.topics:,} topics x 3, {given.flows} flows: {time.process_time() - before:.2f} s of CPU")
+    nothing = LiveState({name: live_cluster(name, {}, brokers=3) for name in NAMES}, seen.mirrors)
+    for made in (plan(topology, seen), plan(topology, nothing)):
+        before = time.process_time()
+        size = len(plan_html(made, about=AboutPlan(topology_map(topology, seen, made))).encode())
+        took = time.process_time() - before
+        print(f"plan page as a file, {len(made.changes):,} changes: {size:,} bytes, {took:.2f} s of CPU")
     print("| page | bytes | ms, median | least | most |\n|---|---|---|---|---|")
     with served(shown) as port:
         for path in PAGES:

@@ -16,17 +16,7 @@ from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.engine.rollout.status import RolloutStatus, standing_now
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
-from reconciler.model.live import (
-    LAG_LATE_MS,
-    Broker,
-    FlowStatus,
-    JobState,
-    LiveCluster,
-    LiveMirror,
-    LivePartition,
-    LiveState,
-    LiveTopic,
-)
+from reconciler.model.live import LAG_LATE_MS, FlowStatus, JobState, LiveMirror, LiveState
 from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
@@ -35,6 +25,7 @@ from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
 from reconciler.render.reports.status.watch import watch_table
 from tests.support.builders import topology
+from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.jobs.status_records import FLOW, record
 
 STOP = {"code": "record_refused", "text": "t", "todo": "d", "since_ms": 1, "stops": True}
@@ -48,8 +39,7 @@ NEW = FlowStatus("new", "f" * 16, "starting")
 
 
 def live(state: JobState = JobState.RUNNING, *flows: FlowStatus) -> LiveState:
-    told = MappingProxyType({flow.name: flow for flow in flows})
-    return LiveState({}, {"west": LiveMirror("west", state, "app-1", "f" * 16, 1, 2, 3, "", told)})
+    return LiveState({}, {"west": live_mirror("west", flows, state)})
 
 
 def shown(state: LiveState) -> str:
@@ -266,8 +256,8 @@ def test_the_json_of_a_flow_holds_how_and_where_it_lags() -> None:
 
 
 COURSE = Course((CourseWave("canary", ("east",), 60_000), CourseWave("rest", ("west",), 0)), Gates())
-SHORT = LiveTopic("orders", "id", (LivePartition(0, -1, (1, 2), (1,)),), MappingProxyType({}))
-EAST = LiveCluster("east", "cluster-1", (Broker(1, "h", 9092),), MappingProxyType({"orders": SHORT}))
+SHORT = live_topic("orders", replicas=(1, 2), leader=-1)
+EAST = live_cluster("east", {"orders": SHORT})
 SILENT = Unknown("cluster west", "no answer", "Check it.")
 EVERYTHING = FLOW | {
     "lanes": 4, "transactions": 1, "retries": 0, "records_filtered": 1, "records_returning": 2,

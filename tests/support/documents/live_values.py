@@ -1,0 +1,23 @@
+"""Clusters and jobs as they are after a look, made without any: for tests of what is shown, and for bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from reconciler.model.live import Broker, FlowStatus, JobState, LiveCluster, LiveMirror, LivePartition, LiveTopic
+
+
+def live_topic(name: str, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,), leader: int = 1) -> LiveTopic:
+    """Of one partition, without configs."""
+    return LiveTopic(name, name, (LivePartition(0, leader, replicas, isr),), MappingProxyType({}))
+
+
+def live_cluster(name: str, topics: Mapping[str, LiveTopic], brokers: int = 1) -> LiveCluster:
+    nodes = tuple(Broker(number, "host", 9092) for number in range(1, brokers + 1))
+    return LiveCluster(name, f"id-{name}", nodes, topics)
+
+
+def live_mirror(name: str, flows: Iterable[FlowStatus], state: JobState = JobState.RUNNING) -> LiveMirror:
+    by_flow = MappingProxyType({flow.name: flow for flow in flows})
+    return LiveMirror(name, state, "app-1", "f" * 16, 1, 2, 3, "", by_flow)
