@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from reconciler.backends.clusters.groups import Side
 from reconciler.engine.doctor.group_rights import GroupNeed, moved_groups
 from reconciler.model.environment.topology import Flow
-from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Leg, Level
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Leg, Level
 from reconciler.replication.policy import TopicSelector
 from reconciler.text import first_of
 
@@ -26,7 +26,9 @@ def hidden(
     origin, destination = sides
     wanted: set[str] = set()
     for leg in move.legs:
-        wanted.update(_topics(leg, origin, destination, selectors[leg.flow]))
+        state = flows[leg.flow].state_name
+        copied = (destination if leg.forward else origin).positions(state)
+        wanted.update(_topics(leg, copied, selectors[leg.flow]))
     if denied := origin.denied_topics(sorted(wanted)):
         names = first_of(denied, SHOWN)
         text = f"{origin.name} hides topics that were copied from the principal {origin.principal}: {names}"
@@ -48,9 +50,10 @@ def _group(origin: Side, need: GroupNeed, seen: Collection[str]) -> FailoverChec
     return FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)
 
 
-def _topics(leg: Leg, origin: Side, destination: Side, selector: TopicSelector) -> Iterable[str]:
-    """Topics of the origin by the positions of a flow, which name what it has copied."""
-    if leg.forward:
-        names = {selector.policy.upstream_topic(topic) for topic, _ in destination.positions(leg.flow)}
-        return {name for name in names if name is not None and selector.why_not(name) is None}
-    return {topic for topic, _ in origin.positions(leg.flow)}
+def _topics(leg: Leg, positions: Iterable[Key], selector: TopicSelector) -> Iterable[str]:
+    """Topics of the origin by the positions of a flow at its target, which name what it has copied."""
+    copies = {topic for topic, _ in positions}
+    if not leg.forward:
+        return copies
+    names = {selector.policy.upstream_topic(topic) for topic in copies}
+    return {name for name in names if name is not None and selector.why_not(name) is None}

@@ -253,7 +253,8 @@ class Survey:
             if flow.keeps_offsets:
                 self._told_same(leg, on_destination, by_group)
                 continue
-            ends = {(remote(topic), number): its for (topic, number), its in self.destination.maps(leg.flow).items()}
+            maps = self.destination.maps(flow.state_name)
+            ends = {(remote(topic), number): its for (topic, number), its in maps.items()}
             # Where the destination's own records lie between the copies, the group may have read those, too.
             others = [other for other in self.move.legs if other != leg]
             shared = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))

@@ -195,7 +195,7 @@ def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) ->
     if silent := sorted(key for key in mine if key in keys and key not in bounds):
         raise unreported(source, *silent[0])
     begins_and_ends = {key: (its.begin, its.end) for key, its in bounds.items()}
-    return PositionAnswers(names, begins_and_ends, target.positions(flow.name), frozenset(target.partitions()))
+    return PositionAnswers(names, begins_and_ends, target.positions(flow.state_name), frozenset(target.partitions()))
 
 
 def _written(session: Session, imported: Imported) -> Imported:
