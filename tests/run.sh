@@ -21,23 +21,27 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
     shares="$shares $name:$last"
 }
 
-$python -m tests.support.jobs.class_archive
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 after= # a share that begins when this one has ended
+share quick 2 -m "not ($brokers)" --dist worksteal tests
+quick=$last
+$python -m tests.support.jobs.class_archive
 # What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py \
     --ignore tests/e2e/spark/test_tutorial.py --ignore tests/e2e/spark/test_rolling_upgrade.py \
     --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
-share lanes 1 -m "$brokers" tests/mirror/lane --ignore tests/mirror/lane/same_offsets/test_three_clusters.py
-share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
+share lanes 1 -m "$brokers" tests/mirror/lane tests/mirror/record_work tests/reconciler/sandbox tests/workflows \
+    --ignore tests/mirror/lane/same_offsets/test_three_clusters.py
+share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane \
+    --ignore tests/mirror/record_work
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
     --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
-    --ignore tests/workflows --ignore tests/e2e/test_wheel.py
-share quick 2 -m "not ($brokers)" --dist worksteal tests
-after=$last
-share late 1 -m "$brokers" tests/reconciler tests/workflows tests/e2e/test_wheel.py
+    --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py
+after=$quick
+share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
+    --ignore tests/reconciler/sandbox
 
 failed=
 unfit=

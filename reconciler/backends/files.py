@@ -72,6 +72,16 @@ def write_text(path: Path, text: str) -> None:
     write_texts({path: text}, permissions=0o600)
 
 
+def make_private(folder: Path) -> None:
+    """Makes ``folder`` and what is missing above it for this user alone. Raises OSError.
+
+    By its mode, not by the umask: that one belongs to the whole process, and another thread may put it back meanwhile.
+    """
+    for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
     """Writes all of them or none, as ``write_text`` writes one: what fails does so before the first is put in place.
     ``permissions``: of new files, less the umask."""

@@ -20,7 +20,7 @@ from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.transactions import Identity
-from tests.support.lanes.control import ClaimedControl
+from tests.support.lanes.lane_spec import ClaimedControl
 from tests.support.lanes.lane_spec import lane as lane_spec
 
 SPECS = tuple(PartitionSpec("quiet", number, "east.quiet", "id") for number in range(1_000))

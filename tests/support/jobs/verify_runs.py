@@ -23,7 +23,7 @@ from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, Pa
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
 from reconciler.sandbox.handles import ClusterHandle
 from tests.support.jobs.records import producer
-from tests.support.lanes.control import ClaimedControl
+from tests.support.lanes.lane_spec import ClaimedControl
 from tests.support.lanes.positions import committed
 from tests.support.paths import ROOT
 

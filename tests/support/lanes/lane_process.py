@@ -16,7 +16,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneProgress, LaneSpec, PartitionSpec
 
 from reconciler.kafka.client import transactions
-from tests.support.lanes.control import ClaimedControl
+from tests.support.lanes.lane_spec import ClaimedControl
 
 
 class Forever(ClaimedControl):

@@ -20,7 +20,7 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.offsets.position_metadata import END, moved
 from reconciler.sandbox.handles import ClusterHandle
-from tests.support.lanes.control import ClaimedControl
+from tests.support.lanes.lane_spec import ClaimedControl
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end
 

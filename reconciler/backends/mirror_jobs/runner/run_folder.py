@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner.processes import is_running, works_in
 from reconciler.errors import ReconcilerError
 
@@ -72,14 +74,38 @@ class RunFolder:
         return [pid for pid in (self.supervisor_pid(), self.driver_pid(reported)) if pid is not None]
 
 
+class _Umask:
+    """The umask is the process's: whoever asks for it first changes it, and the last one puts it back."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._users = self._before = 0
+
+    def enter(self) -> None:
+        with self._guard:
+            if self._users == 0:
+                self._before = os.umask(PRIVATE)
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._guard:
+            self._users -= 1
+            if self._users == 0:
+                os.umask(self._before)
+
+
+_umask = _Umask()
+
+
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """Files and folders made meanwhile are for this user alone: definitions and logs tell of clusters and records."""
-    before = os.umask(PRIVATE)
+    """Files and folders made meanwhile are for this user alone: definitions and logs tell of clusters and records.
+    Threads may be in it at the same time."""
+    _umask.enter()
     try:
         yield
     finally:
-        os.umask(before)
+        _umask.leave()
 
 
 def state_folder(environment_folder: Path) -> Path:
@@ -92,7 +118,10 @@ def state_folder(environment_folder: Path) -> Path:
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
     with contextlib.suppress(OSError), private_files():
-        root.mkdir(exist_ok=True, parents=bool(asked))
+        if asked:
+            make_private(root)
+        else:
+            root.mkdir(exist_ok=True)
         ignore = root / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
@@ -102,8 +131,7 @@ def state_folder(environment_folder: Path) -> Path:
 def required(state: Path) -> Path:
     """``state``, or a folder below it, made. Raises ReconcilerError."""
     try:
-        with private_files():
-            state.mkdir(parents=True, exist_ok=True)
+        make_private(state)
     except OSError as error:
         raise ReconcilerError(
             f"the folder {state} cannot be made: {error.strerror or error}",

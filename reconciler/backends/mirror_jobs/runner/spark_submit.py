@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner import replace as replacing
 from reconciler.backends.mirror_jobs.runner.await_running import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.command_line import (
@@ -184,7 +185,7 @@ class SparkRunner:
     def _launch(self, mirror: str, folder: RunFolder, texts: Mapping[str, str], needs: tuple[str, ...]) -> int:
         mirror_settings = self.mirrors[mirror]
         secret = spark_secret(mirror_settings, mirror_settings.master, os.environ)
-        folder.path.mkdir(parents=True, exist_ok=True)
+        make_private(folder.path)
         for leftover in _LEFTOVERS:
             (folder.path / leftover).unlink(missing_ok=True)
         for name, text in texts.items():
@@ -280,7 +281,7 @@ class SparkRunner:
         second = home / succession.SECOND
         if reported is not None and not succession.pointed(home) and works_in(reported.pid, second):
             with contextlib.suppress(OSError):
-                second.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_private(second)
                 succession.make_current(home, second)
 
     def _refuse_remote(self, mirror: str, reported: LiveMirror | None) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reconciler.backends.files import make_private
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.audit_chain import PREVIOUS, digest
 from reconciler.replication.json_codec import parsed
@@ -28,7 +29,7 @@ class AuditFile:
     def __init__(self, state: Path) -> None:
         self.path = state / NAME
         try:
-            state.mkdir(parents=True, exist_ok=True)
+            make_private(state)
             self._handle = open(self.path, "a+b", buffering=0, opener=_private)  # noqa: SIM115 - to the end
             self._end_cut_line()
         except OSError as error:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.mirror_jobs.runner.processes import is_running
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, private_files, required
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
+from reconciler.backends.state.audit.file import AuditFile
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication import run_folders as succession
@@ -95,3 +96,23 @@ def test_a_new_application_waits_for_its_turn_though_none_was_ever_named(tmp_pat
     succession.settle(beside, tmp_path, ())
     assert not succession.place_of(beside).is_current()
     assert succession.current(tmp_path) == tmp_path
+
+
+def test_what_is_made_while_two_threads_want_private_files_is_private_until_both_have_left(tmp_path: Path) -> None:
+    """The umask belongs to the process: who left first put it back while the other was still writing."""
+    before = os.umask(0o022)
+    try:
+        first, second = private_files(), private_files()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        (tmp_path / "log").touch()
+        second.__exit__(None, None, None)
+        (tmp_path / "report").touch()
+        assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("log", "report")] == [0o600, 0o644]
+        required(tmp_path / "state" / "prod")
+        AuditFile(tmp_path / "other" / "prod")
+        made = [tmp_path / name for name in ("state", "state/prod", "other", "other/prod")]
+        assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700] * 4
+    finally:
+        os.umask(before)
