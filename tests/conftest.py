@@ -29,6 +29,7 @@ from reconciler.sandbox.releases import release_of
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, Write
 from tests.support.jobs import class_archive
+from tests.support.jobs.left_behind import end_jobs
 
 # Brokers beside it make any example slow now and then; what must hold does not depend on the clock.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -181,8 +182,9 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """``write(text, name="e")`` -> an environment folder with one file."""
+def write(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Write]:
+    """``write(text, name="e")`` -> an environment folder with one file. A mirror job that is started for it, or for
+    another one of the test, ends with the test."""
 
     def make(text: str, name: str = "e") -> Path:
         folder = tmp_path / name
@@ -190,4 +192,6 @@ def write(tmp_path: Path) -> Write:
         (folder / "topology.yaml").write_text(text, encoding="utf-8")
         return folder
 
-    return make
+    yield make
+    if _phase(request.node):
+        end_jobs(tmp_path)
