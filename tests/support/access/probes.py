@@ -47,13 +47,19 @@ class Heard(Silent):
 
 
 def run(
-    seen: World, wished: Topology, *arranged: Callable[[], None], held: Callable[[], str] = str, **prober: Any
+    seen: World,
+    wished: Topology,
+    *arranged: Callable[[], None],
+    held: Callable[[], str] = str,
+    patience: float = 0.1,
+    **prober: Any,
 ) -> Ran:
-    """``arranged`` once the plan is made, so that calls are counted from the begin of the apply."""
+    """``arranged`` once the plan is made, so that calls are counted from the begin of the apply. ``patience``: seconds
+    that brokers have to show a change; more of it for a test in which they do, however busy the machine is."""
     planned, heard = seen.plan(wished), Heard()
     for one in arranged:
         one()
-    caution = ApplyLimits(held=held, prober=FakeProber(wished, seen.clusters, **prober), patience=0.1)
+    caution = ApplyLimits(held=held, prober=FakeProber(wished, seen.clusters, **prober), patience=patience)
     outcomes = apply(planned, seen.clusters, seen.runner, handovers(wished), heard, caution)
     return Ran(outcomes, planned, heard.probes)
 

@@ -113,7 +113,7 @@ def test_what_strangers_do_elsewhere_meanwhile_fails_nothing() -> None:
 
 def test_brokers_may_take_their_time() -> None:
     seen, wished = begun(), env(PLAIN, SOME)
-    ended = run(seen, wished, lambda: seen.clusters["east"].show_late(1, reads=2))
+    ended = run(seen, wished, lambda: seen.clusters["east"].show_late(1, reads=2), patience=60)
     assert set(ended.results.values()) == {"done"}
 
 
