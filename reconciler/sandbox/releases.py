@@ -19,7 +19,7 @@ _OLDER_POM = POM.parent / "older-brokers.xml"
 class Release:
     """``jars``: the folder of its jars. ``checksums``: their digests. ``zookeeper``: its brokers keep their metadata
     there, so each cluster gets a process more; else KRaft. ``scram``: users with SCRAM can be made (KRaft: since 3.5,
-    KIP-900)."""
+    KIP-900). ``product``: what its jars are of; tests have another one."""
 
     version: str
     jars: Path
@@ -27,6 +27,7 @@ class Release:
     pom: Path
     zookeeper: bool = False
     scram: bool = True
+    product: str = "Kafka"
 
     @property
     def features(self) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import ROOT
 from reconciler.sandbox.releases import NEWEST, Release
 
 STAMP = ".checked"
@@ -61,7 +62,7 @@ def ensure(progress: Progress = lambda _: None, release: Release = NEWEST) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     text = release.checksums.read_text()
     if wrong(folder, expected(text)):
-        progress(f"fetching Kafka {release.version} with Maven")
+        progress(f"fetching {release.product} {release.version} with Maven")
         _fetch(release, expected(text))
     (folder / STAMP).write_text(_stamp(text, folder))
     return folder
@@ -76,7 +77,7 @@ def _fetch(release: Release, listed: Mapping[str, str]) -> None:
         if problems:
             lines = "\n".join(f"  {jar} {description}" for jar, description in sorted(problems.items()))
             raise SandboxError(
-                f"Kafka's jars are not those of reconciler/sandbox/install/{release.checksums.name}:\n{lines}",
+                f"{release.product}'s jars are not those of {release.checksums.relative_to(ROOT)}:\n{lines}",
                 "Unknown code would run in the sandbox.",
                 "Check where Maven gets its artifacts from (settings.xml), clear them from ~/.m2 and run again.",
             )
@@ -97,7 +98,7 @@ def copy_from_maven(folder: Path, release: Release = NEWEST) -> None:
     if done.returncode != 0:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line][:5]
         todo = "Check the network and Maven's settings.xml (proxy, mirror), then run again."
-        raise SandboxError("Maven could not fetch Kafka's jars", "\n".join(f"  {line}" for line in said), todo)
+        raise SandboxError(f"Maven could not fetch {release.product}'s jars", "\n".join(f"  {line}" for line in said), todo)
 
 
 def write_checksums(release: Release = NEWEST) -> None:

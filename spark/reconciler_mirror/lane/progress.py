@@ -12,6 +12,13 @@ from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress
 
+_REPORT_EVERY = 0.25
+
+
+def report_pause(changed: int, partitions: int) -> float:
+    """Seconds between two reports of a lane: longer with more rows, so that its driver keeps up with all lanes."""
+    return _REPORT_EVERY + changed / 1000 + partitions / 20_000
+
 
 class ProgressReports:
     """Of one session."""

@@ -18,7 +18,7 @@ from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.partition import UNKNOWN, Partition, Phase
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
-from reconciler_mirror.lane.progress import ProgressReports
+from reconciler_mirror.lane.progress import ProgressReports, report_pause
 from reconciler_mirror.lane.same_offsets.commit import PositionWriter
 from reconciler_mirror.lane.same_offsets.start import SameStarter
 from reconciler_mirror.lane.source_ends import SourceEnds
@@ -27,7 +27,7 @@ from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model import Condition, Control, LaneProgress, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import worker_of
 
-REPORT_EVERY, QUIET_REPORT_EVERY, METADATA_EVERY = 0.25, 1.0, 60.0
+QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0
 LEAVE_WITHIN = 15.0
 
 
@@ -236,7 +236,7 @@ class LaneSession:
 
     def _report_at(self) -> float:
         lane = self.lane
-        every = REPORT_EVERY + len(lane.changed) / 1000 + len(lane.partitions) / 20_000
+        every = report_pause(len(lane.changed), len(lane.partitions))
         return self._reported + (every if lane.changed else max(every, QUIET_REPORT_EVERY))
 
     def _wake(self) -> None:

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.model import lane_of
 
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
-from tests.support.jobs.mirror_job import Job, flow, handover, status, until
+from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
 from tests.support.jobs.standalone import Standalone
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -37,23 +35,13 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         spark.stop()
 
 
-def topics(cluster: ClusterHandle, *names: str, partitions: int = PARTITIONS) -> None:
-    admin = AdminClient(cluster.client())
-    for name in names:
-        made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=20)
-        try:
-            made[name].result(30)
-        except KafkaException as error:
-            assert "already exists" in str(error)  # noqa: PT017  # shared by the run
-
-
 def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
     east, west = plain.clusters["east"], plain.clusters["west"]
     name = f"s{uuid.uuid4().hex[:6]}"
     assert {lane_of(name, number, LANES) for number in range(PARTITIONS)} == set(range(LANES)), "each lane has some"
-    topics(west, "__mirror_status", partitions=1)
-    topics(east, name)
-    topics(west, f"east.{name}")
+    create_topics(west, "__mirror_status")
+    create_topics(east, name, partitions=PARTITIONS)
+    create_topics(west, f"east.{name}", partitions=PARTITIONS)
     workers = {worker: cluster.worker(worker) for worker in ("a", "b")}
     mirror = Mirror(
         name,

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START, bundle, job_script, submit_command
 from reconciler.model.environment.topology import Mirror
 from reconciler.sandbox.handles import ClusterHandle
@@ -55,6 +58,18 @@ def handover(target: ClusterHandle, mirror: str, flows: list[dict[str, Any]]) ->
         "status": {"cluster": cluster(target), "topic": "__mirror_status", "key": f"test/{mirror}"},
         "flows": flows,
     }
+
+
+def create_topics(target: ClusterHandle, *names: str, partitions: int = 1) -> None:
+    """One that is there already, such as the status topic, stays as it is."""
+    admin = AdminClient(target.client())
+    for name in names:
+        made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=20)
+        try:
+            made[name].result(30)
+        except KafkaException as error:
+            if "already exists" not in str(error):
+                raise
 
 
 @dataclass
