@@ -48,10 +48,10 @@ test-least-privilege: install
 	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py \
 		tests/mirror/driver/test_least_privilege.py tests/e2e/mirror/test_failover_rights.py
 
-# A standalone Spark cluster that loses workers, two mirror hosts of which one is lost, same offsets by commands and over
+# A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, same offsets by commands and over
 # three clusters, and the tutorial.
 test-clusters: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_mirror_hosts.py \
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_yarn.py tests/e2e/spark/test_mirror_hosts.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/mirror/lane/same_offsets/test_three_clusters.py
 

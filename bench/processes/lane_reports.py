@@ -1,7 +1,7 @@
 """Plays the tasks of many leases: ``python -m bench.processes.lane_reports FILE``, over the real control channel.
 
 ``FILE`` holds a pickled ``ManyLanes``. Each lane tells all of its partitions as often as a busy lane does, with numbers
-that grow. The rows are rendered once and the numbers put in, so that this process costs less than the driver it loads.
+that grow, at most ``rows_per_s`` rows a second and lease. The rows are rendered once and the numbers put in, so that this process costs less than the driver it loads.
 Ends when the driver closes its lines.
 """
 
@@ -12,6 +12,7 @@ import json
 import pickle
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class ManyLanes:
     address: tuple[str, int]
     token: str
     lanes: tuple[OneLane, ...]
+    rows_per_s: float
     conditions: bool = False
 
 
@@ -58,9 +60,7 @@ def _rendered(lane: OneLane, *, conditions: bool) -> str:
         for spec in lane.partitions
         if conditions
     )
-    return json.dumps(
-        {"progress": ROWS.encoded(LaneProgress(lane.flow, lane.lane, rows, told))}, separators=(",", ":")
-    )
+    return json.dumps({"progress": ROWS.encoded(LaneProgress(lane.flow, lane.lane, rows, told))}, separators=(",", ":"))
 
 
 def _numbered(text: str, number: int) -> bytes:
@@ -76,7 +76,13 @@ def play(work: ManyLanes) -> None:
     for lane in work.lanes:
         lines[lane.lease].send({"prepared": [lane.flow, lane.lane]})
     start, numbers, alive = time.monotonic(), [0] * len(texts), [0.0] * len(texts)
-    pauses = [report_pause(len(lane.partitions), len(lane.partitions)) for lane in work.lanes]
+    rows = Counter({lane.lease: 0 for lane in work.lanes})
+    for lane in work.lanes:
+        rows[lane.lease] += len(lane.partitions)
+    pauses = [
+        max(report_pause(len(lane.partitions), len(lane.partitions)), rows[lane.lease] / work.rows_per_s)
+        for lane in work.lanes
+    ]
     due = [(start + pauses[index] * index / len(texts), index) for index in range(len(texts))]  # spread from the start
     heapq.heapify(due)
     while all(line.lines == 1 for line in lines.values()):
@@ -95,4 +101,4 @@ def play(work: ManyLanes) -> None:
 
 
 if __name__ == "__main__":
-    play(pickle.loads(Path(sys.argv[1]).read_bytes()))  # noqa: S301  # bench.driver wrote it
+    play(pickle.loads(Path(sys.argv[1]).read_bytes()))  # bench.driver wrote it

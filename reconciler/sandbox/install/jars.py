@@ -98,7 +98,9 @@ def copy_from_maven(folder: Path, release: Release = NEWEST) -> None:
     if done.returncode != 0:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line][:5]
         todo = "Check the network and Maven's settings.xml (proxy, mirror), then run again."
-        raise SandboxError(f"Maven could not fetch {release.product}'s jars", "\n".join(f"  {line}" for line in said), todo)
+        raise SandboxError(
+            f"Maven could not fetch {release.product}'s jars", "\n".join(f"  {line}" for line in said), todo
+        )
 
 
 def write_checksums(release: Release = NEWEST) -> None:

@@ -38,6 +38,8 @@ _RENEW_S = 15.0
 _LONGEST_PAUSE_S = 10.0
 COME_BACK_S = 15.0
 """How often a slot that its lanes left looks whether Spark has a place for it again."""
+ROWS_PER_S = 20_000
+"""Rows of progress that all leases together may tell a second: what the driver takes in with half a core."""
 _CONTEXT_STOPPED = (
     "Spark has stopped the context of this application: its master did not answer, or its resource manager ended it"
 )
@@ -259,6 +261,7 @@ class Leases:
             self._settings.environment,
             self._settings.mirror,
             preflight.installed() if (elsewhere := is_shared(self._context)) else None,
+            ROWS_PER_S / self._settings.parallelism,
         )
         given = preflight.packed(self._server.address if elsewhere else None, spec)
         for key in mine:

@@ -52,6 +52,8 @@ class LeaseSpec:
     mirror: str
     packages: Mapping[str, str | None] | None = None
     """Those of the driver, where the task runs on another machine, which is looked at then."""
+    rows_per_s: float = 0.0
+    """Rows of progress that it may tell a second, on average; 0: as fast as lanes have some."""
 
 
 class ReportDelta:
@@ -225,7 +227,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             thread.start()
         if lease.packages is not None:
             threading.Thread(target=_look, args=(lease, state, line), name="preflight", daemon=True).start()
-        told_alive, lines = 0.0, line.lines
+        told_alive, told_until, lines = 0.0, 0.0, line.lines
         while len(ended_lanes) < len(threads):
             state.news.wait(ALIVE_S)
             state.news.clear()
@@ -235,11 +237,15 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
                     control.tell_again()
                 for key in ended_lanes:
                     line.send({"left": [*key]})
-            _tell(line, controls)
+            _tell_prepared(line, controls)
+            if time.monotonic() >= told_until:
+                rows = _tell(line, controls)
+                told_until = time.monotonic() + (rows / lease.rows_per_s if lease.rows_per_s else 0.0)
             if time.monotonic() - told_alive >= ALIVE_S:
                 told_alive = time.monotonic()
                 line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
             state.stop.wait(_TELL_S)  # snapshots of that time travel as one
+        _tell_prepared(line, controls)
         _tell(line, controls)
     finally:  # Spark uses this process again, and an open line would dial on
         state.ended.set()
@@ -307,10 +313,18 @@ def _sleep(seconds: float, control: LaneControl) -> None:
         time.sleep(0.1)
 
 
-def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
+def _tell_prepared(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
     for key, control in controls.items():
         if control.newly_prepared:
             control.newly_prepared = False
             line.send({"prepared": [*key]})
+
+
+def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> int:
+    """What changed; returns how many rows."""
+    rows = 0
+    for control in controls.values():
         if (news := control.untold()) is not None:
             line.send({"progress": ROWS.encoded(news)})
+            rows += len(news.partitions)
+    return rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,20 +37,14 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         spark.stop()
 
 
-def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
-    east, west = plain.clusters["east"], plain.clusters["west"]
-    name = f"s{uuid.uuid4().hex[:6]}"
-    assert {lane_of(name, number, LANES) for number in range(PARTITIONS)} == set(range(LANES)), "each lane has some"
-    create_topics(west, "__mirror_status")
-    create_topics(east, name, partitions=PARTITIONS)
-    create_topics(west, f"east.{name}", partitions=PARTITIONS)
-    workers = {worker: cluster.worker(worker) for worker in ("a", "b")}
-    mirror = Mirror(
+def mirror_on(cluster: Standalone, name: str, folder: Path) -> Mirror:
+    """Two executors of one core, with Python from the archive."""
+    return Mirror(
         name,
         (name,),
         master=cluster.master,
         deployment=Deployment(
-            executors=2, cores=1, memory="480m", python=ExecutorPython(str(pack(tmp_path / "python.tar.gz").path))
+            executors=2, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
         ),
         spark_conf={
             "spark.driver.host": "127.0.0.1",
@@ -57,6 +53,17 @@ def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: S
             "spark.executor.extraJavaOptions": QUICK,
         },
     )
+
+
+def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    name = f"s{uuid.uuid4().hex[:6]}"
+    assert {lane_of(name, number, LANES) for number in range(PARTITIONS)} == set(range(LANES)), "each lane has some"
+    create_topics(west, "__mirror_status")
+    create_topics(east, name, partitions=PARTITIONS)
+    create_topics(west, f"east.{name}", partitions=PARTITIONS)
+    workers = {worker: cluster.worker(worker) for worker in ("a", "b")}
+    mirror = mirror_on(cluster, name, tmp_path)
     job = Job(tmp_path / "run", handover(west, name, [flow(name, east, west, [name], lanes=LANES)]), mirror=mirror)
 
     def lag() -> int | None:
@@ -84,6 +91,48 @@ def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: S
             cluster.worker("a")
             until("lanes are spread again", lambda: "lanes come back" in job.log, job, PATIENCE_S)
             until("every partition is copied", arrivals.go_on, job, PATIENCE_S)
+            assert_all_once_in_order(load, arrivals, {name: PARTITIONS}, PATIENCE_S)
+        assert job.stop() == 0
+    finally:
+        job.kill_group()
+
+
+def test_master_and_driver_are_lost_and_then_all_at_once(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    name = f"s{uuid.uuid4().hex[:6]}"
+    create_topics(west, "__mirror_status")
+    create_topics(east, name, partitions=PARTITIONS)
+    create_topics(west, f"east.{name}", partitions=PARTITIONS)
+    workers = [cluster.worker("a"), cluster.worker("b")]
+    content = handover(west, name, [flow(name, east, west, [name], lanes=LANES)])
+    job = Job(tmp_path / "run", content, mirror=mirror_on(cluster, name, tmp_path), supervised=True)
+    try:
+        job.start()
+        with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
+
+            def copies(what: str) -> None:
+                """Records that are sent from now on arrive in every partition."""
+                began, sent = time.monotonic(), load.sent[name]
+                until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
+                print(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}")
+
+            copies("every partition is copied")
+            master = cluster.daemons[0]
+            master.kill()
+            copies("without a master")
+            cluster.start_master()
+            until("workers are back", lambda: cluster.log("master").count("Registering worker") >= 4, job, PATIENCE_S)
+            time.sleep(5)  # a master that knows nothing of the application has its executors ended
+            copies("with a new master")
+
+            job.kill_driver()
+            copies("after kill -9 of the driver")
+
+            cluster.stop()
+            job.kill_driver()
+            cluster.start_master()
+            workers += [cluster.worker("c"), cluster.worker("d")]
+            copies("after kill -9 of master, workers, executors and driver")
             assert_all_once_in_order(load, arrivals, {name: PARTITIONS}, PATIENCE_S)
         assert job.stop() == 0
     finally:

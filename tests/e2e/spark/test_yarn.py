@@ -28,7 +28,9 @@ PATIENCE_S = 300.0
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 MASTER_OF_APPLICATION = "org.apache.spark.deploy.yarn.ExecutorLauncher"
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
-NODE_MB = 1800  # two containers: an executor of 480m, and Spark's 384m beside its heap; the application's master as well
+NODE_MB = (
+    1800  # two containers: an executor of 480m, and Spark's 384m beside its heap; the application's master as well
+)
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_executors_and_nodes_are_lost_and_come_back(plain: Sandbox, yarn: Yarn, 
             def copies(what: str) -> None:
                 """Records that are sent from now on arrive in every partition."""
                 began, sent = time.monotonic(), load.sent[name]
-                until(what, lambda: all(held[-1:] >= [sent] for held in arrivals.numbers.values()), job, PATIENCE_S)
+                until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
                 print(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}")
 
             copies("every partition is copied")

@@ -103,6 +103,29 @@ def test_partitions_arrive_and_a_stop_ends_the_lease() -> None:
     assert report.progress.partitions == (_copied(SPEC),)
 
 
+def test_rows_are_told_no_faster_than_the_driver_takes_them_in_and_none_is_left_out() -> None:
+    """Each row changes all the time: four partitions at 8 rows a second are told every half second, and at the end."""
+    driver, specs = Driver(), tuple(replace(SPEC, partition=number) for number in range(4))
+    copied = iter(range(1, 1_000_000))
+
+    def busy(lane: LaneSpec, control: Control) -> LaneReport:
+        rows: tuple[PartitionProgress, ...] = ()
+        while not control.stopping():
+            rows = tuple(_copied(spec, next(copied)) for spec in specs)
+            control.report(LaneProgress(lane.flow, lane.lane, rows))
+            time.sleep(0.01)
+        return LaneReport(LaneEnd.STOPPED, LaneProgress(lane.flow, lane.lane, rows))
+
+    given = replace(lease(driver, replace(lane(0), partitions=specs)), rows_per_s=8.0)
+    began = time.monotonic()
+    join = in_thread(given, busy)
+    until(lambda: len(driver.progress()) >= 4)
+    assert time.monotonic() - began >= 1.5 - 0.1, "three waits of half a second"
+    driver.server.send("0.1", {"stop": True})
+    [report] = join()
+    until(lambda: driver.progress()[-1].partitions == report.progress.partitions)
+
+
 def test_a_line_that_breaks_is_dialed_again_and_all_is_told_again_while_the_lane_goes_on() -> None:
     driver, broken = Driver(), threading.Event()
     driver.server._broken = lambda _: broken.set()

@@ -79,6 +79,11 @@ class Arrivals(threading.Thread):
             time.sleep(0.1)
         return False
 
+    def have_all_from(self, topic: str, number: int) -> bool:
+        """Whether every partition has a record that was sent as ``number`` or later."""
+        mine = [numbers for (of, _), numbers in self.numbers.items() if of == topic]
+        return all(numbers and numbers[-1] >= number for numbers in mine)
+
     def longest_gap(self, topic: str, since: float) -> float:
         """Seconds between two arrivals, or until now."""
         times = [since, *(at for at in self.at[topic] if at > since), time.monotonic()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START, bundle, job_script, submit_command
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
 from reconciler.model.environment.topology import Mirror
 from reconciler.sandbox.handles import ClusterHandle
 from tests.support.reading import to_the_end
@@ -75,19 +77,24 @@ def create_topics(target: ClusterHandle, *names: str, partitions: int = 1) -> No
 @dataclass
 class Job:
     """One run of the application. ``kill_group`` at the end leaves no process behind, whatever the test did.
-    ``mirror``: it is submitted as this one would be, else to a local master."""
+    ``mirror``: it is submitted as this one would be, else to a local master. ``supervised``: a supervisor starts it
+    again, as one does for ``apply``."""
 
     folder: Path
     content: Mapping[str, Any]
     process: subprocess.Popen[bytes] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     mirror: Mirror | None = None
+    supervised: bool = False
 
     def start(self) -> Job:
         self.folder.mkdir(parents=True)
         (self.folder / "handover.json").write_text(json.dumps(self.content))
         bundle(self.folder / "bundle.zip")
         command = self._local() if self.mirror is None else submit_command(self.mirror, self.folder)
+        if self.supervised:
+            (self.folder / "command.json").write_text(json.dumps(list(map(str, command))))
+            command = [sys.executable, "-m", SUPERVISOR, str(self.folder)]
         with (self.folder / "job.log").open("wb") as log:
             self.process = subprocess.Popen(
                 command,
@@ -160,7 +167,15 @@ class Job:
         (self.folder / "stop").touch()
         return self.wait()
 
+    def kill_driver(self) -> None:
+        """With its JVM, as kill -9 of all that the machine of the driver has, but for the supervisor."""
+        os.killpg(os.getpgid(self.driver_pid), signal.SIGKILL)
+
     def kill_group(self) -> None:
+        if self.supervised and self.process is not None:
+            self.process.kill()  # first, else it would start the next one
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                os.killpg(json.loads((self.folder / "supervisor.json").read_text())["job_pid"], signal.SIGKILL)
         if self.process is not None:
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)

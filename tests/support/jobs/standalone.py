@@ -63,8 +63,12 @@ class Standalone:
     def start(self) -> Standalone:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self.port = int(listening.getsockname()[1])
-        self._daemon("master", f"{_DEPLOY}.master.Master", "--port", str(self.port))
+        self.start_master()
         return self
+
+    def start_master(self) -> Daemon:
+        """On its port, also again after it was killed."""
+        return self._daemon("master", f"{_DEPLOY}.master.Master", "--port", str(self.port))
 
     def worker(self, name: str, cores: int = 1) -> Daemon:
         words = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(self.folder / name / "work"))

@@ -36,7 +36,9 @@ log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss} %p %c{1}: %m%n
 
 
 def _configuration(settings: Mapping[str, str]) -> str:
-    lines = (f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in settings.items())
+    lines = (
+        f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in settings.items()
+    )
     return "\n".join(("<configuration>", *lines, "</configuration>\n"))
 
 
