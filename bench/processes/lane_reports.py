@@ -1,7 +1,8 @@
 """Plays the tasks of many leases: ``python -m bench.processes.lane_reports FILE``, over the real control channel.
 
 ``FILE`` holds a pickled ``ManyLanes``. Each lane tells all of its partitions as often as a busy lane does, with numbers
-that grow, at most ``rows_per_s`` rows a second and lease. The rows are rendered once and the numbers put in, so that this process costs less than the driver it loads.
+that grow, at most ``rows_per_s`` rows a second and lease. The rows are rendered once and the numbers put in, so that
+this process costs less than the driver that it loads.
 Ends when the driver closes its lines.
 """
 

@@ -1,15 +1,18 @@
-"""What mirrors need, as a table for people."""
+"""What mirrors need, as a table for people and as JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, FlowSize, MirrorSize, disk_by_cluster
 from reconciler.errors import ExitCode, Unknown
+from reconciler.render.report_json import report_json
 from reconciler.text import columns, size_words
 
 UNKNOWN = "unknown"
+T = TypeVar("T")
 
 
 def sizing_text(mirrors: Sequence[MirrorSize], headroom: float) -> str:
@@ -34,6 +37,52 @@ def sizing_text(mirrors: Sequence[MirrorSize], headroom: float) -> str:
         "Disk: what the source keeps now, times the factor at the target.",
     ]
     return "\n".join(lines)
+
+
+def sizing_json(environment: str, mirrors: Sequence[MirrorSize], headroom: float) -> str:
+    """As schemas/reports/sizing.schema.json."""
+    return report_json(
+        "sizing",
+        environment,
+        exit_code=int(sizing_code(mirrors)),
+        headroom=headroom,
+        mirrors=[_mirror(mirror) for mirror in mirrors],
+        disk_bytes={cluster: _known(amount) for cluster, amount in disk_by_cluster(mirrors).items()},
+        unknown=sorted(_unknowns(mirrors)),
+    )
+
+
+def _mirror(mirror: MirrorSize) -> dict[str, Any]:
+    lines = mirror.line_bits.items()
+    return {
+        "mirror": mirror.mirror,
+        "parallelism": _known(mirror.cores),
+        "parallelism_now": mirror.parallelism_now,
+        "executors": _known(mirror.executors),
+        "executor_cores": mirror.executor_cores,
+        "lines": [
+            {"source": source, "target": target, "bits_per_second": _known(bits)} for (source, target), bits in lines
+        ],
+        "flows": [_flow(size) for size in mirror.flows],
+    }
+
+
+def _flow(size: FlowSize) -> dict[str, Any]:
+    return {
+        "flow": size.flow,
+        "target": size.target,
+        "bytes_per_second": _known(size.rate),
+        "sized_for_bytes_per_second": _known(size.peak),
+        "lanes": _known(size.lanes),
+        "lanes_now": size.lanes_now,
+        "cores": _known(size.cores),
+        "disk_bytes": _known(size.disk_bytes),
+        "problems": size.problems,
+    }
+
+
+def _known(value: T | Unknown) -> T | None:
+    return None if isinstance(value, Unknown) else value
 
 
 def sizing_code(mirrors: Sequence[MirrorSize]) -> ExitCode:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.help import ending
-from reconciler.render.console import App, Env, show
+from reconciler.render.console import App, Env, FormatOption, OutputFormat, show
 
 app = App()
 
@@ -18,6 +18,7 @@ app = App()
         "0 told; 1 error or unknown",
         "size environments/prod",
         "size environments/prod --headroom 3 --seconds 300",
+        "size environments/prod --format json",
     ),
 )
 def size(
@@ -28,11 +29,13 @@ def size(
     seconds: Annotated[
         float, typer.Option("--seconds", min=1.0, help="how long to watch topics whose job tells no rate")
     ] = 30.0,
+    form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Tell what each mirror needs for the load of now: lanes, cores, executors, line, disk at the target."""
     from reconciler.operations.session.sizing import sizes
-    from reconciler.render.sizing import sizing_code, sizing_text
+    from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
 
-    mirrors = sizes(env, headroom, seconds)
-    show(sizing_text(mirrors, headroom))
+    environment, mirrors = sizes(env, headroom, seconds)
+    as_json = form is OutputFormat.JSON
+    show(sizing_json(environment, mirrors, headroom) if as_json else sizing_text(mirrors, headroom))
     raise typer.Exit(sizing_code(mirrors))

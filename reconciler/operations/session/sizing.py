@@ -19,8 +19,8 @@ Bytes = Mapping[tuple[str, str], int | None]
 """(cluster, topic) -> of one copy; None where it could not be read."""
 
 
-def sizes(env: Path, headroom: float, seconds: float) -> tuple[MirrorSize, ...]:
-    """Reads source topics twice, ``seconds`` apart, where a flow's job does not tell its rate."""
+def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[MirrorSize, ...]]:
+    """By the environment's name. Reads source topics twice, ``seconds`` apart, where a flow's job tells no rate."""
     with open_session(env, Principal.PLAN) as session:
         live, topology = session.observe(), session.topology
     routes = find_routes(topology, live).routes
@@ -36,7 +36,7 @@ def sizes(env: Path, headroom: float, seconds: float) -> tuple[MirrorSize, ...]:
         for flow in topology.flows.values()
     }
     sources = {flow.name: flow.source for flow in topology.flows.values()}
-    return tuple(
+    return topology.environment, tuple(
         mirror_size(mirror, [flow_size(loads[name], headroom) for name in mirror.flows], sources)
         for mirror in topology.mirrors.values()
     )

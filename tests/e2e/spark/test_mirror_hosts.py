@@ -1,4 +1,7 @@
-"""Two mirror hosts and an ``apply`` that ends: the machine of the one is lost, the other one has the mirror running."""
+"""Two mirror hosts and an ``apply`` that ends: the machine of one is lost, and the other one has the mirror running.
+
+Then that one is asked to leave, and hands the mirror on to a third.
+"""
 
 from __future__ import annotations
 
@@ -113,6 +116,12 @@ class Hosts:
         record = json.loads(newest)
         return str(record["application_id"]) if record.get("state") == "running" else ""
 
+    def another_runs(self, before: str, what: str) -> None:
+        """Waits until an application other than ``before`` reports itself running, and tells how long that took."""
+        began = time.monotonic()
+        self.until("another application runs", lambda: self.application() not in ("", before))
+        sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
+
     def until_equal(self, count: int) -> None:
         """The same records in the same order in each partition, none twice."""
         copy = f"east.{self.topic}"
@@ -155,14 +164,24 @@ def test_a_lost_machine_is_replaced_by_the_standby_and_each_record_is_copied_onc
     assert "taken" not in hosts.machines["standby"].log
 
     hosts.machines["first"].lose()
+    hosts.another_runs(before, "after the loss of the machine")
     write_awkward(hosts.sandbox["east"], hosts.topic, 2, 300, seed=1)
-    hosts.until("another application runs", lambda: hosts.application() not in ("", before))
     hosts.until_equal(600)
 
     hosts.reconciler("plan", env)  # exit code 0: it is as declared, whatever machine asks
+    before, leaving = hosts.application(), hosts.machines["standby"].process
+    third = hosts.start("third")
+    hosts.until("a third one is there", lambda: "waiting for desired records" in third.log)
+    assert leaving is not None
+    leaving.terminate()
+    write_awkward(hosts.sandbox["east"], hosts.topic, 2, 300, seed=2)
+    hosts.another_runs(before, "after SIGTERM to the host")
+    hosts.until_equal(900)
+    assert leaving.wait(190) == 0
+    assert hosts.machines["standby"].pids() == [], "it left none of its application"
+
     assert "stopped" in hosts.reconciler("mirror", "stop", env)
     assert hosts.application() == ""
-    standby = hosts.machines["standby"].process
-    assert standby is not None
-    standby.terminate()
-    assert standby.wait(60) == 0
+    assert third.process is not None
+    third.process.terminate()
+    assert third.process.wait(60) == 0

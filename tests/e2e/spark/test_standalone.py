@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -114,7 +115,7 @@ def test_master_and_driver_are_lost_and_then_all_at_once(plain: Sandbox, cluster
                 """Records that are sent from now on arrive in every partition."""
                 began, sent = time.monotonic(), load.sent[name]
                 until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
-                print(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}")
+                sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
 
             copies("every partition is copied")
             master = cluster.daemons[0]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from reconciler.engine.sizing import (
     CORE_BYTES,
@@ -14,6 +17,7 @@ from reconciler.engine.sizing import (
     MOST_LANES,
     RECORD_WORK,
     FlowLoad,
+    MirrorSize,
     disk_by_cluster,
     flow_size,
     growth,
@@ -21,9 +25,10 @@ from reconciler.engine.sizing import (
 )
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Flow, Mirror
-from reconciler.render.sizing import sizing_code, sizing_text
+from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
 from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.deployment import Deployment
+from tests.support.paths import SCHEMAS
 
 UNREAD = Unknown("flow f", "its topics could not be read", "do this")
 FLOW = Flow("f", "east", "west", ("orders",), lanes=2)
@@ -33,6 +38,13 @@ BYTES = st.floats(0, 1e12)
 
 def load(rate: float | Unknown = 100e6, **changes: object) -> FlowLoad:
     return replace(FlowLoad(FLOW, rate, 500, 10**12, 3), **changes)  # type: ignore[arg-type]  # by name
+
+
+def as_document(mirrors: list[MirrorSize]) -> Any:
+    """What --format json prints, as its schema has it."""
+    document = json.loads(sizing_json("prod", mirrors, 1.0))
+    Draft202012Validator(json.loads((SCHEMAS / "reports" / "sizing.schema.json").read_text("utf-8"))).validate(document)
+    return document
 
 
 def test_ten_gigabytes_a_second_need_what_performance_says() -> None:
@@ -81,6 +93,11 @@ def test_what_is_not_known_of_a_flow_is_not_known_of_its_mirror() -> None:
     assert "parallelism unknown (now 2): unknown cores on unknown executors of 4" in text
     assert "unknown: its topics could not be read. do this" in text
     assert sizing_code([mirror]) is ExitCode.ERROR
+    document = as_document([mirror])
+    assert (document["exit_code"], document["disk_bytes"]) == (1, {"west": None})
+    [flow] = [each for each in document["mirrors"][0]["flows"] if each["flow"] == "g"]
+    assert (flow["bytes_per_second"], flow["lanes"], flow["cores"]) == (None, None, None)
+    assert document["unknown"] == ["its topics could not be read. do this"]
 
 
 def test_executors_have_the_cores_that_the_mirror_gives_them() -> None:
@@ -95,6 +112,11 @@ def test_executors_have_the_cores_that_the_mirror_gives_them() -> None:
     assert "parallelism 8 (now 2): 8 cores on 4 executors of 2, and one for the driver" in text
     assert "line east to west: 40,000.0 Mbit/s" in text
     assert sizing_code([mirror]) is ExitCode.DONE
+    document = as_document([mirror])
+    [told] = document["mirrors"]
+    assert (told["parallelism"], told["executors"], told["executor_cores"]) == (8, 4, 2)
+    assert told["lines"] == [{"source": "east", "target": "west", "bits_per_second": 40e9}]
+    assert (document["exit_code"], document["disk_bytes"], document["unknown"]) == (0, {"west": 6 * 10**12}, [])
 
 
 def test_growth_is_what_came_and_unknown_where_records_expired() -> None:

@@ -42,7 +42,8 @@ def sized(monkeypatch: pytest.MonkeyPatch, job: FlowStatus | None, held: Answers
     monkeypatch.setattr(sizing, "open_session", session)
     monkeypatch.setattr(sizing, "read_stakes", stakes)
     monkeypatch.setattr(sizing, "time", SimpleNamespace(monotonic=lambda: next(clock, 110.0), sleep=lambda _: None))
-    [size] = sizing.sizes(Path("env"), 2.0, 10.0)
+    environment, [size] = sizing.sizes(Path("env"), 2.0, 10.0)
+    assert environment == DECLARED.environment
     return size
 
 
