@@ -23,13 +23,14 @@ from reconciler_mirror.leases.spark_slots import (
     describe,
     find_place,
     has_task,
+    is_forgotten,
     is_shared,
     is_stopped,
     run_job,
     why_not_ready,
 )
 from reconciler_mirror.leases.task import LeaseSpec
-from reconciler_mirror.leases.unassigned import STOPS_S, Untasked
+from reconciler_mirror.leases.unassigned import FORGOTTEN_S, STOPS_S, Untasked
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport
 
 LEASE_S = 60.0
@@ -150,6 +151,8 @@ class Leases:
             self._placed[key] for key, gap in lanes.items() if gap.why or (gap.seconds >= STOPS_S and not gap.silent)
         }
         self._leave_slots({slot for slot in lost if not has_task(self._context, f"lease-{slot}")})
+        if (lost := self._untasked.hopeless(FORGOTTEN_S)) and is_forgotten(self._context):
+            return f"{lost}. The master has no executor for this application, as after a start without its state"
         return self._untasked.hopeless()
 
     def _leave_slots(self, slots: set[int]) -> None:

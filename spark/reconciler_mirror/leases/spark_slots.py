@@ -54,6 +54,18 @@ def is_stopped(context: Any) -> bool:
         return True
 
 
+def is_forgotten(context: Any) -> bool:
+    """A standalone cluster has no executor for this application. One whose master was started again without its state
+    knows nothing of it, ends its executors, and will never give it others; the driver is told nothing of that."""
+    java = getattr(context, "_jsc", None)
+    if java is None or not str(context.master).startswith("spark://"):
+        return False
+    try:
+        return int(java.sc().getExecutorMemoryStatus().size()) <= 1  # the driver itself is among them
+    except Exception:  # noqa: BLE001  # not known is no reason to end
+        return False
+
+
 def run_job(context: Any, slot: int, text: str, content: object, work: Callable[[Any], Any]) -> list[Any]:
     """A Spark job with one task, in the slot's own group and pool; waits for its end. Raises whatever Spark throws."""
     context.setJobGroup(f"lease-{slot}", text)

@@ -19,6 +19,8 @@ where none was placed yet, which counts as stopped only after ``STOPS_S``: a bus
 LANE_CODES = ("lane_without_task", "lane_silent")
 HOPELESS_S = 300.0
 """No lane has a task for that long, and Spark lost each that it tried: this application cannot run any."""
+FORGOTTEN_S = 30.0
+"""The same where Spark has no executor for it either: a standalone master does not know it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,12 @@ class Untasked:
         with self._guard:
             return frozenset(self._since.keys() | self._silent.keys())
 
-    def hopeless(self) -> str:
-        """Why, or empty while there is hope."""
+    def hopeless(self, seconds: float = HOPELESS_S) -> str:
+        """Why, once it has lasted for ``seconds``; empty while there is hope."""
         lanes = self.lanes()
-        if lanes.keys() != self._all or not all(gap.why and gap.seconds >= HOPELESS_S for gap in lanes.values()):
+        if lanes.keys() != self._all or not all(gap.why and gap.seconds >= seconds for gap in lanes.values()):
             return ""
-        return f"Spark lost every task for {HOPELESS_S:.0f} s: {'; '.join(sorted({gap.why for gap in lanes.values()}))}"
+        return f"Spark lost every task for {seconds:.0f} s: {'; '.join(sorted({gap.why for gap in lanes.values()}))}"
 
 
 def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Condition:

@@ -92,6 +92,7 @@ class Spark:
         self.submitted: list[Task] = []
         self.cancelled: list[str] = []
         self.stopped = False
+        self.executors = 2
         self._group = threading.local()
         self._jsc = self
 
@@ -100,6 +101,9 @@ class Spark:
 
     def isStopped(self) -> bool:  # noqa: N802 - Spark's names
         return self.stopped
+
+    def getExecutorMemoryStatus(self) -> Any:  # noqa: N802 - with the driver
+        return SimpleNamespace(size=lambda: self.executors + 1)
 
     def setJobGroup(self, group: str, _: str) -> None:  # noqa: N802
         self._group.name = group
@@ -190,6 +194,24 @@ def test_a_lost_executor_makes_the_lag_unknown_at_once_and_is_told_soon(
     assert "its connection to the Spark driver ended before it did" in text
     assert "0 records behind when last heard of, now unknown" in text
     assert unassigned.LOST_S <= 20 < 30, "the condition is there 30 s after the loss, with a look every few seconds"
+
+
+def test_an_application_that_its_master_does_not_know_any_more_ends(
+    spark: Spark, leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master that was started again without its state ends executors, and gives none to whom it does not know."""
+    tasks = [spark.waiting(slot).run() for slot in range(2)]
+    until(lambda: not leases.lanes_without_task())
+    for task in tasks:
+        task.dies()
+    monkeypatch.setattr(unassigned, "LOST_S", 0.0)
+    monkeypatch.setattr(module, "FORGOTTEN_S", 0.0)
+    until(lambda: len(leases._untasked.lanes()) == 4)
+    assert leases.tell_untasked() == "", "there are executors, so Spark may try again"
+    spark.executors = 0
+    assert "has no executor for this application" in leases.tell_untasked()
+    spark.master = "yarn"  # another master of the application asks for executors itself
+    assert leases.tell_untasked() == ""
 
 
 def test_a_mirror_has_settled_only_when_every_lane_with_partitions_has_a_task(spark: Spark, leases: Leases) -> None:

@@ -33,7 +33,8 @@ class Load(threading.Thread):
                 self._producer.produce(topic, b"%d" % number, partition=number % partitions)
                 self.sent[topic] = number + 1
             rounds += 1
-            self._producer.poll(max(0.0, began + rounds / self._rate - time.monotonic()))
+            self._producer.poll(0)  # it returns at the first report of a delivery, however long it may wait
+            self.over.wait(max(0.0, began + rounds / self._rate - time.monotonic()))
         self._producer.flush(30)
 
 
