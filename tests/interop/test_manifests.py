@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pyspark
 import pytest
 import yaml
+from typer.main import get_command
 
+from reconciler.backends.mirror_jobs.host.accept import read_accepted
+from reconciler.cli.main import app
+from reconciler.environment.load import load
+from reconciler.resources.mirrors.handover import submission_of
 from reconciler.sandbox.install import prerequisites
 from tests.support.paths import ROOT
 
@@ -82,6 +90,60 @@ def test_the_unit_keeps_jobs_alive_and_leaves_them_time() -> None:
     assert int(service["TimeoutStopSec"]) >= 190, "docs/mirror/host.md: SIGTERM may take that long"
     assert service["ExecStart"].startswith("/")
     assert "mirror host" in service["ExecStart"]
+
+
+def parsed_by_the_program(words: list[str]) -> str:
+    """The command that they are. Raises what click does for words that it does not know."""
+    assert words[0].rpartition("/")[2] == "reconciler"
+    command, name, rest = get_command(app), "reconciler", words[1:]
+    while getattr(command, "commands", None) and rest and not rest[0].startswith("-"):
+        name, *rest = rest
+        command = command.commands[name]  # type: ignore[attr-defined]  # a group
+    if rest != ["--help"]:
+        command.make_context(name, rest)
+    return name
+
+
+def test_the_commands_of_what_is_deployed_are_commands_of_this_program() -> None:
+    unit = (DEPLOY / "systemd" / "mirror-host.service").read_text()
+    [start] = re.findall(r"^ExecStart=(.*)", unit, re.MULTILINE)
+    host = next(yaml.safe_load_all((KUBERNETES / "host.yaml").read_text()))
+    [container] = host["spec"]["template"]["spec"]["containers"]
+    [default] = re.findall(r"^CMD (.*)", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    assert [parsed_by_the_program(words) for words in (shlex.split(start), container["args"])] == ["host", "host"]
+    assert parsed_by_the_program(json.loads(default)) == "reconciler"
+    with pytest.raises(Exception, match="--acept"):
+        parsed_by_the_program([*shlex.split(start)[:-2], "--acept", "file"])
+
+
+def test_the_host_of_the_manifests_accepts_the_mirror_of_the_page() -> None:
+    """Read as a host reads them: its clusters alone are an environment; its list takes each setting of the page."""
+    texts = {"clusters.yaml": (KUBERNETES / "clusters.yaml").read_text()}
+    assert set(load(texts, "prod").clusters) == {"east", "west"}
+    page = (ROOT / "docs" / "mirror" / "kubernetes.md").read_text()
+    [example] = re.findall(r"```yaml\n(mirrors:.*?)```", page, re.DOTALL)
+    flows = "flows: {orders: {source: east, target: west, topics: [orders], replication_factor: 1}}\n"
+    texts["mirrors.yaml"] = flows + example.replace("west:\n", "west:\n    flows: [orders]\n", 1)
+    [mirror] = load(texts, "prod").mirrors.values()
+    accepted = read_accepted(KUBERNETES / "accepted.yaml")
+    for changes, problem in ({}, ""), ({"master": "local[2]"}, "master 'local[2]' is not accepted"):
+        refusals = [text for text, _ in accepted._submission({**submission_of(mirror), **changes}, "")]
+        assert refusals == ([problem] if problem else [])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """With a program that is there; ours is below /opt on the machine of a host."""
+    text = (
+        (DEPLOY / "systemd" / "mirror-host.service").read_text().replace("/opt/reconciler/bin/reconciler", "/bin/true")
+    )
+    unit = tmp_path / "mirror-host.service"
+    unit.write_text(text)
+    said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    unit.write_text(text.replace("KillMode=", "KillModus="))
+    said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert "KillModus" in said.stderr, "a slip is seen"
 
 
 def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special() -> None:

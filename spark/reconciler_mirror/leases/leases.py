@@ -151,8 +151,8 @@ class Leases:
             self._placed[key] for key, gap in lanes.items() if gap.why or (gap.seconds >= STOPS_S and not gap.silent)
         }
         self._leave_slots({slot for slot in lost if not has_task(self._context, f"lease-{slot}")})
-        if (lost := self._untasked.hopeless(FORGOTTEN_S)) and is_forgotten(self._context):
-            return f"{lost}. The master has no executor for this application, as after a start without its state"
+        if (ended := self._untasked.hopeless(FORGOTTEN_S)) and is_forgotten(self._context):
+            return f"{ended}. The master has no executor for this application, as after a start without its state"
         return self._untasked.hopeless()
 
     def _leave_slots(self, slots: set[int]) -> None:

@@ -7,12 +7,14 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from reconciler_mirror.model import lane_of
 
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
+from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import Sandbox
@@ -38,14 +40,15 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         spark.stop()
 
 
-def mirror_on(cluster: Standalone, name: str, folder: Path) -> Mirror:
-    """Two executors of one core, with Python from the archive."""
+def mirror_on(cluster: Standalone, name: str, folder: Path, executors: int = 2) -> Mirror:
+    """Executors of one core, with Python from the archive."""
     return Mirror(
         name,
         (name,),
         master=cluster.master,
+        parallelism=executors,
         deployment=Deployment(
-            executors=2, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
+            executors=executors, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
         ),
         spark_conf={
             "spark.driver.host": "127.0.0.1",
@@ -138,3 +141,36 @@ def test_master_and_driver_are_lost_and_then_all_at_once(plain: Sandbox, cluster
         assert job.stop() == 0
     finally:
         job.kill_group()
+
+
+def test_three_environments_share_one_cluster(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
+    """Each gets the cores that it declares and no more, and copies its own topic; the master's page tells it."""
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    names = [f"s{uuid.uuid4().hex[:6]}" for _ in range(3)]
+    create_topics(west, "__mirror_status")
+    create_topics(east, *names, partitions=2)
+    create_topics(west, *(f"east.{name}" for name in names), partitions=2)
+    for worker in ("a", "b"):
+        cluster.worker(worker, cores=2)
+    jobs = []
+    for name in names:
+        content = handover(west, name, [flow(name, east, west, [name], lanes=2)])
+        content |= {"environment": name, "parallelism": 1, "status": content["status"] | {"key": f"{name}/{name}"}}
+        jobs.append(Job(tmp_path / name, content, mirror=mirror_on(cluster, name, tmp_path, executors=1)))
+    try:
+        for job in jobs:
+            job.start()
+        topics = dict.fromkeys(names, 2)
+        with flowing(east, west, topics, rate=20) as (load, arrivals):
+            for name, job in zip(names, jobs, strict=True):
+                until("its topic is copied", partial(arrivals.have_all_from, name, 0), job, PATIENCE_S)
+            for name in names:
+                seen = spark_master(cluster.master, f"mirror {name}/{name}", 5.0, cluster.page)
+                assert (seen.workers, seen.free_cores, seen.own_cores) == (2, 1, 1), seen
+            assert_all_once_in_order(load, arrivals, topics, PATIENCE_S)
+        assert [job.stop() for job in jobs] == [0, 0, 0]
+        seen = spark_master(cluster.master, f"mirror {names[0]}/{names[0]}", 5.0, cluster.page)
+        assert (seen.free_cores, seen.own_cores) == (4, 0)
+    finally:
+        for job in jobs:
+            job.kill_group()

@@ -54,6 +54,8 @@ class Standalone:
 
     folder: Path
     port: int = 0
+    page: int = 0
+    """Port of the master's web page."""
     daemons: list[Daemon] = field(default_factory=list)
 
     @property
@@ -61,18 +63,19 @@ class Standalone:
         return f"spark://127.0.0.1:{self.port}"
 
     def start(self) -> Standalone:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            self.port = int(listening.getsockname()[1])
+        with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as web:
+            self.port, self.page = int(listening.getsockname()[1]), int(web.getsockname()[1])
         self.start_master()
         return self
 
     def start_master(self) -> Daemon:
         """On its port, also again after it was killed."""
-        return self._daemon("master", f"{_DEPLOY}.master.Master", "--port", str(self.port))
+        words = ("--port", str(self.port), "--webui-port", str(self.page))
+        return self._daemon("master", f"{_DEPLOY}.master.Master", *words)
 
     def worker(self, name: str, cores: int = 1) -> Daemon:
-        words = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(self.folder / name / "work"))
-        return self._daemon(name, f"{_DEPLOY}.worker.Worker", *words, self.master)
+        words = ("--cores", str(cores), "--memory", f"{600 * cores}m", "--work-dir", str(self.folder / name / "work"))
+        return self._daemon(name, f"{_DEPLOY}.worker.Worker", "--webui-port", "0", *words, self.master)
 
     def stop(self) -> None:
         for daemon in self.daemons:
@@ -96,7 +99,7 @@ class Standalone:
         }
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [str(SPARK_CLASS), of, "--host", "127.0.0.1", "--webui-port", "0", *words],
+                [str(SPARK_CLASS), of, "--host", "127.0.0.1", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
