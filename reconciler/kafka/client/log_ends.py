@@ -7,13 +7,50 @@ KIP-320), and that the epoch is the current one is checked by the leader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
-from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
 
+API, VERSION = 23, 4
+"""From Kafka 2.8 on."""
 _MOVED = 6
+_CLIENT = struct.pack(">i", -1)
+_ASKED = struct.Struct(">iii")  # partition, epoch that the leader must have, epoch whose end is asked for
+_ANSWER = struct.Struct(">hiiq")  # error, partition, epoch, end
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Of one leader, and not answered yet. ``epochs``: that it must have."""
+
+    cluster: str
+    connection: Connection
+    epochs: Mapping[Key, int]
+    answer: asyncio.Future[Frame]
+
+    async def ends(self) -> dict[Key, int | BrokerError]:
+        """Raises ConnectionLostError and MalformedResponseError."""
+        frame = await self.answer
+        with self.connection.read(frame):
+            throttle, answers = unpack(frame.body)
+        self.connection.throttle(throttle)
+        ends: dict[Key, int | BrokerError] = {}
+        for key, (error, epoch, end) in answers.items():
+            subject = f"log end of {key[0]}-{key[1]} on {self.cluster}"
+            if error:
+                ends[key] = BrokerError(error, subject)
+            elif epoch != self.epochs.get(key) or end < 0:
+                ends[key] = BrokerError(_MOVED, f"{subject}, epoch {self.epochs.get(key)}")
+            else:
+                ends[key] = end
+        return ends
 
 
 async def log_ends(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int | BrokerError]:
@@ -24,35 +61,38 @@ async def log_ends(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int
     for key in by_node.pop(NO_LEADER, ()):
         ends[key] = BrokerError(5, f"log end of {key[0]}-{key[1]} on {cluster.name}")
     for node, led in by_node.items():
-        ends |= await _at(cluster, node, led)
+        ends |= await ask(cluster, await cluster.control(node), led).ends()
     return ends
 
 
-async def _at(cluster: ClusterClient, node: int, keys: Iterable[Key]) -> dict[Key, int | BrokerError]:
-    request = protocol.OffsetForLeaderEpochRequest
-    topic_type, partition_type = request.OffsetForLeaderTopic, request.OffsetForLeaderTopic.OffsetForLeaderPartition
+def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> Asked:
+    """Sent at once; ``connection`` leads to the leader of all ``keys``. Raises UnsupportedBrokerError."""
+    connection.negotiated(API, VERSION, VERSION, "OffsetForLeaderEpoch")
     epochs = {key: leader.epoch if (leader := cluster.leader(*key)) is not None else -1 for key in keys}
-    asked = [
-        topic_type(
-            topic=name,
-            partitions=[
-                partition_type(partition=p, current_leader_epoch=epochs[name, p], leader_epoch=epochs[name, p])
-                for p in partitions
-            ],
-        )
-        for name, partitions in by_topic(epochs).items()
-    ]
-    connection = await cluster.control(node)
-    answer = await connection.call(request(replica_id=-1, topics=asked, version=connection.version(request)))
-    ends: dict[Key, int | BrokerError] = {}
-    for topic in answer.topics:
-        for p in topic.partitions:
-            key = (topic.topic, p.partition)
-            subject = f"log end of {key[0]}-{key[1]} on {cluster.name}"
-            if p.error_code:
-                ends[key] = BrokerError(p.error_code, subject)
-            elif p.leader_epoch != epochs[key] or p.end_offset < 0:
-                ends[key] = BrokerError(_MOVED, f"{subject}, epoch {epochs[key]}")
-            else:
-                ends[key] = p.end_offset
-    return ends
+    return Asked(cluster.name, connection, epochs, connection.send((API, VERSION, True), [pack(epochs)]))
+
+
+def pack(epochs: Mapping[Key, int]) -> bytes:
+    topics = by_topic(epochs)
+    parts = [_CLIENT, count(len(topics))]
+    for name, partitions in topics.items():
+        parts += [string(name), count(len(partitions))]
+        parts += [_ASKED.pack(p, epochs[name, p], epochs[name, p]) + NO_TAGS for p in partitions]
+        parts.append(NO_TAGS)
+    return b"".join((*parts, NO_TAGS))
+
+
+@reading("an OffsetForLeaderEpoch")
+def unpack(frame: memoryview) -> tuple[int, dict[Key, tuple[int, int, int]]]:
+    """(throttle in ms, by topic and partition: Kafka's error code, leader epoch, log end)."""
+    reader = ResponseReader(frame)
+    throttle, answers = reader.int32(), dict[Key, tuple[int, int, int]]()
+    for _ in range(reader.count()):
+        name = reader.string()
+        for _ in range(reader.count()):
+            error, partition, epoch, end = reader.fixed(_ANSWER)
+            reader.tags()
+            answers[name, partition] = error, epoch, end
+        reader.tags()
+    reader.finish()
+    return throttle, answers

@@ -23,11 +23,11 @@ from reconciler.kafka.client.errors import (
 )
 from reconciler.kafka.client.transaction_ends import Endings
 from reconciler.kafka.protocol import commit_offsets as position_requests
-from reconciler.kafka.protocol import describe_transactions as transaction_state
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol import transactions as transaction_requests
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
-from reconciler.kafka.protocol.describe_transactions import TransactionState
+from reconciler.kafka.protocol.transactions import Holder, TransactionState
 
 TRANSACTION_TIMEOUT_MS = 60_000
 PATIENCE = 25.0
@@ -194,6 +194,30 @@ class Identity:
 
         await self._patiently(TRANSACTION, ask)
 
+    async def add_and_abort(self, keys: Iterable[Key]) -> None:
+        """Classic only: partitions join a transaction, which is aborted; for one that needs no records. Both requests
+        are under way together, since a broker carries those of a connection out in order.
+
+        Nothing is repeated: ``disturbed`` where either got an error that may pass, or no answer. Raises BrokerError,
+        FencedError and ConnectionLostError.
+        """
+        connection = await self.coordinator()
+        await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
+        holder = Holder(str(self.transactional_id), self.producer_id, self.epoch)
+        before, self.disturbed = self.disturbed, True
+        error = await transaction_requests.add_and_abort(connection, holder, by_topic(keys))
+        if error not in _AGAIN:
+            check(error, f"an empty transaction of {self.transactional_id}")
+            self.disturbed = before
+
+    async def coordinator(self) -> Connection:
+        """The connection on which the transactional.id is spoken for. Raises as ``start``."""
+
+        async def itself(connection: Connection) -> Connection:
+            return connection
+
+        return await self._patiently(TRANSACTION, itself)
+
     async def commit_positions(self, positions: Mapping[Key, OffsetToCommit]) -> None:
         """Into the open transaction, or at once for an idempotent producer. Keys are target topic and partition."""
         if not positions:
@@ -256,7 +280,7 @@ class Identity:
 
     async def _state(self, connection: Connection) -> TransactionState | None:
         """None: the broker is older, or does not say."""
-        transaction = await transaction_state.ask(connection, str(self.transactional_id))
+        transaction = await transaction_requests.ask(connection, str(self.transactional_id))
         if transaction is not None and transaction.error in _AGAIN:
             raise BrokerError(transaction.error, f"state of {self.transactional_id}")
         self._tells_state = transaction is not None and transaction.error not in DENIED

@@ -248,15 +248,34 @@ class TargetLogs:
 
     async def abort(self, txn: str, pid: int, epoch: int) -> None:
         async def work() -> None:
-            held = self.transactions[txn]
-            if epoch == held.epoch and held.state in ("PrepareAbort", "CompleteAbort"):
-                return
-            held = self._checked(txn, pid, epoch)
-            if held.state != "Ongoing":
-                raise RefusedError(INVALID_STATE)
-            self._end(held)
+            self._aborted(txn, pid, epoch)
 
         await self._request(work)
+
+    async def add_and_abort(self, txn: str, pid: int, epoch: int, keys: Iterable[Key]) -> None:
+        """Two requests on one connection: carried out in order, the second whatever becomes of the first. What the
+        first is refused with is raised."""
+        keys = set(keys)
+
+        async def work() -> None:
+            try:
+                held = self._checked(txn, pid, epoch)
+                held.state = "Ongoing"
+                held.keys |= keys
+            finally:
+                await self._while()
+                self._aborted(txn, pid, epoch)
+
+        await self._request(work)
+
+    def _aborted(self, txn: str, pid: int, epoch: int) -> None:
+        held = self.transactions[txn]
+        if epoch == held.epoch and held.state in ("PrepareAbort", "CompleteAbort"):
+            return
+        held = self._checked(txn, pid, epoch)
+        if held.state != "Ongoing":
+            raise RefusedError(INVALID_STATE)
+        self._end(held)
 
     async def complete(self, txn: str) -> bool:
         async def work() -> bool:

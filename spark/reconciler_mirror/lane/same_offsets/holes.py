@@ -38,11 +38,9 @@ class MarkerPort(Protocol):
         """Appends within the transaction; the base offset each got."""
         ...
 
-    async def abort(self) -> None:
-        """Returns once the marker is written to every partition of the transaction, for good."""
-
-    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int]:
-        """Log end offsets, as the leaders have them."""
+    async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
+        """Aborts the transaction of ``keys``, which join it first where ``announce`` says so. Returns once the marker
+        is written to all of them, for good: log end offsets since, as the leaders have them."""
         ...
 
 
@@ -60,7 +58,9 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
 
     Raises DisplacedError, and what ``port`` raises. Then what is open is ended by whoever begins ``port`` again.
     """
-    await port.add(holes)
+    bare = all(after == first + 1 for first, after, _ in holes.values())
+    if not bare:
+        await port.add(holes)
     at = {key: first for key, (first, _, _) in holes.items()}
     until = {key: min(after, first + MOST_AT_ONCE) - 1 for key, (first, after, _) in holes.items()}
     displaced: DisplacedError | None = None
@@ -72,7 +72,7 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
                 until[key] = at[key]
             else:
                 at[key] += count
-    await port.abort()
+    ends = await port.abort(holes, announce=bare)
     if displaced is not None:
         raise displaced
-    return await port.ends(holes)
+    return ends

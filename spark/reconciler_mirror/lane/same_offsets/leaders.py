@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from reconciler.kafka.client import log_ends
 from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, by_topic
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, UnsupportedBrokerError, check
-from reconciler.kafka.client.log_ends import log_ends
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol import describe_producers
+from reconciler.kafka.protocol import describe_producers, transactions
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.transactions import TransactionState
 from reconciler.kafka.records.batches import next_sequence, seal
 from reconciler_mirror.lane.same_offsets.fillers import filler_batch
 from reconciler_mirror.lane.same_offsets.holes import Fillers
@@ -22,6 +23,9 @@ from reconciler_mirror.lane.state import RestartError
 PRODUCE_TIMEOUT_MS = 15_000
 PATIENCE, PAUSE = 20.0, 0.05
 COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
+LATER, SOONER = 0.0002, 0.98
+"""The first look at an aborted transaction comes later (seconds) after one that was too early, sooner (a factor) after
+one that was not: each costs the coordinator a request."""
 
 
 class Leaders:
@@ -55,7 +59,7 @@ class Leaders:
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Raises ConnectionLostError."""
-        return await log_ends(self._cluster, keys)
+        return await log_ends.log_ends(self._cluster, keys)
 
     async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Raises ConnectionLostError."""
@@ -81,6 +85,7 @@ class Markers:
         self._cluster = cluster
         self._identity = identity
         self._sequences: dict[Key, int] = {}
+        self._markers_take = 0.0
 
     async def add(self, keys: Iterable[Key]) -> None:
         await self._identity.add_partitions(keys)
@@ -131,38 +136,61 @@ class Markers:
                 check(answer.error, f"filling a hole of {answer.topic}-{answer.partition} on {self._cluster.name}")
         return bases
 
-    async def abort(self) -> None:
-        """Until the coordinator has nothing left to write: it writes again what it is not sure of."""
-        await self._identity.end(committed=False)
+    async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
+        """Waits until the coordinator has nothing left to write: it writes again what it is not sure of."""
+        wanted = tuple(keys)
+        if announce:
+            await self._identity.add_and_abort(wanted)
+        else:
+            await self._identity.end(committed=False)
         self._require_undisturbed()
-        pause, until = COMPLETE_FIRST, time.monotonic() + PATIENCE
+        await asyncio.sleep(self._markers_take)
+        pause, until, first = COMPLETE_FIRST, time.monotonic() + PATIENCE, True
         while True:
-            state = await self._identity.state()
-            if state is None:
-                raise UnsupportedBrokerError(
-                    f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
-                    "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
-                )
+            state, ends = await self._state_and_ends(wanted)
             if not state.open:
-                return
+                self._markers_take *= SOONER if first else 1.0
+                return ends or await self._ends(wanted)
             if time.monotonic() > until:
                 raise RestartError(f"markers of {self._identity.transactional_id} are not written")
+            self._markers_take = min(COMPLETE_LAST, self._markers_take + LATER)
             await asyncio.sleep(pause)
-            pause = min(COMPLETE_LAST, pause * 1.5)
+            pause, first = min(COMPLETE_LAST, pause * 1.5), False
 
-    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int]:
+    async def _state_and_ends(self, keys: Sequence[Key]) -> tuple[TransactionState, Mapping[Key, int] | None]:
+        """Log ends where one broker has the transaction and leads all partitions: it answers in order, so that they are
+        as they were after the state."""
+        coordinator, by_node = await self._identity.coordinator(), self._cluster.by_leader(keys)
+        (node,) = by_node if len(by_node) == 1 else (NO_LEADER,)
+        ends: Mapping[Key, int | BrokerError] = {}
+        state: TransactionState | None = None
+        if node != NO_LEADER and await self._cluster.control(node) is coordinator and coordinator.closed is None:
+            with coordinator.gathered():
+                sent = transactions.send(coordinator, str(self._identity.transactional_id))
+                asked = log_ends.ask(self._cluster, coordinator, keys)
+            state, ends = await transactions.answered(coordinator, sent), await asked.ends()
+        if state is None or state.error:
+            state, ends = await self._identity.state(), {}
+        if state is None:
+            raise UnsupportedBrokerError(
+                f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
+                "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
+            )
+        known = {key: end for key, end in ends.items() if isinstance(end, int)}
+        return state, known if len(known) == len(keys) else None
+
+    async def _ends(self, keys: Sequence[Key]) -> Mapping[Key, int]:
         """Raises BrokerError and ConnectionLostError."""
-        wanted = tuple(keys)
         until = time.monotonic() + PATIENCE
         while True:
-            answers = await log_ends(self._cluster, wanted)
+            answers = await log_ends.log_ends(self._cluster, keys)
             errors = [error for error in answers.values() if isinstance(error, BrokerError)]
             if not errors:
                 return {key: end for key, end in answers.items() if isinstance(end, int)}
             if not errors[0].retriable or time.monotonic() > until:
                 raise errors[0]
             await asyncio.sleep(PAUSE)
-            await self._cluster.refresh({topic for topic, _ in wanted})
+            await self._cluster.refresh({topic for topic, _ in keys})
 
     def _require_undisturbed(self) -> None:
         if self._identity.disturbed:

@@ -1,0 +1,178 @@
+"""What a coordinator is asked about a transaction: DescribeTransactions (KIP-664, from Kafka 3.0), and packed by hand
+for those who end hundreds a second AddPartitionsToTxn and EndTxn of the classic protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+
+DESCRIBE_TRANSACTIONS, VERSION = 65, 0
+ADD_PARTITIONS, ADD_VERSION = 24, 3
+"""The last version for clients; 4 is the brokers' own."""
+END, END_VERSION = 26, 3
+"""The last version that keeps the epoch."""
+NOT_ATTEMPTED = 55
+"""Another partition of the request was refused."""
+_HOLDER = struct.Struct(">qh")
+_INDEX, _RESULT = struct.Struct(">i"), struct.Struct(">ih")
+_PRODUCER = struct.Struct(">iqqh")  # timeout, start, id, epoch
+_UNDECIDED = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
+_ABORTED = frozenset({"Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
+
+
+class Holder(NamedTuple):
+    """Who speaks for a transactional.id."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """``error`` is Kafka's code; the rest means nothing then. ``epoch`` as the coordinator has it now."""
+
+    throttle_ms: int
+    error: int
+    state: str
+    producer_id: int = -1
+    epoch: int = -1
+
+    @property
+    def undecided(self) -> bool:
+        """Ended, but the markers are not all written yet."""
+        return self.state in _UNDECIDED
+
+    @property
+    def open(self) -> bool:
+        """Its coordinator has something left to do for it."""
+        return self.state == "Ongoing" or self.undecided
+
+    @property
+    def committed(self) -> bool | None:
+        """How the last transaction ends once its producer is fenced. None: there is none, or none is known."""
+        if self.state in _COMMITTED:
+            return True
+        return False if self.state in _ABORTED else None
+
+    def is_commit_of(self, producer_id: int, epoch: int) -> bool:
+        """Version 2: whether a commit under ``epoch`` led here. If so the epoch it brought belongs to the same holder.
+
+        A coordinator that has it from the log only, because the one that was asked is gone, does not know ``epoch``
+        any more, and InitProducerId with it would be told PRODUCER_FENCED. The first epoch of a successor is the same
+        number, but nothing is committed then: its first commit brings the next.
+        """
+        return self.state in _COMMITTED and (self.producer_id, self.epoch) == (producer_id, epoch + 1)
+
+    def epochs(self, *, version_2: bool) -> tuple[int, ...]:
+        """Which its records can carry: with KIP-890 version 2 the end of a transaction raises the epoch."""
+        return (self.epoch, self.epoch - 1) if version_2 and self.state != "Ongoing" else (self.epoch,)
+
+
+async def ask(connection: Connection, transactional_id: str) -> TransactionState | None:
+    """Of its coordinator. None: the broker is older. Raises ConnectionLostError and MalformedResponseError."""
+    _, newest = connection.versions.get(DESCRIBE_TRANSACTIONS, (0, -1))
+    return None if newest < VERSION else await answered(connection, send(connection, transactional_id))
+
+
+def send(connection: Connection, transactional_id: str) -> asyncio.Future[Frame]:
+    """For ``answered``; other requests may be sent behind it."""
+    return connection.send((DESCRIBE_TRANSACTIONS, VERSION, True), [pack(transactional_id)])
+
+
+async def answered(connection: Connection, sent: asyncio.Future[Frame]) -> TransactionState:
+    frame = await sent
+    try:
+        transaction = unpack(frame.body)
+    finally:
+        frame.drop()
+    connection.throttle(transaction.throttle_ms)
+    return transaction
+
+
+async def add_and_abort(connection: Connection, holder: Holder, topics: Mapping[str, Sequence[int]]) -> int:
+    """Classic protocol: partitions join a transaction, which is aborted. Both requests are under way together, since a
+    broker carries those of a connection out in order. Gives the error code of the first that was refused, or 0.
+
+    Raises ConnectionLostError and MalformedResponseError; then either may have been carried out, or may be later.
+    """
+    with connection.gathered():
+        added = connection.send((ADD_PARTITIONS, ADD_VERSION, True), [pack_add(holder, topics)])
+        ended = connection.send((END, END_VERSION, True), [pack_end(holder, committed=False)])
+    frame = await added
+    with connection.read(frame):
+        throttle, errors = unpack_add(frame.body)
+    connection.throttle(throttle)
+    frame = await ended
+    with connection.read(frame):
+        throttle, error = unpack_end(frame.body)
+    connection.throttle(throttle)
+    refused = [code for code in errors.values() if code != NOT_ATTEMPTED]
+    return refused[0] if refused else NOT_ATTEMPTED if errors else error
+
+
+def pack(transactional_id: str) -> bytes:
+    return b"".join((count(1), string(transactional_id), NO_TAGS))
+
+
+@reading("a DescribeTransactions")
+def unpack(frame: memoryview) -> TransactionState:
+    """Its topics are not read."""
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    if reader.count() != 1:
+        raise ValueError("it is not about one transaction")
+    error = reader.int16()
+    reader.string()
+    state = reader.string()
+    if error:
+        return TransactionState(throttle, error, state)
+    _, _, producer_id, epoch = reader.fixed(_PRODUCER)
+    return TransactionState(throttle, error, state, producer_id, epoch)
+
+
+def pack_add(holder: Holder, topics: Mapping[str, Sequence[int]]) -> bytes:
+    """``topics``: partitions that join the transaction, by topic."""
+    parts = [string(holder.transactional_id), _HOLDER.pack(holder.producer_id, holder.epoch), count(len(topics))]
+    for name, partitions in topics.items():
+        parts += [string(name), count(len(partitions)), *map(_INDEX.pack, partitions), NO_TAGS]
+    return b"".join((*parts, NO_TAGS))
+
+
+@reading("an AddPartitionsToTxn")
+def unpack_add(frame: memoryview) -> tuple[int, dict[tuple[str, int], int]]:
+    """(throttle in ms, Kafka's error code of partitions that have one)."""
+    reader = ResponseReader(frame)
+    throttle, errors = reader.int32(), dict[tuple[str, int], int]()
+    for _ in range(reader.count()):
+        name = reader.string()
+        for _ in range(reader.count()):
+            partition, error = reader.fixed(_RESULT)
+            reader.tags()
+            if error:
+                errors[name, partition] = error
+        reader.tags()
+    reader.finish()
+    return throttle, errors
+
+
+def pack_end(holder: Holder, *, committed: bool) -> bytes:
+    producer = _HOLDER.pack(holder.producer_id, holder.epoch)
+    return b"".join((string(holder.transactional_id), producer, bytes((committed,)), NO_TAGS))
+
+
+@reading("an EndTxn")
+def unpack_end(frame: memoryview) -> tuple[int, int]:
+    """(throttle in ms, Kafka's error code)."""
+    reader = ResponseReader(frame)
+    throttle, error = reader.int32(), reader.int16()
+    reader.finish()
+    return throttle, error
