@@ -72,7 +72,7 @@ def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str
     """
     before, pause = _status_times(session, [scope]), _fresh(scope, reason)
     key = _key(session, scope)
-    write_records(_place(session, scope.flow), Principal.APPLY, {key: dumps(pause)})
+    write_records(place_of(session, scope.flow), Principal.APPLY, {key: dumps(pause)})
     return _await(session, [scope], before, wait_s, paused=True)
 
 
@@ -81,7 +81,7 @@ def lift(session: Session, scope: Scope, wait_s: float) -> list[str]:
     before = _status_times(session, [scope])
     lifted = to_lift(scope, _held(session, scope.flow))
     keys = [_key(session, each_pause.scope) for each_pause in lifted]
-    write_records(_place(session, scope.flow), Principal.APPLY, dict.fromkeys(keys))
+    write_records(place_of(session, scope.flow), Principal.APPLY, dict.fromkeys(keys))
     return _await(session, [scope], before, wait_s, paused=False)
 
 
@@ -117,14 +117,14 @@ def mirror_of(session: Session, flow: str) -> str:
     return mirror
 
 
-def _place(session: Session, flow: str) -> Cluster:
+def place_of(session: Session, flow: str) -> Cluster:
     """Where pauses of the flow are kept."""
     mirror = session.topology.mirrors[mirror_of(session, flow)]
     return session.topology.clusters[session.topology.status_cluster(mirror)]
 
 
 def _held(session: Session, flow: str) -> list[Pause]:
-    pauses, state = session.records[_place(session, flow).name].pauses(), session.topology.flows[flow].state_name
+    pauses, state = session.records[place_of(session, flow).name].pauses(), session.topology.flows[flow].state_name
     held = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
     return [replace(pause, scope=replace(pause.scope, flow=flow)) for pause in held]
 
@@ -148,7 +148,7 @@ def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None])
     by_cluster: dict[str, dict[str, bytes | None]] = {}
     for scope, pause in pauses.items():
         key = _key(session, scope)
-        by_cluster.setdefault(_place(session, scope.flow).name, {})[key] = None if pause is None else dumps(pause)
+        by_cluster.setdefault(place_of(session, scope.flow).name, {})[key] = None if pause is None else dumps(pause)
     with audited(session, command, [step for values in by_cluster.values() for step in _steps(values)]) as outcomes:
         for cluster, values in by_cluster.items():
             write_records(session.topology.clusters[cluster], Principal.APPLY, values)

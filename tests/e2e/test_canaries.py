@@ -17,8 +17,8 @@ import pytest
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
 from reconciler.model.live import LiveMirror
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.access.role_users import RoleUser, rules_of
+from reconciler.sandbox.handles import Sandbox
+from tests.support.access.role_users import RoleUser, rules_of, scram_cluster
 from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.commands import Ended, Write
 
@@ -86,21 +86,6 @@ def ran(
     return run
 
 
-def scram(handle: ClusterHandle, principals: dict[str, str]) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": handle.bootstrap_servers.split(","),
-        "cluster_id": handle.cluster_id,
-        "client": {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "ssl.ca.location": str(handle.ca),
-        },
-        "principals": {
-            who: {"sasl.username": name, "sasl.password": "${env:ROLE_PASSWORD}"} for who, name in principals.items()
-        },
-    }
-
-
 def _no_spark(*_: object) -> LiveMirror:
     raise RunnerError("no job is started in this test", "It would wait for its master.", "Nothing.")
 
@@ -119,7 +104,7 @@ def test_no_command_lets_a_secret_out(
     entry = {"clusters": ["east"], "name": f"{unique}app", "password": "${env:USER_PASSWORD}", "version": 1}
     spark = {"master": "spark://127.0.0.1:1", "spark_conf": {"spark.authenticate.secret": "${env:SPARK_SECRET}"}}
     document = {
-        "clusters": {name: scram(handle, principals) for name, handle in secure.clusters.items()},
+        "clusters": {name: scram_cluster(handle, principals) for name, handle in secure.clusters.items()},
         "topics": {unique: {"clusters": ["east"], "partitions": 1}},
         "users": [entry],
         "flows": {unique: {"source": "east", "target": "west", "topics": [unique]}},
@@ -137,7 +122,7 @@ def test_no_login_that_fails_lets_a_secret_out(ran: Callable[..., list[Ended]], 
     files = {key: mutual[key] for key in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")}
     document = {
         "clusters": {
-            "east": scram(east, {"plan": "user", "apply": "user"}),
+            "east": scram_cluster(east, {"plan": "user", "apply": "user"}),
             "hub": {"bootstrap_servers": ["127.0.0.1:1"], "client": OAUTH},
             "west": {
                 "bootstrap_servers": east.mtls_bootstrap_servers.split(","),

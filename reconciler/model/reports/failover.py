@@ -241,7 +241,7 @@ class FailoverFacts:
 
     ``unsupported``: group -> why its state cannot be moved. ``same_offsets``: the flow keeps offsets; ``parted``: at a
     failback of such a flow, its partitions whose sides are not the same. ``hidden``: what the origin may keep from the
-    principal.
+    principal. ``denied``: rights that a step would miss.
     """
 
     move: ConsumerMove
@@ -255,6 +255,7 @@ class FailoverFacts:
     same_offsets: bool = False
     parted: tuple[PartedPartition, ...] = ()
     hidden: tuple[FailoverCheck, ...] = ()
+    denied: tuple[FailoverCheck, ...] = ()
 
 
 class StepResult(StrEnum):

@@ -106,6 +106,7 @@ def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverC
         *same_offsets_checks(facts, accept_loss=request.accept_loss),
         *_groups(facts),
         *facts.hidden,
+        *facts.denied,
     )
     return tuple(sorted(checks, key=lambda check: order.index(check.level)))
 
@@ -220,6 +221,18 @@ def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:
     """Which offsets are set: never backwards, never under members, only where a safe offset is known."""
     wanted = {move.group: tuple(filter(_may_be_set, move.offsets)) for move in groups if idle(move.destination.state)}
     return {group: offsets for group, offsets in wanted.items() if offsets}
+
+
+def unset(groups: Sequence[GroupMove]) -> Mapping[str, frozenset[str]]:
+    """group -> topics of the destination on which it has an offset to be set, or seems to have none. A broker leaves
+    offsets out, too, on topics that it hides."""
+    wanted = due(tuple(groups))
+    missing = {move.group: {o.destination[0] for o in move.offsets if o.before is None} for move in groups}
+    topics = {
+        group: frozenset(without | {offset.destination[0] for offset in wanted.get(group, ())})
+        for group, without in missing.items()
+    }
+    return {group: names for group, names in topics.items() if names}
 
 
 def _may_be_set(offset: GroupOffset) -> bool:

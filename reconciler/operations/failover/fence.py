@@ -59,9 +59,9 @@ class Fence:
 
     def __init__(self, topology: Topology, flow: str) -> None:
         self._topology, self._flow = topology, flow
-        self._cluster = topology.clusters[topology.flows[flow].source]
-        self._access = AccessControl(self._cluster, Principal.APPLY, topology.environment)
-        self._record = SubjectRecord(FENCED, self._cluster, Principal.APPLY, topology.environment)
+        self.cluster = topology.clusters[topology.flows[flow].source]
+        self._access = AccessControl(self.cluster, Principal.APPLY, topology.environment)
+        self._record = SubjectRecord(FENCED, self.cluster, Principal.APPLY, topology.environment)
 
     def made(self) -> frozenset[AclBinding] | Unknown:
         """By the record, whether they are there or not."""
@@ -71,7 +71,7 @@ class Fence:
         return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
 
     def look(self, topics: Collection[str]) -> FenceSeen:
-        name = self._cluster.name
+        name = self.cluster.name
         if writer := written_by_mirrors(self._topology, name, topics):
             why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
             return FenceSeen(obstacle=f"{why}: deny the producers one by one")
@@ -90,15 +90,15 @@ class Fence:
         if planned[0] is not StepResult.PLANNED:
             return planned
         self._record.write(dict.fromkeys(rules, Made(f"failover of {self._flow}", self._flow)))
-        self._send([CreateAcl(self._cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
-        denied = f"nobody but super users may write {counted(len(rules), 'topic')} on {self._cluster.name}"
+        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        denied = f"nobody but super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
         return StepResult.DONE, f"{denied}, until the failback takes that back"
 
     def take_back(self, facts: FailoverFacts) -> tuple[StepResult, str]:
         rules = facts.fence.made
-        self._send([DeleteAcl(self._cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
         self._record.write(dict.fromkeys(rules))
-        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self._cluster.name}"
+        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
 
     def _send(self, changes: Sequence[AclChange]) -> None:
         if failures := self._access.sent(changes):

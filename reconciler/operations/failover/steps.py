@@ -6,11 +6,12 @@ Killed at any moment, run again: steps that are done are recognised.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.backends.clusters.groups import GroupPosition
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.failover import (
     ConsumerMove,
@@ -33,10 +34,12 @@ from reconciler.operations.failover.decide import (
     ours,
     pause_reason,
     started_by,
+    unset,
     untouched,
     written,
 )
 from reconciler.operations.failover.fence import Fence, fence_planned
+from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.session.execution import Execution
 from reconciler.operations.session.session import Session
@@ -72,7 +75,9 @@ class Switch:
         self._seen_levers = self.levers()
         facts = replace(self.survey.look(self._seen_levers), fence=self._fence())
         projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
-        return self._report(projected, tuple(self._planned(projected)), dry=True, lag=None)
+        steps = tuple(self._planned(projected))
+        missing = denied(tuple(self._needs(facts, steps)), lost=self.survey.lost is not None)
+        return self._report(replace(projected, denied=missing), steps, dry=True, lag=None)
 
     def nothing_done(self, report: Report) -> Report:
         """``look``'s report of a move that stands already, as the run that found nothing to do tells it."""
@@ -149,6 +154,25 @@ class Switch:
             yield FailoverStep(
                 "unfence", PLANNED, f"take back {rules} on {move.destination}: producers may write again"
             )
+
+    def _needs(self, facts: FailoverFacts, steps: Collection[FailoverStep]) -> Iterator[StepNeeds]:
+        """What the steps need, of whom, and where."""
+        planned = {step.name for step in steps if step.result is PLANNED}
+        clusters = self.session.topology.clusters
+        if wanted := unset(facts.groups):
+            topics = sorted({topic for topics in wanted.values() for topic in topics})
+            yield StepNeeds(clusters[self.move.destination], Principal.MIRROR, tuple(topics), tuple(sorted(wanted)))
+        alters = dict[str, str]()
+        if planned & {"fence", "unfence"}:
+            done = "made" if "fence" in planned else "taken back"
+            alters[self.fence.cluster.name] = f"the fence could not be {done}"
+        writes = dict[str, str]()
+        if "start" in planned and self.move.started in self._seen_levers.pauses:
+            writes[steering.place_of(self.session, self.move.started).name] = "the flow could not be resumed"
+        if "pause" in planned:
+            writes[steering.place_of(self.session, self.move.drained).name] = "the flow could not be paused"
+        for name in sorted(alters.keys() | writes.keys()):
+            yield StepNeeds(clusters[name], Principal.APPLY, alters=alters.get(name, ""), writes=writes.get(name, ""))
 
     def _fence(self) -> FenceSeen:
         """What stands, and for a failover that is to fence, what is missing."""

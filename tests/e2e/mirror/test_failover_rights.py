@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from tests.support.access.role_users import (
     kafka_filter,
     names_right,
     rules_of,
+    scram_cluster,
     title,
 )
 from tests.support.clusters import CreateTopic
@@ -39,7 +40,7 @@ from tests.support.lanes.lane_runs import Flow, fill
 from tests.support.lanes.truth import map_topic
 
 pytestmark = [pytest.mark.kafka("secure"), pytest.mark.timeout(1800 if WHOLE else 300)]
-RECORDS, READ = 40, 25
+RECORDS, READ = 400, 25
 GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 CHOSEN = (
     ("mirror", "west", GROUP, "*", Operation.READ),
@@ -57,6 +58,8 @@ class Move:
     flow: Flow
     users: Mapping[tuple[str, str], RoleUser]
     """By principal and cluster."""
+    read: list[int] = field(default_factory=lambda: [READ])
+    """Where the group is, the last one. It reads on before each move, so that each has an offset to set."""
 
     @property
     def group(self) -> str:
@@ -66,13 +69,27 @@ class Move:
         words = ("--unplanned", "--fence") if way == "failover" else ()
         return self.cli(way, self.env, self.flow.topic, *words, "--yes", "--format", "json")
 
+    def reads_on(self, way: str) -> None:
+        """By one record, on the cluster that it is about to leave. The positions of copies are those of the source."""
+        away = way == "failover"
+        place, topic = (self.flow.source, self.flow.topic) if away else (self.flow.target, self.flow.remote)
+        self.read.append(self.read[-1] + 1)
+        commit(place, self.group, topic, self.read[-1])
+
+    def state(self) -> tuple[bool, int, int]:
+        """Whether the source is fenced, and where the group is on both sides, by a stranger's eyes."""
+        stranger = admin(self.flow.source)
+        fenced = bool(stranger.describe_acls(kafka_filter(denial(self.flow.topic))).result(60))
+        here = committed(self.flow.source, self.group, self.flow.topic)
+        return fenced, here, committed(self.flow.target, self.group, self.flow.remote)
+
     def is_done(self, way: str) -> bool:
         """By a stranger's eyes."""
         away = way == "failover"
         stranger = admin(self.flow.source)
         fenced = bool(stranger.describe_acls(kafka_filter(denial(self.flow.topic))).result(60))
         place, topic = (self.flow.target, self.flow.remote) if away else (self.flow.source, self.flow.topic)
-        return fenced is away and committed(place, self.group, topic) == READ
+        return fenced is away and committed(place, self.group, topic) == self.read[-1]
 
 
 def admin(handle: ClusterHandle) -> AdminClient:
@@ -84,6 +101,12 @@ def committed(handle: ClusterHandle, group: str, topic: str) -> int:
     (at,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     consumer.close()
     return int(at.offset)
+
+
+def commit(handle: ClusterHandle, group: str, topic: str, offset: int) -> None:
+    consumer = Consumer({**handle.super_client(), "group.id": group, "log_level": 0})
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
 
 
 def rights(sandbox: Sandbox, unique: str) -> dict[tuple[str, str], RoleUser]:
@@ -125,9 +148,7 @@ def move(
     # A failback resumes the flow. Its job would read and confirm pauses, which other tests look at.
     monkeypatch.setattr(SparkRunner, "start", lambda *_: None)
     made = Move(cli, write(environment(secure, flow, users), unique), flow, users)
-    consumer = Consumer({**flow.source.super_client(), "group.id": made.group})
-    consumer.commit(offsets=[TopicPartition(unique, 0, READ)], asynchronous=False)
-    consumer.close()
+    commit(flow.source, made.group, unique, READ)
     yield made
     stranger = admin(flow.source)
     for gone in stranger.delete_acls([kafka_filter(denial(unique))]).values():
@@ -135,22 +156,8 @@ def move(
 
 
 def environment(sandbox: Sandbox, flow: Flow, users: Mapping[tuple[str, str], RoleUser]) -> str:
-    clusters = {
-        name: {
-            "bootstrap_servers": handle.bootstrap_servers.split(","),
-            "cluster_id": handle.cluster_id,
-            "client": {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "SCRAM-SHA-512",
-                "ssl.ca.location": str(handle.ca),
-            },
-            "principals": {
-                who: {"sasl.username": users[who, name].name, "sasl.password": "${env:ROLE_PASSWORD}"}
-                for who in ("apply", "mirror")
-            },
-        }
-        for name, handle in sandbox.clusters.items()
-    }
+    names = {name: {who: users[who, name].name for who in ("apply", "mirror")} for name in sandbox.clusters}
+    clusters = {name: scram_cluster(handle, names[name]) for name, handle in sandbox.clusters.items()}
     groups = {"include": [f"{flow.topic}-.*"], "sync_offsets": True}
     flows = {flow.topic: {"source": "east", "target": "west", "topics": [flow.topic], "groups": groups}}
     return json.dumps({"clusters": clusters, "flows": flows, "mirrors": {"there": {"flows": [flow.topic]}}})
@@ -192,6 +199,8 @@ def test_without_a_rule_no_group_is_left_behind_in_silence(move: Move, capfd: py
     assert len(chosen) >= len(CHOSEN)
     for user, rule, who in chosen:
         for way in ("failover", "failback"):
+            move.reads_on(way)
+            before = move.state()
             with user.without(rule):
                 ended = move.run(way)
             line = f"{who} on {user.handle.name}, {title(rule)}: {way} exit {ended.code}"
@@ -202,5 +211,6 @@ def test_without_a_rule_no_group_is_left_behind_in_silence(move: Move, capfd: py
                 assert move.is_done(way), f"{line}, and yet it is not done: {ended.words}"
             else:
                 assert names_right(ended.words, rule), f"{line}: {ended.words}"
+                assert (ended.code in (1, 3), move.state()) == (True, before), f"{line}, in part: {ended.words}"
             ended = move.run(way)
             assert (ended.code, move.is_done(way)) == (0, True), f"{line}; with the rule back: {ended.words}"

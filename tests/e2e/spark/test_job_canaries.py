@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from tests.support.access.role_users import RoleUser, rules_of
+from tests.support.access.role_users import RoleUser, mirror_rules
 from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.clusters import CreateTopic
 from tests.support.jobs.mirror_job import Job, flow, handover, until
@@ -55,14 +55,7 @@ def of_key(east: ClusterHandle, folder: Path) -> dict[str, object]:
 
 def of_user(west: ClusterHandle, topic: str) -> dict[str, object]:
     """A user with exactly the rules of the role mirror, and the canary for a password."""
-    text = (
-        "clusters: {east: {bootstrap_servers: [e:1]}, west: {bootstrap_servers: [w:1]}}\n"
-        f"topics: {{{topic}: {{clusters: [east], partitions: 2}}}}\n"
-        f"flows: {{{topic}: {{source: east, target: west, topics: [{topic}]}}}}\n"
-        f"mirrors: {{there: {{flows: [{topic}]}}}}\n"
-        f"access: [{{role: mirror, principal: 'User:{topic}m'}}]\n"
-    )
-    client = RoleUser(west, f"{topic}m", rules_of(text, f"{topic}m", "west"), CANARY).made().client()
+    client = RoleUser(west, f"{topic}m", mirror_rules(topic, "west"), CANARY).made().client()
     servers = client.pop("bootstrap.servers").split(",")
     return {
         "name": west.name,

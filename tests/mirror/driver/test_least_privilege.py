@@ -29,7 +29,7 @@ from reconciler_mirror.verify.tasks import chunks_of, each
 from reconciler.model.acls import AclBinding, Operation, ResourceType
 from reconciler.replication.handover_reader import parse
 from reconciler.sandbox.handles import Sandbox
-from tests.support.access.role_users import DENIED, PASSWORD, WHOLE, RoleUser, rules_of, title
+from tests.support.access.role_users import DENIED, PASSWORD, WHOLE, RoleUser, mirror_rules, title
 from tests.support.jobs.records import digest, write_awkward
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_runs import UntilControl, caught_up
@@ -116,16 +116,7 @@ def place(user: RoleUser) -> dict[str, Any]:
 
 @pytest.fixture
 def users(secure: Sandbox, unique: str) -> dict[str, RoleUser]:
-    text = (
-        "clusters: {east: {bootstrap_servers: [e:1]}, west: {bootstrap_servers: [w:1]}}\n"
-        f"topics: {{{unique}: {{clusters: [east], partitions: 2}}}}\n"
-        f"flows: {{{unique}: {{source: east, target: west, topics: [{unique}]}}}}\n"
-        f"access: [{{role: mirror, principal: 'User:{unique}m'}}]\n"
-    )
-    return {
-        name: RoleUser(secure[name], f"{unique}m", rules_of(text, f"{unique}m", name)).made()
-        for name in ("east", "west")
-    }
+    return {name: RoleUser(secure[name], f"{unique}m", mirror_rules(unique, name)).made() for name in ("east", "west")}
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import admin as kafka
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -24,6 +25,35 @@ WHOLE = os.environ.get("LEAST_PRIVILEGE") == "all"
 """Whether every rule is taken away in turn (make test-least-privilege), or those that a test chooses."""
 DENIED = ("authoriz", "denied", "may not", "may be missing", "lacks", "not permitted", "not allowed", "is missing")
 """One of these is in the words for a right that is missing."""
+
+
+def scram_cluster(handle: ClusterHandle, principals: Mapping[str, str]) -> dict[str, Any]:
+    """The entry of a cluster under ``clusters``; ``principals``: role -> the user it logs in as."""
+    return {
+        "bootstrap_servers": handle.bootstrap_servers.split(","),
+        "cluster_id": handle.cluster_id,
+        "client": {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "ssl.ca.location": str(handle.ca),
+        },
+        "principals": {
+            who: {"sasl.username": name, "sasl.password": "${env:ROLE_PASSWORD}"} for who, name in principals.items()
+        },
+    }
+
+
+def mirror_rules(topic: str, cluster: str) -> tuple[AclBinding, ...]:
+    """The role mirror of ``User:<topic>m``, for a flow of a topic of two partitions from east to west, which a mirror
+    carries."""
+    text = (
+        "clusters: {east: {bootstrap_servers: [e:1]}, west: {bootstrap_servers: [w:1]}}\n"
+        f"topics: {{{topic}: {{clusters: [east], partitions: 2}}}}\n"
+        f"flows: {{{topic}: {{source: east, target: west, topics: [{topic}]}}}}\n"
+        f"mirrors: {{there: {{flows: [{topic}]}}}}\n"
+        f"access: [{{role: mirror, principal: 'User:{topic}m'}}]\n"
+    )
+    return rules_of(text, f"{topic}m", cluster)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Which rights a failover or failback would miss on its way: brokers are asked before anything is done, so that no step
+fails with others done. Asking changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.backends.clusters.permissions import rights
+from reconciler.backends.connections.credentials import speaker_of
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.failover import FailoverCheck, Level
+from reconciler.replication.names import STATUS_TOPIC
+from reconciler.text import counted, first_of
+
+SHOWN = 3
+GROUPS_ASKED = 100
+"""A group is a request each. Rights are mostly given by beginnings of names; what is refused beyond is told when it is
+set."""
+AskRights = Callable[[Cluster, Principal, Ask], Rights]
+
+
+@dataclass(frozen=True, slots=True)
+class StepNeeds:
+    """What the planned steps need of one principal on one cluster. ``topics``, ``groups``: whose offsets are set there.
+    ``alters``, ``writes``: why access rules are altered, and ``__mirror_status`` is written; empty where they are not.
+    """
+
+    cluster: Cluster
+    principal: Principal
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    alters: str = ""
+    writes: str = ""
+
+    @property
+    def ask(self) -> Ask:
+        return Ask(self.topics, groups=self.groups[:GROUPS_ASKED], writes=(STATUS_TOPIC,) if self.writes else ())
+
+
+def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights) -> tuple[FailoverCheck, ...]:
+    """``lost``: the origin does not answer, so what can be moved is moved. What cannot be asked is a warning."""
+    return tuple(check for need in needs for check in _judged(need, ask(need.cluster, need.principal, need.ask), lost))
+
+
+def _judged(need: StepNeeds, told: Rights, lost: bool) -> Iterator[FailoverCheck]:
+    if told.failed is not None:
+        yield _unasked(need, told.failed)
+        return
+    yield from _offsets(need, told, lost)
+    if need.alters and told.cluster is not None and "ALTER" not in told.cluster:
+        what = "may not alter access rules (Alter on the cluster)"
+        yield _stop(need, what, need.alters, "Alter", "--cluster")
+    if not need.writes:
+        return
+    if isinstance(told.writes, Unknown):
+        yield _unasked(need, told.writes)
+    elif not told.writes.get(STATUS_TOPIC, True):
+        what = f"may not write topic {STATUS_TOPIC}"
+        yield _stop(need, what, need.writes, "Write", f"--topic {STATUS_TOPIC}")
+
+
+def _offsets(need: StepNeeds, told: Rights, lost: bool) -> Iterator[FailoverCheck]:
+    """Setting an offset needs Read on its topic and on its group."""
+    may = {name: "READ" in operations for name, operations in told.operations.items()}
+    topics = [name for name in need.topics if name in told.denied or not may.get(name, True)]
+    yield from _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
+    if isinstance(told.groups, Unknown):
+        yield _unasked(need, told.groups)
+        return
+    asked: Mapping[str, bool] = told.groups
+    groups = [name for name, allowed in asked.items() if not allowed]
+    yield from _unset(need, "group", groups, all_of=len(groups) == len(asked), lost=lost)
+
+
+def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: bool) -> Iterator[FailoverCheck]:
+    if not names:
+        return
+    what = f"may not read {counted(len(names), kind)} ({first_of(names, SHOWN)})"
+    why = "offsets could not be set there, and consumers would be left behind"
+    option = f"--{kind} {names[0]}"
+    check = _stop(need, what, why, "Read", option)
+    if lost and not all_of:
+        todo = f"Others are set. {check.todo}, and run this again"
+        check = FailoverCheck(check.code, Level.WARNS, check.text, todo)
+    yield check
+
+
+def _stop(need: StepNeeds, what: str, why: str, operation: str, resource: str) -> FailoverCheck:
+    speaker = speaker_of(need.cluster, need.principal)
+    text = f"principal {speaker.kafka_principal} ({need.principal}) {what} on {need.cluster.name}: {why}"
+    return FailoverCheck("rights", Level.STOPS, text, f"Allow it: {speaker.acl_command(operation, resource)}")
+
+
+def _unasked(need: StepNeeds, unknown: Unknown) -> FailoverCheck:
+    text = f"what principal {need.principal} may do on {need.cluster.name} could not be asked: {unknown.error}"
+    return FailoverCheck("rights", Level.WARNS, text, unknown.todo)

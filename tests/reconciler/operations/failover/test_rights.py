@@ -1,0 +1,92 @@
+"""Rights that a failover would miss on its way are asked for before anything is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Principal
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.failover import FailoverCheck, Level
+from reconciler.operations.failover.rights import GROUPS_ASKED, AskRights, StepNeeds, denied
+from tests.support.builders import cluster
+
+EAST = cluster("east")
+SETS = StepNeeds(EAST, Principal.MIRROR, ("clicks", "orders"), ("billing", "shop"))
+CHANGES = StepNeeds(EAST, Principal.APPLY, alters="the fence could not be taken back", writes="not paused")
+READ = frozenset({"READ", "DESCRIBE"})
+ALL = Rights(
+    Principal.MIRROR,
+    "User:m",
+    "east:9092",
+    operations={"clicks": READ, "orders": READ},
+    groups={"billing": True, "shop": True},
+    writes={"__mirror_status": True},
+    cluster=frozenset({"ALTER"}),
+)
+
+
+def asking(answer: Rights) -> AskRights:
+    return lambda *_: answer
+
+
+def the(need: StepNeeds, answer: Rights, *, lost: bool = False) -> tuple[FailoverCheck, ...]:
+    return denied([need], lost=lost, ask=asking(answer))
+
+
+def test_with_every_right_nothing_is_told() -> None:
+    assert denied([SETS, CHANGES], lost=False, ask=asking(ALL)) == ()
+
+
+@pytest.mark.parametrize(
+    ("need", "answer", "words", "command"),
+    [
+        (SETS, replace(ALL, denied=frozenset({"orders"})), "may not read 1 topic (orders)", "Read --topic orders"),
+        (SETS, replace(ALL, operations={"clicks": frozenset({"WRITE"}), "orders": READ}), "(clicks)", "--topic clicks"),
+        (SETS, replace(ALL, groups={"billing": True, "shop": False}), "may not read 1 group (shop)", "--group shop"),
+        (
+            CHANGES,
+            replace(ALL, cluster=frozenset({"DESCRIBE"})),
+            "the fence could not be taken back",
+            "Alter --cluster",
+        ),
+        (CHANGES, replace(ALL, writes={"__mirror_status": False}), "not paused", "Write --topic __mirror_status"),
+    ],
+)
+def test_a_right_that_a_step_would_miss_stops_all_of_them(
+    need: StepNeeds, answer: Rights, words: str, command: str
+) -> None:
+    (check,) = the(need, answer)
+    assert (check.code, check.level) == ("rights", Level.STOPS)
+    assert words in check.text
+    assert " on east" in check.text
+    assert command in check.todo
+
+
+def test_what_can_be_moved_from_a_lost_origin_is_moved() -> None:
+    one = replace(ALL, groups={"billing": True, "shop": False})
+    none = replace(ALL, groups={"billing": False, "shop": False})
+    assert [check.level for check in the(SETS, one, lost=True)] == [Level.WARNS]
+    assert [check.level for check in the(SETS, none, lost=True)] == [Level.STOPS]
+
+
+def test_what_cannot_be_asked_is_told_and_stops_nothing() -> None:
+    unknown = Unknown("cluster east", "it hung up", "Look at it")
+    for answer in (replace(ALL, failed=unknown), replace(ALL, groups=unknown)):
+        (check,) = the(SETS, answer)
+        assert (check.level, "it hung up" in check.text, check.todo) == (Level.WARNS, True, "Look at it")
+    (check,) = the(CHANGES, replace(ALL, writes=unknown))
+    assert check.level is Level.WARNS
+
+
+def test_of_very_many_groups_the_first_are_asked_for() -> None:
+    asks: list[Ask] = []
+
+    def ask(*given: object) -> Rights:
+        asks.append(next(each for each in given if isinstance(each, Ask)))
+        return ALL
+
+    denied([replace(SETS, groups=tuple(f"g{number}" for number in range(1000)))], lost=False, ask=ask)
+    assert [len(each.groups) for each in asks] == [GROUPS_ASKED]
