@@ -41,6 +41,7 @@ from reconciler.render.console import (
     StealOption,
     run_app,
     say,
+    say_now,
     show,
     style,
 )
@@ -120,7 +121,7 @@ def status(
 
     with open_session(env, Principal.PLAN) as session:
         if watch and form is OutputFormat.JSON:
-            return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms())))
+            return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms()), form))
         if watch:
             from reconciler.render.live_table import columns
             from reconciler.render.live_table import watch as live_table
@@ -137,9 +138,12 @@ def status(
             with session.watch() as watched:
                 return live_table(frame, sys.stdout)
         live = session.observe()
-        words = status_json if form is OutputFormat.JSON else status_text
         lock = lock_of(session, live)
-        show(words(session.topology, live, now_ms(), StatusInputs(lock, standing(session, live, lock))))
+        affairs = StatusInputs(lock, standing(session, live, lock))
+        if form is OutputFormat.JSON:
+            show(status_json(session.topology, live, now_ms(), affairs), form)
+        else:
+            show(status_text(session.topology, live, now_ms(), affairs, style().width))
     raise typer.Exit(status_code(live))
 
 
@@ -173,7 +177,7 @@ def verify(
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
     request = VerificationRequest(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
     with open_session(env, Principal.PLAN) as session:
-        verification = prove(session, request, mirror.mirrors_of(session, flow), say)
+        verification = prove(session, request, mirror.mirrors_of(session, flow), say_now)
     match form:
         case ReportFormat.TEXT:
             text = verify_text(verification, style())
@@ -185,8 +189,8 @@ def verify(
             assert_never(form)
     if out is not None:
         written = {".json": verify_json, ".html": verify_html}.get(out.suffix)
-        write_text(out, text if written is None else written(verification))
-    show(text)
+        write_text(out, (written or verify_text)(verification))
+    show(text, form)
     raise typer.Exit(verification.exit_code)
 
 
@@ -252,7 +256,7 @@ def sandbox_status(profile: AnyProfile = None, form: FormatOption = OutputFormat
     """Which clusters are up, on which ports."""
     from reconciler.sandbox import commands as sandbox
 
-    show((sandbox.json_status if form is OutputFormat.JSON else sandbox.render_status)(sandbox.status(profile)))
+    show((sandbox.json_status if form is OutputFormat.JSON else sandbox.render_status)(sandbox.status(profile)), form)
 
 
 @sandbox_app.command("env", epilog=ending(DONE, "sandbox env --profile secure"))
@@ -260,7 +264,7 @@ def sandbox_env(profile: Profile = "secure") -> None:
     """The secrets of a profile as shell exports, for the ${env:...} references of topology files."""
     from reconciler.sandbox import commands as sandbox
 
-    show(sandbox.render_environment(sandbox.environment(profile)))
+    show(sandbox.render_environment(sandbox.environment(profile)), "shell")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

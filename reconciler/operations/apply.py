@@ -23,7 +23,7 @@ from reconciler.model.state.last_apply import Consent
 from reconciler.operations.covered_by_review import beyond, uncovered
 from reconciler.operations.session.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
-from reconciler.render.console import require_agreement, say, show, show_last, style
+from reconciler.render.console import require_agreement, say, say_now, show, show_last, style
 from reconciler.render.plan.formats import outcomes_in
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled
@@ -83,7 +83,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
     rolled = Rolled(code, execute.halted, request.ignore, execute.ended_by) if plan.rollout else None
-    show_last(outcomes_in(plan, outcomes, request.form, style(), said.probes, rolled))
+    show_last(outcomes_in(plan, outcomes, request.form, style(), said.probes, rolled), request.form)
     execute.require_kept()
     return code
 
@@ -196,3 +196,6 @@ class _Said:
 
     def note(self, change_id: str, text: str) -> None:
         say(f"        {change_id}: {text} ({time.monotonic() - self.began:.0f} s)")
+
+    def moving(self, change_id: str, text: str) -> None:
+        say_now(f"        {change_id}: {text} ({time.monotonic() - self.began:.0f} s)")

@@ -18,8 +18,10 @@ from typer.exceptions import TyperException
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.options import ReportFormat
 from reconciler.render import completion
+from reconciler.render.moving_line import MOVING
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
+from reconciler.render.wrap import terminal_width, wrapped
 from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.text import duration_ms
 
@@ -98,7 +100,7 @@ def seconds(option: str, text: str) -> float:
 
 def style() -> Style:
     shows = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return Style(colour=shows and "NO_COLOR" not in os.environ)
+    return Style(colour=shows and "NO_COLOR" not in os.environ, width=terminal_width(sys.stdout))
 
 
 def say(text: str) -> None:
@@ -107,16 +109,33 @@ def say(text: str) -> None:
     if sys.stderr is None:  # closed by whoever started us (``2>&-``); print would take the output for it
         return
     try:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+        MOVING.erase(sys.stderr)
+        print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr, flush=True)  # noqa: T201
     except OSError:
         _discard(sys.stderr)
 
 
-def show(text: str) -> None:
-    """Raises BrokenPipeError when nobody reads it any more, and ReconcilerError when it cannot be written."""
+def say_now(text: str) -> None:
+    """How far something long is. On a terminal one line that moves, until the next ``say`` or ``show`` takes its place;
+    elsewhere a line every few seconds."""
+    if sys.stderr is None:
+        return
+    try:
+        MOVING.tell(text, sys.stderr)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def show(text: str, form: str = "text") -> None:
+    """``form``: of ``text``, as ``--format`` names it; any other than text is a document, whose lines stay whole on
+    terminals, too. Raises BrokenPipeError when nobody reads it any more, and ReconcilerError when it cannot be
+    written."""
     if sys.stdout is None:  # closed by whoever started us (``>&-``)
         return
     with _writing():
+        if sys.stderr is not None:
+            MOVING.erase(sys.stderr)
+        text = wrapped(text, terminal_width(sys.stdout)) if form == "text" else text
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
 
@@ -137,10 +156,10 @@ def _writing() -> Iterator[None]:
         ) from None
 
 
-def show_last(text: str) -> None:
+def show_last(text: str, form: str = "text") -> None:
     """As ``show``, when the work is done: the exit code tells of it, whether somebody reads or not."""
     try:
-        show(text)
+        show(text, form)
     except BrokenPipeError:
         _discard(sys.stdout)
 

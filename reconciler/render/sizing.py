@@ -9,21 +9,22 @@ from typing import Any, TypeVar
 from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, FlowSize, MirrorSize, disk_by_cluster
 from reconciler.errors import ExitCode, Unknown
 from reconciler.render.report_json import report_json
-from reconciler.text import columns, size_words
+from reconciler.render.wrap import table_lines
+from reconciler.text import counted, size_words
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
 
 
-def sizing_text(mirrors: Sequence[MirrorSize], headroom: float) -> str:
+def sizing_text(mirrors: Sequence[MirrorSize], headroom: float, width: int | None = None) -> str:
     lines: list[str] = []
     for mirror in mirrors:
-        lines += [f"mirror {mirror.mirror}", *_table(mirror.flows)]
+        lines += [f"mirror {mirror.mirror}", *_table(mirror.flows, width)]
         lines += [f"  {size.flow}: {problem}" for size in mirror.flows for problem in size.problems]
         cores = _number(mirror.cores)
         lines.append(
-            f"  parallelism {cores} (now {mirror.parallelism_now}): {cores} cores on {_number(mirror.executors)} "
-            f"executors of {mirror.executor_cores}, and one for the driver"
+            f"  parallelism {cores} (now {mirror.parallelism_now}): {_counted(mirror.cores, 'core')} on "
+            f"{_counted(mirror.executors, 'executor')} of {mirror.executor_cores}, and one for the driver"
         )
         lines += [f"  line {source} to {target}: {_bits(bits)}" for (source, target), bits in mirror.line_bits.items()]
         lines.append("")
@@ -89,7 +90,7 @@ def sizing_code(mirrors: Sequence[MirrorSize]) -> ExitCode:
     return ExitCode.ERROR if _unknowns(mirrors) else ExitCode.DONE
 
 
-def _table(flows: Sequence[FlowSize]) -> list[str]:
+def _table(flows: Sequence[FlowSize], width: int | None) -> list[str]:
     rows = [("flow", "now", "sized for", "lanes", "lanes now", "cores", "disk")]
     rows += [
         (
@@ -103,7 +104,7 @@ def _table(flows: Sequence[FlowSize]) -> list[str]:
         )
         for size in flows
     ]
-    return [f"  {line}" for line in columns(rows, right=range(1, 7))]
+    return table_lines(rows, width, range(1, 7), "  ")
 
 
 def _unknowns(mirrors: Sequence[MirrorSize]) -> set[str]:
@@ -114,6 +115,10 @@ def _unknowns(mirrors: Sequence[MirrorSize]) -> set[str]:
 
 def _number(value: float | Unknown) -> str:
     return UNKNOWN if isinstance(value, Unknown) else str(math.ceil(value))
+
+
+def _counted(value: float | Unknown, name: str) -> str:
+    return f"{UNKNOWN} {name}s" if isinstance(value, Unknown) else counted(math.ceil(value), name)
 
 
 def _bytes(value: int | Unknown) -> str:

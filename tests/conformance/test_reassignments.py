@@ -85,7 +85,7 @@ class Site:
         ]
         with self.replicas() as admin:
             used: Any = Mortal(admin, waits) if waits else admin
-            return reassign(some, self.environment, used, ReassignmentWatch(self.notes.append, str))
+            return reassign(some, self.environment, used, ReassignmentWatch(self.notes.append, str, self.notes.append))
 
     def replicas(self) -> AbstractContextManager[ReplicaAdmin]:
         return self.admin.replicas(self.environment)
@@ -120,7 +120,7 @@ def site(request: pytest.FixtureRequest, unique: str, create_topic: Callable[...
         yield Site(admin, name, unique, lambda targets: theirs.reassign(targets, True))
         theirs.reassign({(name, index): None for index in range(PARTITIONS)}, True)
         with admin.replicas(unique) as ours:
-            cancel(unique, ours, ReassignmentWatch(_silent, str))
+            cancel(unique, ours, ReassignmentWatch(_silent, str, _silent))
 
 
 def _silent(_: str) -> None:
@@ -169,7 +169,10 @@ def test_taken_back_on_the_way(site: Site) -> None:
     with pytest.raises(KilledError):
         site.apply(site.plan(site.desired(3, SLOW)), waits=3)
     with site.replicas() as admin:
-        assert cancel(site.environment, admin, ReassignmentWatch(site.notes.append, str)) == SLOW.partitions_in_flight
+        assert (
+            cancel(site.environment, admin, ReassignmentWatch(site.notes.append, str, site.notes.append))
+            == SLOW.partitions_in_flight
+        )
     assert site.live().replication_factor == 1
     site.clean()
 

@@ -37,5 +37,6 @@ def verify(
     from reconciler.render.reports.audit import audit_json, audit_text
 
     verification = verify_audit(env, head)
-    tell(audit_json(verification) if form is OutputFormat.JSON else audit_text(verification, style()))
+    text = audit_json(verification) if form is OutputFormat.JSON else audit_text(verification, style())
+    tell(text, form)
     raise typer.Exit(verification.exit_code)

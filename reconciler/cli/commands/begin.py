@@ -89,4 +89,7 @@ def completion(shell: Annotated[CompletionShell, typer.Argument(metavar="SHELL",
     """Print the script that completes commands, options, environments, and names of their YAML."""
     from typer._completion_shared import get_completion_script
 
-    show(get_completion_script(prog_name=PROGRAM, complete_var=f"_{PROGRAM.upper()}_COMPLETE", shell=shell.value))
+    show(
+        get_completion_script(prog_name=PROGRAM, complete_var=f"_{PROGRAM.upper()}_COMPLETE", shell=shell.value),
+        "shell",
+    )

@@ -59,7 +59,7 @@ def drift(
     text, code = _parity(env, form) if sides else _drift(env, form)
     if out is not None:
         write_text(out, text)
-    show(text)
+    show(text, form)
     raise typer.Exit(code)
 
 
@@ -150,9 +150,9 @@ def doctor(
         case ReportFormat.TEXT:
             show(checkup_text(checkup, style()))
         case ReportFormat.JSON:
-            show(checkup_json(checkup))
+            show(checkup_json(checkup), form)
         case ReportFormat.HTML:
-            show(checkup_html(checkup))
+            show(checkup_html(checkup), form)
         case _:
             assert_never(form)
     raise typer.Exit(checkup.exit_code)

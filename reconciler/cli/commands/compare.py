@@ -47,5 +47,5 @@ def compare(
     text = promotion_in(report, form, style())
     if out is not None:
         write_text(out, text)
-    show(text)
+    show(text, form)
     raise typer.Exit(int(report.exit_code))

@@ -11,7 +11,7 @@ from reconciler.cli.help import ending
 from reconciler.errors import ExitCode, ReconcilerError
 from reconciler.model.options import LogSide
 from reconciler.render import completion
-from reconciler.render.console import App, Env, say, show
+from reconciler.render.console import App, Env, say, show, style
 
 app = App(help="What only one side of a flow with offsets: same has.", no_args_is_help=True)
 
@@ -40,7 +40,7 @@ def list_(env: Env, flow: FlowName) -> None:
     sides = sides_of(read_topology(env), flow)
     pairs = partitions_of(sides)
     partitions = parted(sides, pairs)
-    show(parted_text(flow, (sides.source.name, sides.target.name), partitions, len(pairs)).rstrip("\n"))
+    show(parted_text(flow, (sides.source.name, sides.target.name), partitions, len(pairs), style().width).rstrip("\n"))
     if any(each.unknown for each in partitions):
         raise typer.Exit(ExitCode.ERROR)
     raise typer.Exit(ExitCode.CHANGES if partitions else ExitCode.DONE)

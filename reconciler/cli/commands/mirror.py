@@ -92,7 +92,7 @@ def seek(
         positions = seeking.seek(env, request, where, (lambda _: True) if yes else _agreed)
     else:
         positions = seeking.look(env, request)
-    show(positions_json(positions) if form is OutputFormat.JSON else positions_text(positions))
+    show(positions_json(positions) if form is OutputFormat.JSON else positions_text(positions), form)
 
 
 @app.command(
@@ -131,7 +131,7 @@ def import_positions(
     request = inheritance.ImportRequest(flow or "", offsets_topic, connector, alias, on)
     imported = inheritance.import_positions(env, request, write, say)
     if form is OutputFormat.JSON:
-        show(inherited_json(imported.environment, imported.flows, imported.absent, imported.files))
+        show(inherited_json(imported.environment, imported.flows, imported.absent, imported.files), form)
     else:
         show(inherited_text(imported.flows, imported.absent, imported.files))
 

@@ -11,7 +11,7 @@ from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import TableFormat
 from reconciler.render import completion
-from reconciler.render.console import App, Env, OutOption, say, show
+from reconciler.render.console import App, Env, OutOption, say, show, style
 
 if TYPE_CHECKING:
     from reconciler.model.environment.topology import Topology
@@ -84,7 +84,10 @@ def translate(
                     say(f"not exact: {row.topic}-{row.partition} {row.offset}: {row.found.reason}")
     if out is not None:
         write_text(out, text)
-    show(text)
+    if form is TableFormat.TABLE:
+        show(translations_text(translations, style().width))
+    else:
+        show(text, form)
     raise typer.Exit(translations.exit_code)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler.cli.help import CHANGED, ending
-from reconciler.render.console import App, Env, FormatOption, OutputFormat, StealOption, require_agreement, say
+from reconciler.render.console import App, Env, FormatOption, OutputFormat, StealOption, require_agreement, say, say_now
 from reconciler.render.console import show as tell
 from reconciler.text import counted
 
@@ -31,7 +31,7 @@ def show(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
         environment = session.topology.environment
         facts = {name: facts_of(cluster, environment) for name, cluster in session.clusters.items()}
     lines = (line for name, each in facts.items() for line in under_way(name, each))
-    tell(reassignments_json(environment, facts) if form is OutputFormat.JSON else "\n".join(lines))
+    tell(reassignments_json(environment, facts) if form is OutputFormat.JSON else "\n".join(lines), form)
     raise typer.Exit(int(any(isinstance(each, Unknown) for each in facts.values())))
 
 
@@ -65,7 +65,7 @@ def _cancel(cluster: KafkaCluster, environment: str) -> None:
     from reconciler.resources.replicas.reassign.run import cancel as take_back
 
     with cluster.replicas(environment) as replicas:
-        count = take_back(environment, replicas, ReassignmentWatch(note=say, closed=str))
+        count = take_back(environment, replicas, ReassignmentWatch(note=say, closed=str, progress=say_now))
     tell(f"{cluster.name}: {counted(count, 'partition')} cancelled, our throttles are cleared")
 
 

@@ -65,9 +65,9 @@ def validate(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
         topology = load(texts, name, unread=unread)
     except TopologyError as error:
         if form is OutputFormat.JSON:
-            show(problems_json(name, error.problems))
+            show(problems_json(name, error.problems), form)
         raise
-    show(valid_json(topology) if form is OutputFormat.JSON else valid_text(str(env), topology))
+    show(valid_json(topology) if form is OutputFormat.JSON else valid_text(str(env), topology), form)
 
 
 @app.command(
@@ -113,7 +113,7 @@ def plan(
                 write_text(out, planfile.dumps(review.plan))
             for path, other in forms.items():
                 write_text(path, render(review, other, handoff))
-            show(render(review, form, handoff, style()))
+            show(render(review, form, handoff, style()), form)
             if out is not None and review.plan is not None:
                 say(f"saved to {out}; {reviewing.goes_on(review.plan, handoff)}")
             codes.append(review.exit_code)
@@ -153,7 +153,8 @@ def explain(
     from reconciler.render.reports.explain import explanation_json, explanation_text
 
     explanation = reviewing.explained(env, subject, offline)
-    show(explanation_json(explanation) if form is OutputFormat.JSON else explanation_text(explanation, style()))
+    text = explanation_json(explanation) if form is OutputFormat.JSON else explanation_text(explanation, style())
+    show(text, form)
     raise typer.Exit(explanation.exit_code)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.help import ending
-from reconciler.render.console import App, Env, FormatOption, OutputFormat, show
+from reconciler.render.console import App, Env, FormatOption, OutputFormat, show, style
 
 app = App()
 
@@ -37,5 +37,5 @@ def size(
 
     environment, mirrors = sizes(env, headroom, seconds)
     as_json = form is OutputFormat.JSON
-    show(sizing_json(environment, mirrors, headroom) if as_json else sizing_text(mirrors, headroom))
+    show(sizing_json(environment, mirrors, headroom) if as_json else sizing_text(mirrors, headroom, style().width))
     raise typer.Exit(sizing_code(mirrors))

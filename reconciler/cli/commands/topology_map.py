@@ -41,7 +41,7 @@ def map_(
     drawn = draw(env, plan_file, offline)
     text = map_in(drawn, form)
     if out is None:
-        show(text)
+        show(text, form)
     else:
         write_text(out, text)
         show(f"{out}: the map of {env} as {form.value}")

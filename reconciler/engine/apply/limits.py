@@ -82,6 +82,10 @@ class Progress(Protocol):
 
     def note(self, change_id: str, text: str) -> None: ...
 
+    def moving(self, change_id: str, text: str) -> None:
+        """How far it is; told often, and each time instead of the last."""
+        ...
+
     def probed(self, probe: Probe) -> None: ...
 
 
@@ -92,6 +96,9 @@ class Silent:
         """Says nothing."""
 
     def note(self, change_id: str, text: str) -> None:
+        """Says nothing."""
+
+    def moving(self, change_id: str, text: str) -> None:
         """Says nothing."""
 
     def probed(self, probe: Probe) -> None:

@@ -175,7 +175,11 @@ class _Run:
     def _reassigned(self, cluster: str, ready: list[Planned]) -> tuple[Outcome, ...]:
         about = ready[0].id if len(ready) == 1 else f"replicas of {cluster}"
         environment = self.plan.basis.environment
-        watch = ReassignmentWatch(note=lambda text: self.progress.note(about, text), closed=self.caution.gate)
+        watch = ReassignmentWatch(
+            note=lambda text: self.progress.note(about, text),
+            closed=self.caution.gate,
+            progress=lambda text: self.progress.moving(about, text),
+        )
         with self.admins[cluster].replicas(environment) as admin:
             return reassign(ready, environment, admin, watch)
 

@@ -16,7 +16,7 @@ from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.session.execution import execution, interrupted_by_sigterm
 from reconciler.operations.session.session import Session, open_session
-from reconciler.render.console import require_agreement, say, show, style
+from reconciler.render.console import require_agreement, say, say_now, show, style
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
 from reconciler.resources.mirrors.pause import words
 
@@ -37,7 +37,7 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
     """Raises ReconcilerError for what ends it before it begins."""
     dry = options.dry
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
-        switch = Switch(session, move_of(session.topology, way, flow), options.request, say)
+        switch = Switch(session, move_of(session.topology, way, flow), options.request, say, say_now)
         report = _looked(switch)
         code = exit_code(report)
         if not dry and code is ExitCode.DONE:
@@ -119,7 +119,7 @@ def _tell(report: Report, code: ExitCode, options: FailoverOptions) -> None:
             assert_never(form)
     if out is not None:
         write_text(out, _in_file(report, code, out.suffix))
-    show(text)
+    show(text, form)
 
 
 def _in_file(report: Report, code: ExitCode, ending: str) -> str:

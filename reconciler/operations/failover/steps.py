@@ -59,12 +59,12 @@ StepEnd = tuple[StepResult, str]
 class Switch:
     """One move of one environment. ``look`` first; ``carry_out`` once somebody has agreed."""
 
-    def __init__(self, session: Session, move: ConsumerMove, request: FailoverRequest, say: Say) -> None:
+    def __init__(self, session: Session, move: ConsumerMove, request: FailoverRequest, say: Say, say_now: Say) -> None:
         self.session = session
         self.move = move
         self.request = request
         self.survey = Survey(session.topology, move)
-        self._say = say
+        self._say, self._say_now = say, say_now
         self._began = time.monotonic()
         self._seen_levers = Levers({}, {})
         self.fence = Fence(session.topology, move.flow)
@@ -223,7 +223,7 @@ class Switch:
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
         total = _left_of(goal, self.survey.positions(name))
         began = time.monotonic()
-        bar = _Bar(total, self._say)
+        bar = _Bar(total, self._say_now)
         while (left := _left_of(goal, self.survey.positions(name))) > 0:
             bar.tell(left)
             if time.monotonic() - began > self.request.drain_s:
@@ -312,7 +312,7 @@ def _known(partitions: tuple[PartitionState, ...] | Unknown) -> tuple[PartitionS
 
 
 class _Bar:
-    """Progress of a drain, a line whenever it has moved."""
+    """Progress of a drain, told whenever it has moved."""
 
     def __init__(self, total: int, say: Say) -> None:
         self._total = total

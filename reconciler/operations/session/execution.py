@@ -232,6 +232,9 @@ class _Recorder:
     def note(self, change_id: str, text: str) -> None:
         self.progress.note(change_id, text)
 
+    def moving(self, change_id: str, text: str) -> None:
+        self.progress.moving(change_id, text)
+
     def probed(self, probe: Probe) -> None:
         self.write(probe_line(self.run, time.time(), probe))
         self.progress.probed(probe)

@@ -22,7 +22,8 @@ from reconciler.render.plan.html import page_html, report_body
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.text import columns, counted, total
+from reconciler.render.wrap import table_lines
+from reconciler.text import counted, total
 
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
@@ -89,7 +90,7 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
         lines.append(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{took}")
     if report.seen.groups:
-        lines += ["", *_table(report)]
+        lines += ["", *_table(report, style)]
     lines += _left_behind(report)
     return lines_of(lines, style)
 
@@ -99,7 +100,7 @@ def _check(check: FailoverCheck, style: Style) -> str:
     return f"  {sign} {check.text}" + (f"\n        {check.todo}" if check.todo else "")
 
 
-def _table(report: Report) -> Iterator[str]:
+def _table(report: Report, style: Style) -> Iterator[str]:
     move = report.seen.move
     # Of a checkpoint only this is known: what is read again is at most all that was not read then.
     again = "again" if report.seen.reachable else "unread"
@@ -110,7 +111,7 @@ def _table(report: Report) -> Iterator[str]:
         waiting = f"{unread:,}" if again == "unread" and unread is not None else _bounded(group, "again")
         records = waiting, _bounded(group, "missed")
         rows.append((group.group, *members, str(len(group.offsets)), *records, group.note))
-    yield from columns(rows)
+    yield from table_lines(rows, style.width)
     if len(report.seen.groups) > MOST_ROWS:
         yield f"and {len(report.seen.groups) - MOST_ROWS} more groups; --format json has them all"
 
@@ -238,9 +239,11 @@ def _offset(offset: GroupOffset) -> dict[str, Any]:
     }
 
 
-def parted_text(flow: str, clusters: tuple[str, str], partitions: Sequence[PartedPartition], compared: int) -> str:
+def parted_text(
+    flow: str, clusters: tuple[str, str], partitions: Sequence[PartedPartition], compared: int, width: int | None = None
+) -> str:
     """What only one side of a flow that keeps offsets has. ``clusters``: its source and target; ``compared``: how many
-    partitions were looked at."""
+    partitions were looked at; ``width``: of the terminal, in columns."""
     source, target = clusters
     if not partitions:
         return (
@@ -256,7 +259,7 @@ def parted_text(flow: str, clusters: tuple[str, str], partitions: Sequence[Parte
     parts += [f"{unknown} unknown"] if unknown else []
     parts += [f"{left} where one side goes on"] if (left := len(partitions) - diverged - unknown) else []
     head = f"Flow {flow}, {counted(compared, 'partition')}: {', '.join(parts)}; the others are the same"
-    return "\n".join([head, "", *columns(rows, right=range(1, 6))]) + "\n"
+    return "\n".join([head, "", *table_lines(rows, width, range(1, 6))]) + "\n"
 
 
 def _verdict(partition: PartedPartition) -> str:

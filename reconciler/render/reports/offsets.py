@@ -5,18 +5,20 @@ from __future__ import annotations
 from reconciler.model.reports.offsets import TranslatedOffset, Translations
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
-from reconciler.text import columns, counted
+from reconciler.render.wrap import table_lines
+from reconciler.text import counted
 
 _EXACT = {"record": "", "next": ": the next record that was copied", "end": ": nothing after it was copied yet"}
 
 
-def translations_text(report: Translations) -> str:
-    """One row a position, widths as the longest needs; what is not exact says why."""
+def translations_text(report: Translations, width: int | None = None) -> str:
+    """One row a position, widths as the longest needs; what is not exact says why. ``width``: of the terminal, in
+    columns."""
     head: tuple[str, ...] = "group", f"on {report.origin}", "offset", f"on {report.destination}", "offset", ""
     rows = [_cells(row) for row in report.rows]
     if not any(row.group for row in report.rows):
         head, rows = head[1:], [cells[1:] for cells in rows]
-    lines = [*columns((head, *rows))]
+    lines = table_lines((head, *rows), width)
     lines += [f"left out: {description}" for description in report.left_out]
     exact = sum(row.found.exact for row in report.rows)
     lines.append(f"{counted(len(rows), 'position')}, {exact} exact")

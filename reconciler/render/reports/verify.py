@@ -13,7 +13,8 @@ from reconciler.render.plan.html import page_html, report_body
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.text import columns, counted
+from reconciler.render.wrap import table_lines
+from reconciler.text import counted
 
 MOST_ROWS = 40
 _MARKS = {Equality.EQUAL: "+", Equality.DIFFERENT: "alarm", Equality.UNKNOWN: "~"}
@@ -110,9 +111,7 @@ def _table(partitions: Sequence[ComparedPartition], style: Style) -> Iterator[st
     """A row a partition; where there are many, those of a topic that are equal share one."""
     rows = map(_row, partitions) if len(partitions) <= MOST_ROWS or style.full else _folded(partitions)
     painted = [(*row[:4], style.paint(_MARKS[Equality(row[4])], row[4])) for row in rows]
-    titles, *lines = columns((_TITLES, *painted), right=(2, 3))
-    yield style.paint("faint", f"  {titles}")
-    yield from (f"  {line}" for line in lines)
+    yield from table_lines([_TITLES, *painted], style.width, (2, 3), "  ")
 
 
 def _names(partition: ComparedPartition) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.comparable import TopicTraits
 from reconciler_mirror.verify.diverged import writers_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+from reconciler_mirror.verify.progress import ReadProgress
 from reconciler_mirror.verify.tasks import ChunkCounts
 
 _TELL_S = 2.0
@@ -83,7 +84,7 @@ def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) 
     _tell(f"partitions to compare: {len(ranges)}; not readable: {len(unreadable)}")
     compared = DataFrameComparison(session, ranges)
     try:
-        with _progress(session):
+        with _progress(session, compared):
             read = compared.read()
             counts = compared.counts()
             located = compared.locate([c.suspect for c in counts.values() if c.suspect is not None])
@@ -158,9 +159,12 @@ class CoreWait:
 
 
 @contextmanager
-def _progress(session: Any) -> Iterator[None]:
-    """Says every few seconds how many partitions of the running stage are done, and when Spark gives it no core."""
+def _progress(session: Any, compared: Any) -> Iterator[None]:
+    """Says every few seconds how much is read, with rate and time left, then how many tasks of the running stage are
+    done; and when Spark gives it no core."""
     tracker, over, cores = session.sparkContext.statusTracker(), threading.Event(), CoreWait()
+
+    reading = ReadProgress(compared.total_offsets)
 
     def watch() -> None:
         said = ""
@@ -169,7 +173,9 @@ def _progress(session: Any) -> Iterator[None]:
             known = [stage for stage in stages if stage is not None]
             if waiting := cores.look(sum(item.numActiveTasks + item.numCompletedTasks for item in known), len(known)):
                 _tell(waiting)
-            line = ", ".join(f"{item.numCompletedTasks} of {item.numTasks} tasks done" for item in known)
+            tasks = ", ".join(f"{item.numCompletedTasks} of {item.numTasks} tasks done" for item in known)
+            step = "reading" if compared.offsets_read < compared.total_offsets else "comparing"
+            line = reading.words(compared.offsets_read) or (tasks and f"{step}: {tasks}")
             if line and line != said:
                 said = line
                 _tell(line)

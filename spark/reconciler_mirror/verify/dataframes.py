@@ -34,6 +34,8 @@ class DataFrameComparison:
         self._session = session
         self._plans = {plan.index: plan for plan in plans}
         self._read: Mapping[int, PartitionReading] = {}
+        self.total_offsets = sum(map(_offsets, plans))
+        self._offsets_read = session.sparkContext.accumulator(0)
         self._ordered = _rows(session, [p for p in plans if not p.compacted], chunks_of)
         self._states = _rows(session, [p for p in plans if p.compacted], entries_of)
         chunks = self._ordered.filter(lambda row: isinstance(row, VerifiedChunk)).map(astuple)
@@ -44,9 +46,15 @@ class DataFrameComparison:
         partition_readings: list[PartitionReading] = []
         for name, rows in (("chunks", self._ordered), ("surviving records", self._states)):
             self._session.sparkContext.setJobDescription(f"verify: reading both sides into {name}")
-            partition_readings += rows.filter(lambda row: isinstance(row, PartitionReading)).collect()
+            is_reading = partial(_is_reading, self._offsets_read, {i: _offsets(p) for i, p in self._plans.items()})
+            partition_readings += rows.filter(is_reading).collect()
         self._read = {partition_reading.index: partition_reading for partition_reading in partition_readings}
         return self._read
+
+    @property
+    def offsets_read(self) -> int:
+        """Of ``total_offsets``, as far as tasks have ended. Spark may count a task twice that it tries again."""
+        return min(int(self._offsets_read.value), self.total_offsets)
 
     def counts(self) -> Mapping[int, ChunkCounts]:
         """By index; a partition without any record is not among them."""
@@ -132,9 +140,21 @@ def _in_worker(read: Any, bundle: Any) -> Any:
         yield from each(read, bundle)
 
 
+def _is_reading(offsets_read: Any, offsets: Mapping[int, int], row: Any) -> bool:
+    """What a partition came to; it is the last row of its partition."""
+    if not isinstance(row, PartitionReading):
+        return False
+    offsets_read.add(offsets[row.index])
+    return True
+
+
 def _load(plan: PartitionRange) -> float:
     """In offsets; to begin a partition costs as much as some thousand of them."""
-    return _BEGINNING + sum(span.end - span.start for span in (plan.source, plan.target))
+    return _BEGINNING + _offsets(plan)
+
+
+def _offsets(plan: PartitionRange) -> int:
+    return sum(max(0, span.end - span.start) for span in (plan.source, plan.target))
 
 
 def _most(context: Any) -> int:

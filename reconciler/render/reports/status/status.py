@@ -14,10 +14,11 @@ from reconciler.model.state.lock import LockRecord
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.reports.status.rollout import standing_lines, standing_value
+from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import Codec
 from reconciler.replication.pauses import Pause
 from reconciler.resources.mirrors.pause import reported_pauses, words
-from reconciler.text import columns, counted, time_words
+from reconciler.text import counted, time_words
 
 Lock = LockRecord | Unknown | None
 """None: nobody ever held it. Unknown: it could not be read."""
@@ -141,7 +142,10 @@ def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
     return None if then_ms is None else max(0, (now_ms - then_ms) // 1000)
 
 
-def status_text(topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
+def status_text(
+    topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None, width: int | None = None
+) -> str:
+    """``width``: of the terminal, in columns; None where lines stay whole."""
     live = live.as_reported()
     lines = [verdict(live), ""]
     lines += [f"cluster {name}: {cluster_words(cluster)}" for name, cluster in live.clusters.items()]
@@ -152,7 +156,7 @@ def status_text(topology: Topology, live: LiveState, now_ms: int, affairs: Statu
         if isinstance(mirror, Unknown):
             lines += ["", f"mirror {name}: {unknown_words(mirror, live)}"]
         else:
-            lines += ["", *_mirror_lines(mirror, now_ms)]
+            lines += ["", *_mirror_lines(mirror, now_ms, width)]
     if not live.mirrors:
         lines += ["", f"environment {topology.environment} declares no flows, so there is no mirror"]
     return lines_of(lines)
@@ -195,7 +199,7 @@ def cluster_words(cluster: LiveCluster | Unknown) -> str:
     return words + "".join(f", {count} {key.replace('_', ' ')}" for key, count in bad.items())
 
 
-def _mirror_lines(mirror: LiveMirror, now_ms: int) -> list[str]:
+def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[str]:
     head = f"mirror {mirror.name}: {mirror.state.value}"
     if mirror.application_id:
         when = since_when(mirror, now_ms)
@@ -203,7 +207,7 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int) -> list[str]:
     lines = [head + (f" ({mirror.detail})" if mirror.detail else "")]
     rows = [["  flow", "state", "topics", "partitions", "records/s", "records lag", "seconds lag"]]
     rows += [_flow_row(flow, mirror) for flow in mirror.flows.values()]
-    lines += columns(rows) if mirror.flows else ()
+    lines += table_lines(rows, width) if mirror.flows else ()
     for flow in mirror.flows.values():
         lines += [*work_lines(flow), *_same_lines(flow)]
         lines += [f"  = {line}" for line in pause_lines(flow)]

@@ -18,10 +18,12 @@ CONFIRM_TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentWatch:
-    """``note`` tells people; ``closed`` says why no further partition may begin, or nothing."""
+    """``note`` tells people; ``closed`` says why no further partition may begin, or nothing. ``progress``: told at each
+    look how far it is."""
 
     note: Callable[[str], None]
     closed: Callable[[], str]
+    progress: Callable[[str], None]
     now: Callable[[], float] = time.time
 
 

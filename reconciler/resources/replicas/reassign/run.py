@@ -35,7 +35,7 @@ from reconciler.resources.replicas.reassign.throttles import (
 from reconciler.text import first_of, size_words
 
 POLL_SECONDS = 1.0
-NOTE_SECONDS = 5.0
+RELEASE_SECONDS = 5.0
 STALL_SECONDS = 120.0
 """Nothing copied and nothing arrived for so long: something is wrong that waiting does not fix."""
 
@@ -197,15 +197,15 @@ class ReassignmentRun:
         """Until every goal is reached. Raises Stopped when some are not."""
         window = ReassignmentWindow(self.goals, self.admin, self.watch, pace)
         window.reached = self.reached
-        noted = self.watch.now() - NOTE_SECONDS
+        released_at = self.watch.now() - RELEASE_SECONDS
         while not window.turn():
             if closed := self.watch.closed():
                 raise ReassignmentStopped(closed, "What is in flight continues, throttled", "Run apply again.")
+            self.watch.progress(window.words)
             now = self.watch.now()
-            if now - noted >= NOTE_SECONDS:
-                self.watch.note(window.words)
+            if now - released_at >= RELEASE_SECONDS:
                 self._release()
-                noted = now
+                released_at = now
             if now - window.progress.moved_at > STALL_SECONDS:
                 raise ReassignmentStopped(
                     f"nothing went on for {STALL_SECONDS:.0f} s: {window.words}",

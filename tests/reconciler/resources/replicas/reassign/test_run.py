@@ -65,7 +65,7 @@ def nothing_left(fake: FakeCluster) -> bool:
 
 
 def quiet(closed: Callable[[], str] = str) -> ReassignmentWatch:
-    return ReassignmentWatch(note=lambda _: None, closed=closed)
+    return ReassignmentWatch(note=lambda _: None, closed=closed, progress=lambda _: None)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (1, 2), (3, 2), (3, 1), (2, 3)])
