@@ -7,12 +7,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from reconciler.render.wrap import terminal_width, wrapped
+from reconciler.render.wrap import NARROWEST, wrapped
 
 EVERY_S = 5.0
 """Between two lines of a log."""
 _ERASE = "\r\x1b[K"
 _ERASE_ABOVE = "\x1b[A\x1b[K"
+
+
+def terminal_width(out: TextIO | None, environ: Mapping[str, str] = os.environ) -> int | None:
+    """Columns of the terminal that ``out`` is, or as COLUMNS says; None when it is none, or too narrow to break lines
+    for."""
+    if out is None or not out.isatty():
+        return None
+    given = environ.get("COLUMNS", "")
+    try:
+        width = int(given) if given.isdecimal() and len(given) < 6 else os.get_terminal_size(out.fileno()).columns
+    except (OSError, ValueError):
+        return None
+    return width if width >= NARROWEST else None
 
 
 class MovingLine:

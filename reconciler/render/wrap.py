@@ -5,11 +5,9 @@ Only for terminals: in files and pipes each line stays whole, so that grep finds
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import TextIO
+from collections.abc import Container, Iterator, Sequence
 
 from reconciler.text import columns
 
@@ -19,19 +17,6 @@ _LAST_COLUMN = 24
 """Text goes on below the last column of a row when that has so much room, else below the row's beginning."""
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 _ROW = re.compile(r"\S(?: \S|\S)*")
-
-
-def terminal_width(out: TextIO | None, environ: Mapping[str, str] = os.environ) -> int | None:
-    """Columns of the terminal that ``out`` is, or as COLUMNS says; None when it is none, or too narrow to break lines
-    for."""
-    if out is None or not out.isatty():
-        return None
-    given = environ.get("COLUMNS", "")
-    try:
-        width = int(given) if given.isdecimal() and len(given) < 6 else os.get_terminal_size(out.fileno()).columns
-    except (OSError, ValueError):
-        return None
-    return width if width >= NARROWEST else None
 
 
 def wrapped(text: str, width: int | None) -> str:

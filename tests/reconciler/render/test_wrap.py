@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.render.moving_line import EVERY_S, MovingLine
+from reconciler.render.moving_line import EVERY_S, MovingLine, terminal_width
 from reconciler.render.reports.failover import failover_text
 from reconciler.render.reports.verify import verify_text
 from reconciler.render.style import PLAIN, Style
-from reconciler.render.wrap import NARROWEST, table_lines, terminal_width, wrapped
+from reconciler.render.wrap import NARROWEST, table_lines, wrapped
 from tests.support.documents.reports import REPORT, VERIFICATION
 from tests.support.paths import ROOT
 

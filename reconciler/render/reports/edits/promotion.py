@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from typing import assert_never
 
-from reconciler.model.reports.edit import ItemChange
+from reconciler.model.changes import Risk
+from reconciler.model.reports.edit import FieldChange, ItemChange, Sign
 from reconciler.model.reports.promotion import PromotionReport
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.formats import report_in
+from reconciler.render.plan.outline import risk_label
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
-from reconciler.render.reports.edits.edit import folded, section_lines
+from reconciler.render.reports.edits.edit import LONGEST
 from reconciler.render.style import PLAIN, Format, Style
+from reconciler.render.wrap import table_lines
 from reconciler.text import counted
 
 SECTIONS = {
@@ -25,6 +29,7 @@ SECTIONS = {
     "quota": "Quotas",
     "cluster": "Clusters",
 }
+NOT_SET = "(not set)"
 OTHERS = "Defaults, classes and rules"
 _PLURALS = {"class": "classes", "defaults": "defaults", "access": "access"}
 
@@ -35,20 +40,69 @@ def promotion_in(report: PromotionReport, form: Format, style: Style = PLAIN) ->
 
 
 def promotion_verdict(report: PromotionReport) -> str:
-    """``To declare what staging does, prod would change: +1 topic, ~2 flows``."""
+    """``staging and prod differ: only in staging 1 topic; only in prod 2 topics, 1 flow; other values 1 mirror``."""
     if report.equal:
         return f"{report.target} declares what {report.source} does"
-    counts = Counter((item.sign.value, item.kind) for item in report.comparison.items)
-    words = (f"{sign}{counted(count, kind, _PLURALS.get(kind, ''))}" for (sign, kind), count in counts.items())
-    return f"To declare what {report.source} does, {report.target} would change: {', '.join(words)}"
+    sides = (_side(sign, report, short=True) + " " + _counts(report, sign) for sign in Sign if _counts(report, sign))
+    return f"{report.source} and {report.target} differ: {'; '.join(sides)}"
+
+
+def _side(sign: Sign, report: PromotionReport, short: bool = False) -> str:
+    match sign:
+        case Sign.ADDED:
+            return f"only in {report.source}"
+        case Sign.REMOVED:
+            return f"only in {report.target}"
+        case Sign.CHANGED:
+            return "in both, with other values" if short else "differs"
+        case _:
+            assert_never(sign)
+
+
+def _counts(report: PromotionReport, sign: Sign) -> str:
+    counts = Counter(item.kind for item in report.comparison.items if item.sign is sign)
+    return ", ".join(counted(count, kind, _PLURALS.get(kind, "")) for kind, count in counts.items())
 
 
 def promotion_text(report: PromotionReport, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", promotion_verdict(report))]
     lines += [f"  {line}" for line in _notes(report)]
-    for section in _sections(report):
-        lines += ["", section.heading, *section_lines(section, style)]
+    for title, items in _by_section(report):
+        lines += ["", f"{title} ({len(items):,})"]
+        shown = len(items) if style.full else LONGEST
+        for item in items[:shown]:
+            lines += [f"  {style.paint(item.sign.value, _head(item, report))}", *_values(item, report, style)]
+        if len(items) > shown:
+            lines.append(f"  and {len(items) - shown} more; --format html or json has all of them")
     return lines_of(lines, style)
+
+
+def _head(item: ItemChange, report: PromotionReport) -> str:
+    place = f", {item.where}" if item.where and item.sign is not Sign.CHANGED else ""
+    return f"{item.kind} {item.name}: {_side(item.sign, report)}{place}{_follows(item.means, report)}"
+
+
+def _follows(means: str, report: PromotionReport) -> str:
+    """What comes of it on the clusters of the second environment, once it is declared there as in the first."""
+    return f"; if {report.target} follows: {means}" if means else ""
+
+
+def _values(item: ItemChange, report: PromotionReport, style: Style) -> Iterator[str]:
+    """A table with a column for each environment, and below it what its rows mean."""
+    if item.sign is not Sign.CHANGED or not item.fields:
+        yield from (f"      {field.path} = {field.after or field.before}" for field in item.fields)
+        return
+    titles = ("field", report.source, report.target)
+    rows = [titles, *((field.path, field.after, field.before or NOT_SET) for field in item.fields)]
+    yield from table_lines(rows, style.width, indent="      ")
+    for field in item.fields:
+        if field.means:
+            yield f"      {field.path}: {_meaning(field, report).removeprefix('; ')}"
+
+
+def _meaning(field: FieldChange, report: PromotionReport) -> str:
+    risk = "" if field.risk is Risk.LOW else f"{risk_label(field.risk)}: "
+    return _follows(f"{risk}{field.means}{' (irreversible)' if field.irreversible else ''}", report)
 
 
 def promotion_page(report: PromotionReport) -> ReportPage:
@@ -60,19 +114,34 @@ def promotion_page(report: PromotionReport) -> ReportPage:
 
 def _notes(report: PromotionReport) -> Iterator[str]:
     if not report.equal:
-        yield f"+ only in {report.source}; - only in {report.target}; ~ differs: {report.target} -> {report.source}"
+        yield f"to promote, edit the files of {report.target}; nothing is written for you"
     for name, other in report.paired.items():
         yield f"{name} of {report.source} is compared with {other}: nothing else can be meant"
     yield "not compared: addresses, client settings, cluster ids and regions, tombstones"
 
 
 def _sections(report: PromotionReport) -> Iterator[Section]:
+    for title, items in _by_section(report):
+        yield Section(title, "", tuple(_item(item, report) for item in items), count=len(items))
+
+
+def _by_section(report: PromotionReport) -> Iterator[tuple[str, list[ItemChange]]]:
     items: dict[str, list[ItemChange]] = {title: [] for title in (*SECTIONS.values(), OTHERS)}
     for item in report.comparison.items:
         items[SECTIONS.get(item.kind, OTHERS)].append(item)
-    for title, members in items.items():
-        if members:
-            yield Section(title, "", tuple(folded(members)), count=len(members))
+    yield from ((title, members) for title, members in items.items() if members)
+
+
+def _item(item: ItemChange, report: PromotionReport) -> SectionItem:
+    if item.sign is not Sign.CHANGED:
+        more = tuple(f"{field.path} = {field.after or field.before}" for field in item.fields)
+        return SectionItem(_head(item, report), more)
+    values = (
+        f"{field.path}: {field.after} in {report.source}, {field.before or NOT_SET} in {report.target}"
+        + _meaning(field, report)
+        for field in item.fields
+    )
+    return SectionItem(_head(item, report), tuple(values))
 
 
 def promotion_json(report: PromotionReport) -> str:

@@ -129,3 +129,20 @@ def test_every_format_names_what_differs(form: Format) -> None:
 @given(topologies())
 def test_an_environment_is_as_its_copy_in_another_place(one: Topology) -> None:
     assert told(promotion(replace(one, environment="other"), one, {})) == set()
+
+
+def test_words_name_the_side_that_has_it() -> None:
+    staging = STAGING.replace("partitions: 12", "partitions: 6").replace(
+        "topics:\n  orders:", "topics:\n  fresh: {clusters: [s-east], partitions: 1}\n  orders:"
+    )
+    report = compared(staging)
+    text = promotion_in(report, Format.TEXT)
+    head = text.splitlines()[0]
+    assert head == "staging and prod differ: only in staging 1 topic; in both, with other values 1 topic"
+    assert "topic fresh: only in staging" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert rows.index(["field", "staging", "prod"]) + 1 == rows.index(["partitions", "6", "12"])
+    assert "if prod follows: " in text
+    assert " -> " not in text
+    for form in (Format.MARKDOWN, Format.HTML):
+        assert "partitions: 6 in staging, 12 in prod" in promotion_in(report, form)
