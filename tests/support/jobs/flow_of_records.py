@@ -93,7 +93,7 @@ class Arrivals(threading.Thread):
 
 @contextmanager
 def flowing(
-    source: ClusterHandle, target: ClusterHandle, topics: dict[str, int], rate: int = 100
+    source: ClusterHandle, target: ClusterHandle, topics: dict[str, int], rate: int = 40
 ) -> Iterator[tuple[Load, Arrivals]]:
     arrivals, load = Arrivals(target, topics, f"{source.name}."), Load(source, topics, rate)
     arrivals.start()
