@@ -27,7 +27,7 @@ _ANSWER = struct.Struct(">hiiq")  # error, partition, epoch, end
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """Of one leader, and not answered yet. ``epochs``: that it must have."""
 
     cluster: str
@@ -65,11 +65,11 @@ async def log_ends(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int
     return ends
 
 
-def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> Asked:
+def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> PendingRequest:
     """Sent at once; ``connection`` leads to the leader of all ``keys``. Raises UnsupportedBrokerError."""
     connection.negotiated(API, VERSION, VERSION, "OffsetForLeaderEpoch")
     epochs = {key: leader.epoch if (leader := cluster.leader(*key)) is not None else -1 for key in keys}
-    return Asked(cluster.name, connection, epochs, connection.send((API, VERSION, True), [pack(epochs)]))
+    return PendingRequest(cluster.name, connection, epochs, connection.send((API, VERSION, True), [pack(epochs)]))
 
 
 def pack(epochs: Mapping[Key, int]) -> bytes:

@@ -27,7 +27,7 @@ from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol import transactions as transaction_requests
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
-from reconciler.kafka.protocol.transactions import Holder, TransactionState
+from reconciler.kafka.protocol.transactions import TransactionalProducer, TransactionState
 
 TRANSACTION_TIMEOUT_MS = 60_000
 PATIENCE = 25.0
@@ -203,7 +203,7 @@ class Identity:
         """
         connection = await self.coordinator()
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
-        holder = Holder(str(self.transactional_id), self.producer_id, self.epoch)
+        holder = TransactionalProducer(str(self.transactional_id), self.producer_id, self.epoch)
         before, self.disturbed = self.disturbed, True
         error = await transaction_requests.add_and_abort(connection, holder, by_topic(keys))
         if error not in _AGAIN:

@@ -28,7 +28,7 @@ _COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 _ABORTED = frozenset({"Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
 
 
-class Holder(NamedTuple):
+class TransactionalProducer(NamedTuple):
     """Who speaks for a transactional.id."""
 
     transactional_id: str
@@ -98,7 +98,9 @@ async def answered(connection: Connection, sent: asyncio.Future[Frame]) -> Trans
     return transaction
 
 
-async def add_and_abort(connection: Connection, holder: Holder, topics: Mapping[str, Sequence[int]]) -> int:
+async def add_and_abort(
+    connection: Connection, holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]
+) -> int:
     """Classic protocol: partitions join a transaction, which is aborted. Both requests are under way together, since a
     broker carries those of a connection out in order. Gives the error code of the first that was refused, or 0.
 
@@ -139,7 +141,7 @@ def unpack(frame: memoryview) -> TransactionState:
     return TransactionState(throttle, error, state, producer_id, epoch)
 
 
-def pack_add(holder: Holder, topics: Mapping[str, Sequence[int]]) -> bytes:
+def pack_add(holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]) -> bytes:
     """``topics``: partitions that join the transaction, by topic."""
     parts = [string(holder.transactional_id), _HOLDER.pack(holder.producer_id, holder.epoch), count(len(topics))]
     for name, partitions in topics.items():
@@ -164,7 +166,7 @@ def unpack_add(frame: memoryview) -> tuple[int, dict[tuple[str, int], int]]:
     return throttle, errors
 
 
-def pack_end(holder: Holder, *, committed: bool) -> bytes:
+def pack_end(holder: TransactionalProducer, *, committed: bool) -> bytes:
     producer = _HOLDER.pack(holder.producer_id, holder.epoch)
     return b"".join((string(holder.transactional_id), producer, bytes((committed,)), NO_TAGS))
 

@@ -45,32 +45,32 @@ def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights)
     return tuple(check for need in needs for check in _judged(need, ask(need.cluster, need.principal, need.ask), lost))
 
 
-def _judged(need: StepNeeds, told: Rights, lost: bool) -> Iterator[FailoverCheck]:
-    if told.failed is not None:
-        yield _unasked(need, told.failed)
+def _judged(need: StepNeeds, rights: Rights, lost: bool) -> Iterator[FailoverCheck]:
+    if rights.failed is not None:
+        yield _unasked(need, rights.failed)
         return
-    yield from _offsets(need, told, lost)
-    if need.alters and told.cluster is not None and "ALTER" not in told.cluster:
-        what = "may not alter access rules (Alter on the cluster)"
-        yield _stop(need, what, need.alters, "Alter", "--cluster")
+    yield from _offsets(need, rights, lost)
+    if need.alters and rights.cluster is not None and "ALTER" not in rights.cluster:
+        refusal = "may not alter access rules (Alter on the cluster)"
+        yield _stop(need, refusal, need.alters, "Alter", "--cluster")
     if not need.writes:
         return
-    if isinstance(told.writes, Unknown):
-        yield _unasked(need, told.writes)
-    elif not told.writes.get(STATUS_TOPIC, True):
-        what = f"may not write topic {STATUS_TOPIC}"
-        yield _stop(need, what, need.writes, "Write", f"--topic {STATUS_TOPIC}")
+    if isinstance(rights.writes, Unknown):
+        yield _unasked(need, rights.writes)
+    elif not rights.writes.get(STATUS_TOPIC, True):
+        refusal = f"may not write topic {STATUS_TOPIC}"
+        yield _stop(need, refusal, need.writes, "Write", f"--topic {STATUS_TOPIC}")
 
 
-def _offsets(need: StepNeeds, told: Rights, lost: bool) -> Iterator[FailoverCheck]:
+def _offsets(need: StepNeeds, rights: Rights, lost: bool) -> Iterator[FailoverCheck]:
     """Setting an offset needs Read on its topic and on its group."""
-    may = {name: "READ" in operations for name, operations in told.operations.items()}
-    topics = [name for name in need.topics if name in told.denied or not may.get(name, True)]
+    may = {name: "READ" in operations for name, operations in rights.operations.items()}
+    topics = [name for name in need.topics if name in rights.denied or not may.get(name, True)]
     yield from _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
-    if isinstance(told.groups, Unknown):
-        yield _unasked(need, told.groups)
+    if isinstance(rights.groups, Unknown):
+        yield _unasked(need, rights.groups)
         return
-    asked: Mapping[str, bool] = told.groups
+    asked: Mapping[str, bool] = rights.groups
     groups = [name for name, allowed in asked.items() if not allowed]
     yield from _unset(need, "group", groups, all_of=len(groups) == len(asked), lost=lost)
 
@@ -78,19 +78,19 @@ def _offsets(need: StepNeeds, told: Rights, lost: bool) -> Iterator[FailoverChec
 def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: bool) -> Iterator[FailoverCheck]:
     if not names:
         return
-    what = f"may not read {counted(len(names), kind)} ({first_of(names, SHOWN)})"
+    refusal = f"may not read {counted(len(names), kind)} ({first_of(names, SHOWN)})"
     why = "offsets could not be set there, and consumers would be left behind"
     option = f"--{kind} {names[0]}"
-    check = _stop(need, what, why, "Read", option)
+    check = _stop(need, refusal, why, "Read", option)
     if lost and not all_of:
         todo = f"Others are set. {check.todo}, and run this again"
         check = FailoverCheck(check.code, Level.WARNS, check.text, todo)
     yield check
 
 
-def _stop(need: StepNeeds, what: str, why: str, operation: str, resource: str) -> FailoverCheck:
+def _stop(need: StepNeeds, refusal: str, why: str, operation: str, resource: str) -> FailoverCheck:
     speaker = speaker_of(need.cluster, need.principal)
-    text = f"principal {speaker.kafka_principal} ({need.principal}) {what} on {need.cluster.name}: {why}"
+    text = f"principal {speaker.kafka_principal} ({need.principal}) {refusal} on {need.cluster.name}: {why}"
     return FailoverCheck("rights", Level.STOPS, text, f"Allow it: {speaker.acl_command(operation, resource)}")
 
 

@@ -12,7 +12,7 @@ from reconciler.kafka.client.log_ends import pack as pack_ends
 from reconciler.kafka.client.log_ends import unpack as unpack_ends
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol.transactions import (
-    Holder,
+    TransactionalProducer,
     TransactionState,
     pack,
     pack_add,
@@ -73,7 +73,7 @@ def test_half_an_answer_is_malformed(size: int) -> None:
         unpack(memoryview(answer(0, "Empty")[:size]))
 
 
-HOLDER = Holder("mirror.f.0", 7001, 3)
+HOLDER = TransactionalProducer("mirror.f.0", 7001, 3)
 
 
 def body(request: object) -> bytes:
