@@ -28,7 +28,6 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _QUANTITY = re.compile(r"[1-9][0-9]*(ms|s|m|h|d|w|KiB|MiB|GiB|TiB)")
 # YAML 1.1 readers take these for booleans and nothing; 1.2 readers only some
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _SEGMENT = re.compile(r"[._-]")
 
 
@@ -61,7 +60,7 @@ def scalar(text: str) -> str:
     if _QUANTITY.fullmatch(text):
         return text
     quoted = json.dumps(text, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda hit: f"\\U{ord(hit.group()):08x}", quoted)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
 def value(text: str) -> str:
@@ -70,7 +69,9 @@ def value(text: str) -> str:
 
 
 def _said(adoption: Adoption) -> Iterator[str]:
-    yield f"# Adopted from the live cluster {adoption.cluster.cluster_id}: its topics are beside this file."
+    yield from _comment(
+        f"Adopted from the live cluster {adoption.cluster.cluster_id}: its topics are beside this file."
+    )
     for note in adoption.notes:
         yield from _comment(f"Note: {note}.")
     for rule, names in counts(adoption.left_out).items():
@@ -83,7 +84,7 @@ def _said(adoption: Adoption) -> Iterator[str]:
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:
     """``text`` may hold anything a broker said: it becomes one line before it is wrapped."""
-    clean = _UNPRINTABLE.sub(" ", text)
+    clean = "".join(char if char.isprintable() else " " for char in text)
     start = f"{indent}# "
     whole_words = textwrap.TextWrapper(WIDTH, start, f"{start}  ", break_long_words=False, break_on_hyphens=False)
     yield from whole_words.wrap(clean)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,9 @@ def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSi
     """Writes records of one side only, a JSON object a line, and returns how many. Raises ClusterError, and
     ReconcilerError for a file that is there or cannot be written."""
     try:
-        with file.open("x", encoding="utf-8") as lines:
+        # Records are in it: for this user alone, and through no link
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(opened, "w", encoding="utf-8") as lines:  # noqa: PTH123 - a descriptor
 
             def write(cluster: str, place: Key, record: WholeRecord) -> None:
                 lines.write(json.dumps(exported(cluster, place, record)) + "\n")

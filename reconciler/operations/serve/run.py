@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
@@ -17,6 +18,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.operations.run import stopped_by_signals
 from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, is_loopback, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
+from reconciler.operations.serve.connections import LimitedConnection, LimitedLoop
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources
 from reconciler.operations.serve.standings import StandingsReader
@@ -24,7 +26,6 @@ from reconciler.operations.serve.tls import CertificateFiles, PageCertificate
 from reconciler.render.console import say, show
 
 LOOK_SECONDS = 0.5
-MOST_CONNECTIONS = 400
 END_WITHIN = 5
 """Seconds that answers under way have at the end."""
 
@@ -134,16 +135,20 @@ def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None 
         access_log=False,
         lifespan="off",
         ws="none",
-        http="h11",
-        loop="asyncio",
+        http=LimitedConnection,
+        timeout_keep_alive=5,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=END_WITHIN,
         ssl_context_factory=None if tls is None else lambda _config, _standard: tls,
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="answers")
+
+    def answer() -> None:
+        with asyncio.Runner(loop_factory=LimitedLoop) as runner:
+            runner.run(server.serve([listener]))
+
+    thread = threading.Thread(target=answer, name="answers")
     thread.start()
     try:
         yield

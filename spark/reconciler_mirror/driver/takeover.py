@@ -95,9 +95,15 @@ class WireTakeover:
             raise
 
     def _let_go(self) -> None:
-        if self._open is not None:
-            self._open.cluster.close()
-            self._open = None
+        if self._open is None:
+            return
+        self._open.cluster.close()
+        self._open = None
+        # Where one identity was refused, the others still ask: of a closed loop they could not even end.
+        if left := asyncio.all_tasks(self._loop):
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 class _Open:

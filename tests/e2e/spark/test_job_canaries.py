@@ -4,7 +4,6 @@ the control channel. They are in no event log, status record, log, hand-over or 
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.role_users import RoleUser, mirror_rules
 from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.clusters import CreateTopic
-from tests.support.jobs.mirror_job import Job, flow, handover, until
+from tests.support.jobs.mirror_job import Job, command_lines, flow, handover, until
 from tests.support.jobs.records import digest, write_awkward
 from tests.support.lanes.truth import map_topic
 from tests.support.reading import to_the_end
@@ -108,12 +107,3 @@ def test_no_secret_of_a_job_is_told_or_kept(
     for place, text in found.items():
         for secret in (CANARY, TOKEN):
             assert [each for each in spellings(secret) if each in text] == [], place
-
-
-def command_lines() -> dict[str, str]:
-    lines = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and process.name != str(os.getpid()):
-            with contextlib.suppress(OSError):
-                lines[process.name] = (process / "cmdline").read_bytes().decode(errors="replace")
-    return lines

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import socket
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from reconciler_mirror.model import lane_of
 
+from reconciler.backends.mirror_jobs.runner.command_line import spark_secret
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import Sandbox
+from tests.support.access.spellings import kept, spellings
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
-from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
+from tests.support.jobs.mirror_job import Job, command_lines, create_topics, flow, handover, status, until
 from tests.support.jobs.standalone import Standalone
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
 LANES = 2
 PARTITIONS = 8  # of four, CRC-32 gives all to one of two lanes; losing the other is rightly not told
+SECRET = "5ec7e7c4" * 4
 PATIENCE_S = 300.0
 LOST = '"code": "lane_without_task", "stops": true'
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -174,3 +182,74 @@ def test_three_environments_share_one_cluster(plain: Sandbox, cluster: Standalon
     finally:
         for job in jobs:
             job.kill_group()
+
+
+def test_the_secret_of_the_cluster_is_nowhere_but_in_its_file_and_in_variables(
+    plain: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked for in logs, run folder, event log, status, command lines of the machine, and on the pages of the
+    application and of the cluster, while a task runs."""
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    name = f"s{uuid.uuid4().hex[:6]}"
+    create_topics(west, "__mirror_status")
+    create_topics(east, name, partitions=PARTITIONS)
+    create_topics(west, f"east.{name}", partitions=PARTITIONS)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    events = tmp_path / "events"
+    events.mkdir()
+    mirror = Mirror(
+        name,
+        (name,),
+        master="",
+        deployment=Deployment(
+            executors=1, cores=1, memory="480m", python=ExecutorPython(str(pack(tmp_path / "python.tar.gz").path))
+        ),
+        spark_conf={
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "true",
+            "spark.ui.port": str(port),
+            "spark.executor.extraJavaOptions": QUICK,
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": events.as_uri(),
+            "spark.authenticate.secret": "${env:SPARK_CLUSTER_SECRET}",
+        },
+    )
+    spark = Standalone(tmp_path / "spark", secret=SECRET)
+    job: Job | None = None
+    try:
+        mirror = replace(mirror, master=spark.start().master)
+        worker = spark.worker("a")
+        secret = spark_secret(mirror, mirror.master, {"SPARK_CLUSTER_SECRET": SECRET})
+        content = handover(west, name, [flow(name, east, west, [name], lanes=LANES)])
+        job = Job(tmp_path / "run", content, environment=secret, mirror=mirror)
+        job.start()
+        with flowing(east, west, {name: PARTITIONS}, rate=20) as (_, arrivals):
+            until("every partition is copied", arrivals.go_on, job, PATIENCE_S)
+            assert worker.executors(), "tasks run on the cluster, which lets nobody in without the secret"
+            addresses = [f"http://127.0.0.1:{port}/{path}" for path in ("environment/", "executors/")]
+            addresses += re.findall(r"started at (http://[0-9.:]+)", spark.log("master") + spark.log("a"))
+            pages = {address: opened(address) for address in addresses}
+            found = {f"command line of {pid}": text for pid, text in command_lines().items()}
+            assert any("CoarseGrainedExecutorBackend" in text for text in found.values())
+        assert job.stop() == 0
+    finally:
+        if job is not None:
+            job.kill_group()
+        spark.stop()
+    assert "spark.authenticate.secret" in pages[addresses[0]], "the page tells settings, and this one by its name"
+    assert len(addresses) == 4, "the pages of the master and of the worker"
+    found |= pages | kept(tmp_path / "run") | kept(events) | kept(spark.folder)
+    assert SECRET in found.pop(str(spark.properties)), "it is the one that is looked for"
+    assert any("SparkListenerTaskEnd" in text for text in kept(events).values())
+    found["status"] = json.dumps(status(west, name))
+    for place, text in found.items():
+        assert [each for each in spellings(SECRET) if each in text] == [], place
+
+
+def opened(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return str(answer.read().decode(errors="replace"))

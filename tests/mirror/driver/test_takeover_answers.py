@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from reconciler_mirror.driver import takeover
@@ -177,3 +177,24 @@ def test_what_the_offset_map_knows_and_the_coordinator_does_not_tell_is_waited_f
     assert take(coordinator, monkeypatch) == Takeover(Claim(4, "new"), None)
     assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
     assert coordinator.asked >= 4, "nothing was written before all of it was told"
+
+
+def test_where_one_identity_is_refused_the_others_ask_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were left pending, and told of in the job's log when they were collected."""
+    asked: list[asyncio.Task[None]] = []
+
+    class OneRefused:
+        def __init__(self, _: FlowSettings) -> None:
+            self.cluster = SimpleNamespace(close=lambda: None)
+
+        async def prepare(self) -> None:
+            asked.append(asyncio.create_task(asyncio.sleep(3600)))
+            await asyncio.sleep(0)
+            raise BrokerError(30, "coordinator of mirror.orders on west")
+
+    monkeypatch.setattr(takeover, "_Open", OneRefused)
+    taking = takeover.WireTakeover(cast(FlowSettings, None))
+    with pytest.raises(BrokerError):
+        taking.prepare()
+    assert [task.cancelled() for task in asked] == [True]
+    taking.close()

@@ -203,3 +203,13 @@ def until(what: str, wanted: Callable[[], Any], job: Job, seconds: float = 60.0)
         assert job.process is None or job.process.poll() is None, f"the job ended: {job.log[-3000:]}"
         time.sleep(0.2)
     raise AssertionError(f"never seen: {what}; the job's log:\n{job.log[-3000:]}")
+
+
+def command_lines() -> dict[str, str]:
+    """Of every process of this machine but this one, by its id."""
+    lines = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and process.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                lines[process.name] = (process / "cmdline").read_bytes().decode(errors="replace")
+    return lines

@@ -56,6 +56,8 @@ class Standalone:
     port: int = 0
     page: int = 0
     """Port of the master's web page."""
+    secret: str = ""
+    """Of master, workers and all applications; empty: everybody is let in."""
     daemons: list[Daemon] = field(default_factory=list)
 
     @property
@@ -77,6 +79,19 @@ class Standalone:
         words = ("--cores", str(cores), "--memory", f"{600 * cores}m", "--work-dir", str(self.folder / name / "work"))
         return self._daemon(name, f"{_DEPLOY}.worker.Worker", "--webui-port", "0", *words, self.master)
 
+    @property
+    def properties(self) -> Path:
+        return self.folder / "spark.properties"
+
+    def _properties(self) -> list[str]:
+        if not self.secret:
+            return []
+        if not self.properties.exists():
+            self.properties.touch(0o600)
+            lines = ("spark.authenticate true", f"spark.authenticate.secret {self.secret}")
+            self.properties.write_text("\n".join((*lines, "spark.network.crypto.enabled true", "")))
+        return ["--properties-file", str(self.properties)]
+
     def stop(self) -> None:
         for daemon in self.daemons:
             daemon.kill()
@@ -97,9 +112,12 @@ class Standalone:
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             **({"JAVA_HOME": home} if (home := os.environ.get("JAVA_HOME")) else {}),
         }
+        given = (
+            [*words[:-1], *self._properties(), *words[-1:]] if of.endswith("Worker") else [*words, *self._properties()]
+        )
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [str(SPARK_CLASS), of, "--host", "127.0.0.1", *words],
+                [str(SPARK_CLASS), of, "--host", "127.0.0.1", *given],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

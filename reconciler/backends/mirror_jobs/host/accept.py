@@ -30,6 +30,9 @@ _CODE = (
     "spark.files",
     "spark.submit.pyFiles",
     "spark.yarn.dist.*",
+    "spark.yarn.jars",
+    "spark.yarn.archive",
+    "spark.sql.hive.metastore.jars*",
     "spark.pyspark.*",
     "spark.kubernetes.*container.image",
     "spark.kubernetes.*podTemplateFile",
@@ -55,9 +58,20 @@ _RUNS_CODE = (
     "spark.plugins",
     "spark.extraListeners",
     "spark.hadoop.*",
+    "spark.python.*.module",
+    "spark.ui.filters",
+    "spark.sql.extensions",
+    "spark.master",
+    "spark.remote",
+    "spark.api.mode",
+    "spark.connect.*",
+    "spark.submit.*",
+    "spark.kubernetes.*.volumes.*",
 )
-"""Java's options (which load agents and run commands), classes, scripts, variables. No pattern lets these through: only
-their whole names do."""
+"""Java's options (which load agents and run commands), classes, modules, scripts, variables, another master, folders of
+the machine. No pattern lets these through: only their whole names do."""
+_SETTING = re.compile(r"spark\.[!-<>-~]+")
+"""Spark splits ``--conf NAME=VALUE`` at the first ``=``: with one in its name a setting would be another one."""
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """As ``alias`` in schemas/environment.schema.json has it."""
 
@@ -125,7 +139,9 @@ class AllowList:
         if not _fits(master, self.masters):
             yield f"master {master!r} is not accepted", f"Name it under masters in {where}."
         for key, value in sorted(submission.get("spark_conf", {}).items()):
-            if any(fnmatchcase(key, pattern) for pattern in _CODE):
+            if _SETTING.fullmatch(key) is None:
+                yield f"spark_conf {key!r} is no name of a Spark setting", "See who may write to __mirror_control."
+            elif any(fnmatchcase(key, pattern) for pattern in _CODE):
                 if not all(_fits(part, self.archives) for part in value.split(",")):
                     yield (
                         f"{key} = {value!r} brings files that are not accepted",

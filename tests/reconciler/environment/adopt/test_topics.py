@@ -207,6 +207,22 @@ def test_topics_the_principal_cannot_see_are_told_of() -> None:
     assert "may not describe every topic" in comments(adopted(fake.read()))
 
 
+@pytest.mark.parametrize("cluster_id", ["id\naccess: []\n#", "id\r\nusers: []", "id\u2028x: 1", "id\x85y: 1"])
+def test_the_id_that_a_cluster_says_begins_no_line_of_its_own(cluster_id: str) -> None:
+    """It is written into a comment, after which its words would be YAML."""
+    fake = FakeCluster("east")
+    fake.put("orders", 1)
+    live = replace(fake.read(), cluster_id=cluster_id)
+    text = texts(adopt(cluster("east", cluster_id=cluster_id), live, AdoptOptions((), None, ())))["cluster.yaml"]
+    assert list(load_yaml(text, (1, 2))) == ["clusters"]
+    assert text.splitlines() == text.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u200b", "\ufeff", "\x85", "\u2028", "\0", "\x1b"])
+def test_what_a_cluster_says_hides_nothing_in_a_file(sign: str) -> None:
+    assert sign not in scalar(f"User:a{sign}b")
+
+
 def test_many_topics_are_grouped_by_what_their_names_begin_with() -> None:
     fake = FakeCluster("east")
     for number in range(50):

@@ -14,6 +14,13 @@ from reconciler.replication.handover import ChannelSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import handover_text, mirror_handover
 
+
+@pytest.mark.parametrize("key", ["spark.a=b", "spark.a b", "spark.\u202ea", "spark."])
+def test_a_name_in_which_spark_would_read_another_setting_is_refused(key: str) -> None:
+    with pytest.raises(TopologyError, match=r"spark\.something"):
+        load(environment(spark_conf={key: "x"}), "e")
+
+
 STANDALONE = {"master": "spark://h:7077"}
 
 

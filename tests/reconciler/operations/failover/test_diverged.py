@@ -51,6 +51,7 @@ def test_where_two_logs_part_is_found_and_what_is_alone_is_exported(
 
     file = tmp_path / "alone.jsonl"
     assert export(sides, (found,), LogSide.BOTH, file) == 3
+    assert file.stat().st_mode & 0o777 == 0o600, "records are in it"
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     values = [(line["cluster"], line["offset"], base64.b64decode(line["value"]).decode()) for line in lines]
     assert values == [

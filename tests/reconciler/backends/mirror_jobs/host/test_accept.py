@@ -63,6 +63,12 @@ def test_everything_else_is_refused_by_name(wanted: DesiredMirror, what: str) ->
         "spark.executorEnv.LD_PRELOAD",
         "spark.plugins",
         "spark.hadoop.net.topology.script.file.name",
+        "spark.python.daemon.module",
+        "spark.ui.filters",
+        "spark.sql.extensions",
+        "spark.master",
+        "spark.remote",
+        "spark.kubernetes.driver.volumes.hostPath.a.options.path",
     ],
 )
 def test_what_runs_code_is_accepted_by_its_whole_name_only(key: str) -> None:
@@ -78,6 +84,28 @@ def test_what_brings_files_along_has_to_be_on_their_list(key: str) -> None:
     wanted = desired(1, submission={**SUBMISSION, "spark_conf": {key: "evil/x:1"}})
     assert "brings files that are not accepted" in told(wanted, replace(HOST, spark_conf=("spark.*",)))
     assert told(wanted, replace(HOST, archives=("evil/*",))) == ""
+
+
+@pytest.mark.parametrize("key", ["spark.yarn.jars", "spark.yarn.archive", "spark.sql.hive.metastore.jars.path"])
+def test_other_jars_of_spark_have_to_be_on_that_list_too(key: str) -> None:
+    test_what_brings_files_along_has_to_be_on_their_list(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.driver.extraJavaOptions=-javaagent:/tmp/evil.jar -Da",
+        "spark.driver.extraJavaOptions ",
+        "spark.driver.extraJavaOptions\n",
+        "spark.x\0",
+        "spark.",
+        "\u202espark.x",
+    ],
+)
+def test_a_name_in_which_spark_reads_another_setting_is_refused(key: str) -> None:
+    """Spark splits at the first ``=``, wherever it was meant to be."""
+    wanted = desired(1, submission={**SUBMISSION, "spark_conf": {key: "x"}})
+    assert "is no name of a Spark setting" in told(wanted, replace(HOST, spark_conf=("spark.*", "*", key)))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../../x", "/tmp/x", "a/b", "a\nb", "a\x1b[2J", "\u202ea", "a" * 101])
