@@ -102,4 +102,4 @@ def play(work: ManyLanes) -> None:
 
 
 if __name__ == "__main__":
-    play(pickle.loads(Path(sys.argv[1]).read_bytes()))  # bench.driver wrote it
+    play(pickle.loads(Path(sys.argv[1]).read_bytes()))  # bench.processes.driver wrote it

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import ROOT
 from reconciler.sandbox.releases import NEWEST, Release
 
 STAMP = ".checked"
@@ -77,7 +76,7 @@ def _fetch(release: Release, listed: Mapping[str, str]) -> None:
         if problems:
             lines = "\n".join(f"  {jar} {description}" for jar, description in sorted(problems.items()))
             raise SandboxError(
-                f"{release.product}'s jars are not those of {release.checksums.relative_to(ROOT)}:\n{lines}",
+                f"{release.product}'s jars are not those of {release.checksums.name}:\n{lines}",
                 "Unknown code would run in the sandbox.",
                 "Check where Maven gets its artifacts from (settings.xml), clear them from ~/.m2 and run again.",
             )

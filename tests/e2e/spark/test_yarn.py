@@ -19,7 +19,7 @@ from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, until
-from tests.support.yarn.cluster import Yarn
+from tests.support.jobs.yarn.cluster import Yarn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -1,4 +1,4 @@
-"""``python -m bench.driver``: what a mirror's driver costs with 100,000 busy partitions in 200 lanes.
+"""``python -m bench.processes.driver``: what a mirror's driver costs with 100,000 busy partitions in 200 lanes.
 
 The driver's own parts at work, without Spark and brokers: leases, the control channel over loopback, the board, status
 records and metrics. Tasks are played by another process (``bench.processes.lane_reports``), whose cost is not counted.
@@ -199,7 +199,7 @@ def environ() -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.driver", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.processes.driver", description=__doc__)
     parser.add_argument("--partitions", type=int, default=100_000)
     parser.add_argument("--lanes", type=int, default=200)
     parser.add_argument("--leases", type=int, default=50)
