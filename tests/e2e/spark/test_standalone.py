@@ -231,7 +231,7 @@ def test_the_secret_of_the_cluster_is_nowhere_but_in_its_file_and_in_variables(
             until("every partition is copied", arrivals.go_on, job, PATIENCE_S)
             assert worker.executors(), "tasks run on the cluster, which lets nobody in without the secret"
             addresses = [f"http://127.0.0.1:{port}/{path}" for path in ("environment/", "executors/")]
-            addresses += re.findall(r"started at (http://[0-9.:]+)", spark.log("master") + spark.log("a"))
+            addresses += re.findall(r"started at (http://[a-z0-9.:-]+)", spark.log("master") + spark.log("a"))
             pages = {address: opened(address) for address in addresses}
             found = {f"command line of {pid}": text for pid, text in command_lines().items()}
             assert any("CoarseGrainedExecutorBackend" in text for text in found.values())
