@@ -14,6 +14,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,13 @@ from reconciler.cli.main import main
 from reconciler.replication.allowed import allowed
 from reconciler.sandbox.brokers.up_down import running
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.profiles import CLUSTERS
+from reconciler.sandbox.profiles import CLUSTERS, HOST
 from reconciler.sandbox.releases import release_of
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, Write
 from tests.support.jobs import class_archive
 from tests.support.jobs.left_behind import end_jobs
+from tests.support.waiting import until
 
 # Brokers beside it make any example slow now and then; what must hold does not depend on the clock.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -154,16 +156,25 @@ def unique() -> str:
     return f"t{_RUN}{next(_counter)}"
 
 
+def _knows(admin: AdminClient, topic: str) -> bool:
+    return topic in admin.list_topics(timeout=30).topics
+
+
 @pytest.fixture
 def create_topic() -> CreateTopic:
     """``create_topic(cluster, name, partitions=1, replication=-1, **configs)`` as super user; returns the name when
-    the topic exists. ``_`` in a config's name stands for ``.``."""
+    each broker knows the topic: the controller answers before they do. ``_`` in a config's name stands for ``.``."""
 
     def create(cluster: ClusterHandle, name: str, partitions: int = 1, replication: int = -1, **configs: str) -> str:
         admin = AdminClient({**cluster.super_client(), "log_level": "0"})
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dotted)
         admin.create_topics([topic], operation_timeout=20)[name].result(30)
+        for broker in cluster.brokers:
+            only = AdminClient(
+                {**cluster.super_client(), "bootstrap.servers": f"{HOST}:{broker.port}", "log_level": "0"}
+            )
+            until(partial(_knows, only, name), 30)
         return name
 
     return create

@@ -15,7 +15,8 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
     shift 2
     (
         while [ -n "$after" ] && kill -0 "$after" 2>/dev/null; do sleep 1; done
-        exec $python -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" "$@"
+        exec $python -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" \
+            --basetemp "$logs/tmp/$name" "$@" # of its own: sessions that share one remove each other's folders
     ) >"$logs/$name" 2>&1 &
     last=$!
     shares="$shares $name:$last"

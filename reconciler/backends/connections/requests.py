@@ -13,6 +13,7 @@ from reconciler.backends.connections.credentials import client_settings, secrets
 from reconciler.backends.connections.errors import Asked
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.cluster import TopicMetadata
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import (
     AuthenticationFailedError,
@@ -63,6 +64,24 @@ class Requests:
 
         return self._run(errors.DESCRIBE_CLUSTER, read)
 
+    @property
+    def cluster_id(self) -> str:
+        """As the last answer about ``brokers`` or a ``topic`` said; empty before."""
+        return self._cluster.cluster_id
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """None when there is no such topic."""
+
+        async def read() -> TopicMetadata:
+            await self._cluster.refresh((name,))
+            return self._cluster.topics[name]
+
+        described = self._run(errors.describe_topic(name), read)
+        if described.error == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        self.check(described.error, errors.describe_topic(name))
+        return described
+
     def ask(
         self, asked: Asked, session: Callable[[Connection], Awaitable[Answer]], broker: int | None = None
     ) -> Answer:
@@ -97,8 +116,10 @@ class Requests:
 
     def refused(self, code: int, asked: Asked, words: str | None = None) -> ClusterError:
         """``words``: the broker's own."""
-        error = KafkaError(code, self._clean(words)) if words else KafkaError(code)
-        return errors.translate(self.speaker, error, asked)
+        return self.error(KafkaError(code, words) if words else KafkaError(code), asked)
+
+    def error(self, error: KafkaError, asked: Asked) -> ClusterError:
+        return errors.translate(self.speaker, error, asked, self._clean(error.str()))
 
     async def _open(self) -> None:
         self._cluster = cluster_of(self._declared, self._principal)

@@ -14,7 +14,7 @@ from uuid import UUID
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.dial import connect_first
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, SettingError, check
 from reconciler.kafka.protocol import generated as protocol
 
@@ -93,18 +93,15 @@ class ClusterClient:
             await asyncio.sleep(max(0.0, until - time.monotonic()))
             addresses = [self._nodes[node]] if node in self._nodes else list(self._bootstrap)
             random.shuffle(addresses)
-            for address in addresses:
-                try:
-                    connection = await connect(address, self.settings, self.pool)
-                except ConnectionLostError as error:
-                    lost = error
-                    continue
-                self._failures.pop(node, None)
-                self._connections[key] = connection
-                return connection
-            pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
-            self._failures[node] = (failed + 1, time.monotonic() + pause)
-            raise ConnectionLostError(f"cluster {self.name}: {lost}")
+            try:
+                connection = await connect_first(addresses, self.settings, self.pool)
+            except ConnectionLostError as lost:
+                pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+                self._failures[node] = (failed + 1, time.monotonic() + pause)
+                raise ConnectionLostError(f"cluster {self.name}: {lost}") from None
+            self._failures.pop(node, None)
+            self._connections[key] = connection
+            return connection
 
     def throttled(self) -> float:
         """Seconds a broker of the cluster still asks us to be silent (quotas); 0 when none does."""

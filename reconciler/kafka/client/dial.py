@@ -8,6 +8,8 @@ import os
 import socket
 import ssl
 import time
+from collections import deque
+from collections.abc import Iterable
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
@@ -22,6 +24,39 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.protocol.api_versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
 
 _UNSUPPORTED_VERSION = 35
+SILENCE_SECONDS = 2.0
+"""How long an address may be silent until the next is tried beside it: the kernel of a frozen broker accepts."""
+
+
+async def connect_first(
+    addresses: Iterable[tuple[str, int]], settings: ConnectionSettings, pool: BufferPool
+) -> Connection:
+    """To the first of ``addresses`` that answers; the next is tried as soon as one failed.
+
+    Raises ConnectionLostError of the last that failed, or what ``connect`` raises besides.
+    """
+    untried = deque(addresses)
+    dialing: list[asyncio.Task[Connection]] = []
+    lost = ConnectionLostError("there is no address to connect to")
+    try:
+        while untried or dialing:
+            if untried:
+                dialing.append(asyncio.create_task(connect(untried.popleft(), settings, pool)))
+            patience = SILENCE_SECONDS if untried else None
+            await asyncio.wait(dialing, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in dialing if task.done()]:
+                dialing.remove(task)
+                try:
+                    return task.result()
+                except ConnectionLostError as error:
+                    lost = error
+        raise lost
+    finally:
+        for task in dialing:
+            task.cancel()
+        for late in await asyncio.gather(*dialing, return_exceptions=True):
+            if isinstance(late, Connection):
+                late.close()
 
 
 async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool) -> Connection:

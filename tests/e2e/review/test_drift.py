@@ -23,6 +23,13 @@ def set_by_hand(cluster: ClusterHandle, topic: str, key: str, value: str) -> Non
     admin = AdminClient({**cluster.super_client(), "log_level": "0"})
     [future] = admin.incremental_alter_configs([resource]).values()
     future.result(20)
+    until(lambda: _config_of(admin, topic, key) == value)  # the controller answers before the broker that is asked
+
+
+def _config_of(admin: AdminClient, topic: str, key: str) -> str | None:
+    [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    value: str | None = described.result(20)[key].value
+    return value
 
 
 def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
@@ -78,6 +85,7 @@ def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(
 
     planned = cli("plan", env)
     assert planned.code == 2, planned.words
+    assert "Changed outside of git (3)" in planned.out
     told = planned.out[planned.out.index("Changed outside of git (3)") : planned.out.index("declared topics")]
     assert f"! east/{again} deleted and made anew: topic id {ids[again]} -> topic id {topic_id(admin, again)}" in told
     assert f"- east/{gone} deleted: topic id {ids[gone]}, 3 partitions -> no topic, since the apply of 20" in told

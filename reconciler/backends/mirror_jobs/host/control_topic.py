@@ -117,7 +117,7 @@ class ControlTopic:
         """Raises ClusterError where another cluster than the declared one answers."""
         if self._tail is None or self.cluster.cluster_id is None:
             return
-        answered = self._tail.connection.cluster().cluster_id
+        answered = self._tail.cluster_id
         if answered != self.cluster.cluster_id:
             raise ClusterError(
                 self.cluster.name,
@@ -131,5 +131,4 @@ class ControlTopic:
     def _let_go(self) -> None:
         if self._tail is not None:
             self._tail.consumer.close()
-            self._tail.connection.close()
             self._tail = None

@@ -265,7 +265,6 @@ class StatusRecords:
     def _let_go(self) -> None:
         if self._tail is not None:
             self._tail.consumer.close()
-            self._tail.connection.close()
             self._tail = None
 
     def _fresh(self, key: str | None) -> Mapping[str, Newest]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import client_settings
-from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection, topic_reader, unheard
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, topic_reader, unheard
+from reconciler.backends.connections.requests import Requests
 from reconciler.backends.connections.retries import patiently, reads_on
 from reconciler.model.environment.topology import Cluster, Principal
 
@@ -41,26 +42,19 @@ Kind = TypeVar("Kind", bound="Tail")
 
 
 def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kind]) -> Kind | None:
-    """None when the topic does not exist."""
-    connection = AdminConnection(cluster, principal)
-    try:
-        return _opened(connection, client_settings(cluster, principal), topic, kind)
-    except BaseException:
-        connection.close()  # at once and here: a client must not be left to the garbage collector
-        raise
+    """None when the topic does not exist. Raises ClusterError.
 
-
-def _opened(connection: AdminConnection, client: Mapping[str, Any], topic: str, kind: type[Kind]) -> Kind | None:
-    connection.cluster()
-    if (described := connection.topic(topic)) is None:
-        connection.close()
+    Our own connection asks first: librdkafka can abort the process when an admin request of its own times out.
+    """
+    with Requests(cluster, principal) as requests:
+        described = requests.topic(topic)
+    if described is None:
         return None
-    consumer = topic_reader(client, "reconciler-status", unheard)
-    partitions = [part.id for part in described.partitions]
+    consumer = topic_reader(client_settings(cluster, principal), "reconciler-status", unheard)
     try:
-        return kind(connection, consumer, topic, partitions)
+        return kind(requests, consumer, topic, sorted(described.leaders))
     except BaseException:
-        consumer.close()
+        consumer.close()  # at once and here: a client must not be left to the garbage collector
         raise
 
 
@@ -69,8 +63,10 @@ class Tail:
 
     records = TAIL_RECORDS
 
-    def __init__(self, connection: AdminConnection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
-        self.connection = connection
+    def __init__(self, requests: Requests, consumer: Consumer, topic: str, partitions: Sequence[int]) -> None:
+        """``requests``: closed, for the words of errors."""
+        self.cluster_id = requests.cluster_id
+        self._requests = requests
         self.topic = topic
         self._asked = errors.read_topic(topic)
         self.consumer = consumer
@@ -106,8 +102,8 @@ class Tail:
         except KafkaException as error:
             if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # it was there: the client has lost its brokers
                 lost = f"partition {partition} of {self.topic} has not been found again"
-                raise errors.unreachable(self.connection.speaker, (lost,)) from None
-            raise self.connection.error(error.args[0], self._asked) from None
+                raise errors.unreachable(self._requests.speaker, (lost,)) from None
+            raise self._requests.error(error.args[0], self._asked) from None
         return int(bounds[0]), int(bounds[1])
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> None:
@@ -120,7 +116,7 @@ class Tail:
         while waiting:
             if time.monotonic() > until:
                 raise errors.unreachable(
-                    self.connection.speaker, (f"{self.topic} could not be read in {READ_SECONDS:.0f} s",)
+                    self._requests.speaker, (f"{self.topic} could not be read in {READ_SECONDS:.0f} s",)
                 )
             for message in self.consumer.consume(500, timeout=0.2):
                 if self._at(message) >= waiting.get(message.partition(), (0, 0))[1]:
@@ -143,5 +139,5 @@ class Tail:
         if error.code() == KafkaError._PARTITION_EOF:
             return int(message.offset())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or not reads_on(error):
-            raise self.connection.error(error, self._asked)
+            raise self._requests.error(error, self._asked)
         return -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import client_settings
 from reconciler.backends.connections.librdkafka import AdminConnection, DebugLog, deliver
+from reconciler.backends.connections.requests import Requests
 from reconciler.backends.mirror_jobs.status.tail import Tail, open_tail
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
@@ -148,8 +149,8 @@ class _Lines(Tail):
 
     records = 20_000  # of all environments that share the topic; what is older tells nothing of today's differences
 
-    def __init__(self, connection: AdminConnection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
-        super().__init__(connection, consumer, topic, partitions)
+    def __init__(self, requests: Requests, consumer: Consumer, topic: str, partitions: Sequence[int]) -> None:
+        super().__init__(requests, consumer, topic, partitions)
         self.lines: dict[bytes, list[Line]] = {}
 
     def take(self, message: Message) -> None:
@@ -172,7 +173,6 @@ def read_copy(
             tail.complete()
     finally:
         tail.consumer.close()
-        tail.connection.close()
     return tail.lines.get(environment.encode(), [])
 
 

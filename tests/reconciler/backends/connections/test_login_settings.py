@@ -28,13 +28,13 @@ from reconciler.backends.clusters.replica_requests import ReplicaRequests
 from reconciler.backends.clusters.topics import read_fast
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import dial, librdkafka
-from reconciler.backends.connections.credentials import client_settings
 from reconciler.backends.mirror_jobs import pause_records
 from reconciler.backends.mirror_jobs.status import tail
 from reconciler.backends.state import compacted_records, compare_and_set, hanging_transactions
 from reconciler.backends.state.audit import topic as audit_topic
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client import cluster as wire_cluster
+from reconciler.kafka.client import dial as wire_dial
 from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.errors import ConnectionLostError, SettingError, WireError
@@ -223,6 +223,7 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "what is at stake": lambda cluster: read_stakes(cluster, PLAN, [ImpactQuery("orders", 1)]),
     "hanging transactions": lambda cluster: asyncio.run(hanging_transactions._visit(cluster, PLAN, ())),
     "job": _of_the_job,
+    "status": lambda cluster: tail.open_tail(cluster, PLAN, "topic", tail.Tail),
     # which are then read by librdkafka
     "whole clusters": lambda cluster: read_fast.read_in_bulk(cluster, PLAN),
     "nature of a cluster": lambda cluster: read_nature(cluster, PLAN),
@@ -239,7 +240,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ConnectionSettings]:
         found.append(settings)
         raise ConnectionLostError("no further")
 
-    monkeypatch.setattr(wire_cluster, "connect", connect)
+    monkeypatch.setattr(wire_dial, "connect", connect)
     monkeypatch.setattr(read_fast, "connect", connect)
     monkeypatch.setattr(wire_cluster, "BACKOFF_FIRST", 0.0)
     return found
@@ -324,11 +325,24 @@ def _audit(cluster: Cluster) -> object:
     return log._opened()
 
 
+class _Described:
+    """Stands where an open Requests would: the topic is there."""
+
+    cluster_id = "id"
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def topic(self, _name: str) -> Any:
+        return MagicMock(leaders={0: None})
+
+
 def _tail(cluster: Cluster) -> object:
-    connection = MagicMock()
-    connection.failure.return_value = None
-    connection.admin.describe_topics.return_value = {"topic": MagicMock()}
-    return tail._opened(connection, client_settings(cluster, PLAN), "topic", tail.Tail)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tail, "Requests", lambda *_: _Described())
+        return tail.open_tail(cluster, PLAN, "topic", tail.Tail)
 
 
 def _endpoint(cluster: Cluster) -> Endpoint:

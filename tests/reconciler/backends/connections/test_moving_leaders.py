@@ -68,6 +68,7 @@ class ScriptedConsumer:
 class Told:
     """Stands where a Connection would."""
 
+    cluster_id = "id"
     speaker = errors.Speaker("east", ("east.example:9092",), "apply", "User:apply")
 
     def error(self, error: KafkaError, asked: errors.Asked) -> ClusterError:

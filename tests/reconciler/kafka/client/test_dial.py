@@ -1,0 +1,63 @@
+"""Connecting to one of several addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.kafka.client import dial
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.dial import SILENCE_SECONDS, connect_first
+from reconciler.kafka.client.errors import ConnectionLostError
+
+SETTINGS = connection_settings({"socket.connection.setup.timeout.ms": "4000"})
+Address = tuple[str, int]
+
+
+@pytest.fixture
+def silent() -> Iterator[Address]:
+    """Accepts connections, as the kernel does for a frozen broker, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()
+
+
+@pytest.fixture
+def refusing() -> Address:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address: Address = listening.getsockname()
+    return address
+
+
+def test_the_next_address_is_tried_beside_one_that_is_silent(
+    silent: Address, refusing: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def negotiate(connection: object) -> None:
+        if f":{silent[1]}" in str(connection.where):  # type: ignore[attr-defined]
+            await asyncio.sleep(3600)
+
+    monkeypatch.setattr(dial, "_negotiate", negotiate)
+
+    async def run() -> float:
+        with socket.create_server(("127.0.0.1", 0)) as answering:
+            began = time.monotonic()
+            connection = await connect_first((silent, refusing, answering.getsockname()), SETTINGS, BufferPool())
+            took = time.monotonic() - began
+            assert f":{answering.getsockname()[1]}" in connection.where
+            connection.close()
+            assert [task for task in asyncio.all_tasks() if "connect" in repr(task.get_coro())] == []
+            return took
+
+    took = asyncio.run(run())
+    assert SILENCE_SECONDS <= took < SETTINGS.connect_timeout
+
+
+def test_the_last_that_failed_is_named(refusing: Address, silent: Address) -> None:
+    with pytest.raises(ConnectionLostError, match="within 4 s"):
+        asyncio.run(connect_first((refusing, silent), SETTINGS, BufferPool()))
+    with pytest.raises(ConnectionLostError, match="Connection refused"):
+        asyncio.run(connect_first((refusing,), SETTINGS, BufferPool()))
