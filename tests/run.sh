@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 brokers="kafka or spark"
 logs=$(mktemp -d)
+mkdir "$logs/tmp"
 shares=
 
 share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is replaced, and its test named
