@@ -25,7 +25,7 @@ from reconciler.cli.main import main
 from reconciler.replication.allowed import allowed
 from reconciler.sandbox.brokers.up_down import running
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.profiles import CLUSTERS, HOST
+from reconciler.sandbox.profiles import CLUSTERS
 from reconciler.sandbox.releases import release_of
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, Write
@@ -170,11 +170,9 @@ def create_topic() -> CreateTopic:
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dotted)
         admin.create_topics([topic], operation_timeout=20)[name].result(30)
-        for broker in cluster.brokers:
-            only = AdminClient(
-                {**cluster.super_client(), "bootstrap.servers": f"{HOST}:{broker.port}", "log_level": "0"}
-            )
-            until(partial(_knows, only, name), 30)
+        everyone = cluster.super_client()
+        for server in everyone["bootstrap.servers"].split(","):
+            until(partial(_knows, AdminClient({**everyone, "bootstrap.servers": server, "log_level": "0"}), name), 30)
         return name
 
     return create
