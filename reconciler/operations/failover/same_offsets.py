@@ -40,28 +40,34 @@ def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[
 
 def _diverged(move: ConsumerMove, partitions: Sequence[PartedPartition], level: Level) -> FailoverCheck:
     alone = sum(each.source_records for each in partitions)
-    text = (
+    what = (
         f"both sides have records of their own at the same offsets; {counted(alone, 'record')} of {move.destination} "
-        f"were never copied: {_listed(partitions, move)}"
+        "were never copied"
     )
     todo = (
         f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow make the topic anew on "
-        f"{move.destination} ({PAGE}), or pass --accept-loss to move consumers all the same"
+        f"{move.destination}"
     )
-    return FailoverCheck("diverged", level, text, todo)
+    return _way_on("diverged", level, (what, _listed(partitions, move)), (todo, "to move consumers all the same"))
 
 
 def _not_filled(move: ConsumerMove, partitions: Sequence[PartedPartition], level: Level) -> FailoverCheck:
     lacking = sum(each.target_records for each in partitions)
-    text = (
+    what = (
         f"{move.destination} lacks {counted(lacking, 'record')} that were written on {move.origin} since; its logs are "
-        f"the beginning of those there, so they can be filled up: {_listed(partitions, move)}"
+        "the beginning of those there, so they can be filled up"
     )
     todo = (
         f"Let a flow from {move.origin} to {move.destination} with offsets: same take the place of {move.flow} until "
-        f"it has caught up ({PAGE}), or pass --accept-loss to move consumers without them"
+        "it has caught up"
     )
-    return FailoverCheck("not-filled", level, text, todo)
+    return _way_on("not-filled", level, (what, _listed(partitions, move)), (todo, "to move consumers without them"))
+
+
+def _way_on(code: str, level: Level, finding: tuple[str, str], way: tuple[str, str]) -> FailoverCheck:
+    """``finding``: what is wrong, and in which partitions; ``way``: what to do first, and what else a consent does."""
+    (what, where), (first, consent) = finding, way
+    return FailoverCheck(code, level, f"{what}: {where}", f"{first} ({PAGE}), or pass --accept-loss {consent}")
 
 
 def _listed(partitions: Sequence[PartedPartition], move: ConsumerMove) -> str:
