@@ -98,7 +98,18 @@ COPY_HEAD = (
     "proxy's CPU s",
     "equal",
 )
-LATENCY_HEAD = ("system", "p50 ms", "p99 ms", "max ms", "CPU cores", "records", "lost")
+LATENCY_HEAD = (
+    "system",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+    "CPU cores",
+    "cores of others",
+    "records",
+    "records/s",
+    "lost",
+    "late at the end",
+)
 
 
 def _task_mib(result: Copied) -> float:
@@ -138,6 +149,11 @@ def copy_rows(results: Sequence[Copied]) -> list[tuple[str, ...]]:
     ]
 
 
+def _others(cores: Sequence[Mapping[str, float]]) -> str:
+    medians = {name: statistics.median(each.get(name, 0.0) for each in cores) for name in cores[0]}
+    return ", ".join(f"{name} {value:.2f}" for name, value in medians.items())
+
+
 def latency_rows(results: Sequence[Latency]) -> list[tuple[str, ...]]:
     systems = {result.system: [other for other in results if other.system == result.system] for result in results}
     return [
@@ -148,8 +164,11 @@ def latency_rows(results: Sequence[Latency]) -> list[tuple[str, ...]]:
                 for field in ("p50_ms", "p99_ms", "max_ms")
             ),
             f"{statistics.median(result.cpu_cores for result in found):.2f}",
+            _others([result.other_cores for result in found]),
             str(sum(result.records for result in found)),
+            _median([result.records / result.seconds if result.seconds else None for result in found], "{:.0f}"),
             str(sum(result.lost for result in found)),
+            str(sum(result.late for result in found)),
         )
         for name, found in systems.items()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -172,7 +172,9 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Produce to consume at the target in milliseconds, by a read_committed reader."""
+    """Produce to consume at the target in milliseconds, by a read_committed reader. ``seconds`` were measured;
+    ``late``: records of the last tenth of them that came more than a second after they were written, or not at all;
+    ``cpu_cores`` of the system; ``other_cores``: of each broker, and of the program that writes and reads."""
 
     case: str
     system: str
@@ -184,6 +186,9 @@ class Latency:
     p99_ms: float
     max_ms: float
     cpu_cores: float
+    seconds: float = 0.0
+    late: int = 0
+    other_cores: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Plain, or in transactions that end many times a second, some of them aborted.
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -17,12 +18,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.copy.commits import ABORTED, STAMP, Commits
 from bench.copy.figures import BenchError, Clusters, Failed, Latency, Run, System
 from bench.copy.measure import START_LIMIT_S, fresh_run, started
-from bench.processes.cpu import Usage
+from bench.processes.cpu import Usage, cpu_seconds
 from bench.records.topics import admin_client, create_topic, delete_topics, partition_count
 
 CASE = "latency"
 PARTITIONS = 8
 SETTLE_S = 5.0
+LATE_MS = 1_000.0
+LAST = 0.1
+"""Of what is measured: the share of it that tells whether a system keeps up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Trickle:
 
 TRICKLES: Mapping[str, tuple[int, float]] = {
     CASE: (0, 0.0),
+    **{f"{CASE}-commits-{rate}": (rate, 0.0) for rate in (10, 25, 50)},
     f"{CASE}-commits": (100, 0.0),
     f"{CASE}-aborted": (100, 0.3),
 }
@@ -147,14 +152,14 @@ def latency(system: System, clusters: Clusters, case: str, trickle: Trickle, rep
     create_topic(admin, topic, PARTITIONS, {"retention.ms": "-1"})
     try:
         with fresh_run(clusters, topic) as run:
-            return _latency(system, run, case, trickle, repeat)
+            return _latency(system, clusters, run, case, trickle, repeat)
     except BenchError as error:
         return Failed(case, system.name, repeat, str(error))
     finally:
         delete_topics(admin, [topic])
 
 
-def _latency(system: System, run: Run, case: str, trickle: Trickle, repeat: int) -> Latency:
+def _latency(system: System, clusters: Clusters, run: Run, case: str, trickle: Trickle, repeat: int) -> Latency:
     source: Writing = Source(run.source, run.topic, trickle)
     if trickle.commits:
         source = Commits(run.source, run.topic, PARTITIONS, trickle.commits, trickle.aborted, trickle.value_bytes)
@@ -164,9 +169,10 @@ def _latency(system: System, run: Run, case: str, trickle: Trickle, repeat: int)
             source.start()
             _wait_first(system, run, reader)
             reader.read(trickle.warm_s)
-            first, before = source.sent, tree.sample()
+            first, before, others = source.sent, tree.sample(), _others(clusters)
             reader.read(trickle.seconds)
             last, after = source.sent, tree.sample()
+            cores = {name: (spent - others[name]) / trickle.seconds for name, spent in _others(clusters).items()}
             source.over.set()
             reader.read(SETTLE_S)
     finally:
@@ -174,7 +180,14 @@ def _latency(system: System, run: Run, case: str, trickle: Trickle, repeat: int)
         if source.is_alive():
             source.join(30)
         reader.close()
-    return _figures(system, case, repeat, reader, range(first, last), after.since(before), trickle.seconds)
+    figures = _figures(system, case, repeat, reader, range(first, last), after.since(before), trickle.seconds)
+    return replace(figures, other_cores=cores)
+
+
+def _others(clusters: Clusters) -> dict[str, float]:
+    """CPU seconds until now."""
+    mine = os.times()
+    return {name: cpu_seconds(pid) for name, pid in clusters.broker_pids.items()} | {"bench": mine.user + mine.system}
 
 
 def _wait_first(system: System, run: Run, reader: Reader) -> None:
@@ -193,6 +206,7 @@ def _figures(
     delays = sorted(reader.delays[number] for number in numbers if number in reader.delays)
     if not delays:
         raise BenchError(f"{system.name}: none of {len(numbers)} records arrived")
+    last = numbers[-max(1, int(len(numbers) * LAST)) :]
     return Latency(
         case=case,
         system=system.name,
@@ -204,4 +218,6 @@ def _figures(
         p99_ms=percentile(delays, 0.99),
         max_ms=delays[-1],
         cpu_cores=spent.cpu_s / seconds,
+        seconds=seconds,
+        late=sum(reader.delays.get(number, math.inf) > LATE_MS for number in last),
     )

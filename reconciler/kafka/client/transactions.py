@@ -194,18 +194,22 @@ class Identity:
 
         await self._patiently(TRANSACTION, ask)
 
-    async def add_and_abort(self, keys: Iterable[Key]) -> None:
+    async def add_and_abort(self, keys: Iterable[Key], sent: Callable[[Connection], None] | None = None) -> None:
         """Classic only: partitions join a transaction, which is aborted; for one that needs no records. Both requests
         are under way together, since a broker carries those of a connection out in order.
 
-        Nothing is repeated: ``disturbed`` where either got an error that may pass, or no answer. Raises BrokerError,
-        FencedError and ConnectionLostError.
+        ``sent`` is called when both are, with their connection: what it sends there is carried out behind them, and
+        says nothing unless this returns. Nothing is repeated: ``disturbed`` where either got an error that may pass, or
+        no answer. Raises BrokerError, FencedError and ConnectionLostError.
         """
         connection = await self.coordinator()
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         holder = TransactionalProducer(str(self.transactional_id), self.producer_id, self.epoch)
         before, self.disturbed = self.disturbed, True
-        error = await transaction_requests.add_and_abort(connection, holder, by_topic(keys))
+        pending = transaction_requests.send_add_and_abort(connection, holder, by_topic(keys))
+        if sent is not None:
+            sent(connection)
+        error = await transaction_requests.added_and_aborted(connection, pending)
         if error not in _AGAIN:
             check(error, f"an empty transaction of {self.transactional_id}")
             self.disturbed = before

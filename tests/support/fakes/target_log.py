@@ -252,12 +252,12 @@ class TargetLogs:
 
         await self._request(work)
 
-    async def add_and_abort(self, txn: str, pid: int, epoch: int, keys: Iterable[Key]) -> None:
-        """Two requests on one connection: carried out in order, the second whatever becomes of the first. What the
-        first is refused with is raised."""
+    async def add_and_abort(self, txn: str, pid: int, epoch: int, keys: Iterable[Key]) -> dict[Key, int] | None:
+        """Requests on one connection: carried out in order, each whatever becomes of those before, and answered in
+        order. What the first is refused with is raised. The last looks: log ends, once nothing is left to write."""
         keys = set(keys)
 
-        async def work() -> None:
+        async def work() -> dict[Key, int] | None:
             try:
                 held = self._checked(txn, pid, epoch)
                 held.state = "Ongoing"
@@ -265,8 +265,13 @@ class TargetLogs:
             finally:
                 await self._while()
                 self._aborted(txn, pid, epoch)
+            await self._while()
+            if self.transactions[txn].state == "PrepareAbort":
+                return None
+            await self._while()
+            return {key: self.log(key).end for key in keys}
 
-        await self._request(work)
+        return await self._request(work)
 
     def _aborted(self, txn: str, pid: int, epoch: int) -> None:
         held = self.transactions[txn]

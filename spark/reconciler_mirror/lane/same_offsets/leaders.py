@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from reconciler.kafka.client import log_ends
 from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, UnsupportedBrokerError, check
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import describe_producers, transactions
@@ -25,7 +27,7 @@ PATIENCE, PAUSE = 20.0, 0.05
 COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
 LATER, SOONER = 0.0002, 0.98
 """The first look at an aborted transaction comes later (seconds) after one that was too early, sooner (a factor) after
-one that was not: each costs the coordinator a request."""
+one that was not: each costs the coordinator a request. Of a bare one from when it was sent, else from its answer."""
 
 
 class Leaders:
@@ -77,6 +79,20 @@ def _subject(key: Key, cluster: ClusterClient) -> str:
     return f"producers of {key[0]}-{key[1]} on {cluster.name}"
 
 
+class _Seen(NamedTuple):
+    """An ended transaction, and log ends that are not older; None: not known."""
+
+    state: TransactionState | None = None
+    ends: Mapping[Key, int] | None = None
+
+
+def _task(look: Coroutine[None, None, _Seen]) -> asyncio.Task[_Seen]:
+    """Nobody may wait for it."""
+    task = asyncio.ensure_future(look)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
 class Markers:
     """The producer of markers: a transactional ``identity`` that was started with the classic protocol, in which the
     epoch stays over transactions. Whatever it cannot be sure of begins the session again, which aborts what is open."""
@@ -85,7 +101,7 @@ class Markers:
         self._cluster = cluster
         self._identity = identity
         self._sequences: dict[Key, int] = {}
-        self._markers_take = 0.0
+        self._markers_take = {False: 0.0, True: 0.0}
 
     async def add(self, keys: Iterable[Key]) -> None:
         await self._identity.add_partitions(keys)
@@ -139,45 +155,71 @@ class Markers:
     async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
         """Waits until the coordinator has nothing left to write: it writes again what it is not sure of."""
         wanted = tuple(keys)
-        if announce:
-            await self._identity.add_and_abort(wanted)
-        else:
-            await self._identity.end(committed=False)
-        self._require_undisturbed()
-        await asyncio.sleep(self._markers_take)
+        looks: list[asyncio.Task[_Seen]] = []
+
+        def look_behind(connection: Connection) -> None:
+            looks.append(_task(self._look_behind(connection, wanted)))
+
+        try:
+            if announce:
+                await self._identity.add_and_abort(wanted, look_behind)
+            else:
+                await self._identity.end(committed=False)
+            self._require_undisturbed()
+            seen = await looks[0] if looks else await self._look_after(wanted)
+            return await self._complete(wanted, seen, announce=announce)
+        finally:
+            for look in looks:
+                look.cancel()
+
+    async def _look_behind(self, connection: Connection, keys: Sequence[Key]) -> _Seen:
+        """What ``add_and_abort`` has just sent on ``connection`` is carried out before this. On another connection a
+        broker might look first, and tell of the transaction before."""
+        await asyncio.sleep(self._markers_take[True])
+        return await self._look(connection, keys) if connection.closed is None else _Seen()
+
+    async def _look_after(self, keys: Sequence[Key]) -> _Seen:
+        await asyncio.sleep(self._markers_take[False])
+        return await self._look(await self._identity.coordinator(), keys)
+
+    async def _complete(self, keys: Sequence[Key], seen: _Seen, *, announce: bool) -> Mapping[Key, int]:
+        """``seen`` at first; all requests that end the transaction are answered."""
         pause, until, first = COMPLETE_FIRST, time.monotonic() + PATIENCE, True
         while True:
-            state, ends = await self._state_and_ends(wanted)
+            state, ends = seen
+            if state is None or state.error:
+                state, ends = await self._identity.state(), None
+            if state is None:
+                raise UnsupportedBrokerError(
+                    f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
+                    "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
+                )
+            take = self._markers_take[announce]
             if not state.open:
-                self._markers_take *= SOONER if first else 1.0
-                return ends or await self._ends(wanted)
+                self._markers_take[announce] = take * SOONER if first else take
+                return ends or await self._ends(keys)
             if time.monotonic() > until:
                 raise RestartError(f"markers of {self._identity.transactional_id} are not written")
-            self._markers_take = min(COMPLETE_LAST, self._markers_take + LATER)
+            self._markers_take[announce] = min(COMPLETE_LAST, take + LATER)
             await asyncio.sleep(pause)
             pause, first = min(COMPLETE_LAST, pause * 1.5), False
+            seen = await self._look(await self._identity.coordinator(), keys)
 
-    async def _state_and_ends(self, keys: Sequence[Key]) -> tuple[TransactionState, Mapping[Key, int] | None]:
+    async def _look(self, coordinator: Connection, keys: Sequence[Key]) -> _Seen:
         """Log ends where one broker has the transaction and leads all partitions: it answers in order, so that they are
         as they were after the state."""
-        coordinator, by_node = await self._identity.coordinator(), self._cluster.by_leader(keys)
+        by_node = self._cluster.by_leader(keys)
         (node,) = by_node if len(by_node) == 1 else (NO_LEADER,)
-        ends: Mapping[Key, int | BrokerError] = {}
-        state: TransactionState | None = None
-        if node != NO_LEADER and await self._cluster.control(node) is coordinator and coordinator.closed is None:
-            with coordinator.gathered():
-                sent = transactions.send(coordinator, str(self._identity.transactional_id))
-                asked = log_ends.ask(self._cluster, coordinator, keys)
-            state, ends = await transactions.answered(coordinator, sent), await asked.ends()
-        if state is None or state.error:
-            state, ends = await self._identity.state(), {}
-        if state is None:
-            raise UnsupportedBrokerError(
-                f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
-                "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
-            )
+        together = node != NO_LEADER and await self._cluster.control(node) is coordinator
+        if coordinator.closed is not None or coordinator.versions.get(transactions.DESCRIBE_TRANSACTIONS) is None:
+            return _Seen()
+        with coordinator.gathered():
+            sent = transactions.send(coordinator, str(self._identity.transactional_id))
+            asked = log_ends.ask(self._cluster, coordinator, keys) if together else None
+        state = await transactions.answered(coordinator, sent)
+        ends = await asked.ends() if asked is not None else {}
         known = {key: end for key, end in ends.items() if isinstance(end, int)}
-        return state, known if len(known) == len(keys) else None
+        return _Seen(state, known if len(known) == len(keys) else None)
 
     async def _ends(self, keys: Sequence[Key]) -> Mapping[Key, int]:
         """Raises BrokerError and ConnectionLostError."""

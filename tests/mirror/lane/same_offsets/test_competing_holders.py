@@ -109,16 +109,19 @@ class Markers:
             return base
 
     async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
-        """Of a bare one both requests are under way together, and neither is repeated."""
+        """Of a bare one both requests are under way together, with a look at both behind them, and none is repeated."""
         named = tuple(keys)
+        ends: Mapping[Key, int] | None = None
         try:
             if announce:
                 await self._holder.nap()
-                await self._target.add_and_abort(MARKERS, self._pid, self._epoch, named)
+                ends = await self._target.add_and_abort(MARKERS, self._pid, self._epoch, named)
             else:
                 await self._told(lambda: self._target.abort(MARKERS, self._pid, self._epoch))
         except RefusedError:
             raise FencedError from None
+        if ends is not None:
+            return ends
         while not await self._target.complete(MARKERS):
             await self._holder.nap()
         return {key: await self._target.log_end(key) for key in named}
