@@ -194,11 +194,11 @@ class Identity:
 
         await self._patiently(TRANSACTION, ask)
 
-    async def add_and_abort(self, keys: Iterable[Key], sent: Callable[[Connection], None] | None = None) -> None:
-        """Classic only: partitions join a transaction, which is aborted; for one that needs no records. Both requests
-        are under way together, since a broker carries those of a connection out in order.
+    async def abort(self, joining: Iterable[Key], sent: Callable[[Connection], None]) -> None:
+        """Classic only: aborts the transaction. Where it needs no records, partitions join it now: both requests are
+        under way together, since a broker carries those of a connection out in order.
 
-        ``sent`` is called when both are, with their connection: what it sends there is carried out behind them, and
+        ``sent`` is called when they are, with their connection: what it sends there is carried out behind them, and
         says nothing unless this returns. Nothing is repeated: ``disturbed`` where either got an error that may pass, or
         no answer. Raises BrokerError, FencedError and ConnectionLostError.
         """
@@ -206,12 +206,11 @@ class Identity:
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         holder = TransactionalProducer(str(self.transactional_id), self.producer_id, self.epoch)
         before, self.disturbed = self.disturbed, True
-        pending = transaction_requests.send_add_and_abort(connection, holder, by_topic(keys))
-        if sent is not None:
-            sent(connection)
-        error = await transaction_requests.added_and_aborted(connection, pending)
+        pending = transaction_requests.send_abort(connection, holder, by_topic(joining))
+        sent(connection)
+        error = await transaction_requests.aborted(connection, pending)
         if error not in _AGAIN:
-            check(error, f"an empty transaction of {self.transactional_id}")
+            check(error, f"aborting a transaction of {self.transactional_id}")
             self.disturbed = before
 
     async def coordinator(self) -> Connection:

@@ -99,32 +99,37 @@ async def answered(connection: Connection, sent: asyncio.Future[Frame]) -> Trans
 
 
 class PendingAbort(NamedTuple):
-    """Of a transaction that partitions join, and that is aborted: both answers."""
+    """Of a transaction that partitions join, if any, and that is aborted: both answers."""
 
-    added: asyncio.Future[Frame]
+    added: asyncio.Future[Frame] | None
     ended: asyncio.Future[Frame]
 
 
-def send_add_and_abort(
+def send_abort(
     connection: Connection, holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]
 ) -> PendingAbort:
-    """Classic protocol: partitions join a transaction, which is aborted. Both requests are under way together, since a
-    broker carries those of a connection out in order; so is what is sent behind them. For ``added_and_aborted``."""
+    """Classic protocol: partitions join a transaction, where ``topics`` names any, and it is aborted. Both requests are
+    under way together, since a broker carries those of a connection out in order; so is what is sent behind them. For
+    ``aborted``."""
+    added = None
     with connection.gathered():
-        added = connection.send((ADD_PARTITIONS, ADD_VERSION, True), [pack_add(holder, topics)])
+        if topics:
+            added = connection.send((ADD_PARTITIONS, ADD_VERSION, True), [pack_add(holder, topics)])
         ended = connection.send((END, END_VERSION, True), [pack_end(holder, committed=False)])
     return PendingAbort(added, ended)
 
 
-async def added_and_aborted(connection: Connection, sent: PendingAbort) -> int:
+async def aborted(connection: Connection, sent: PendingAbort) -> int:
     """The error code of the first that was refused, or 0.
 
     Raises ConnectionLostError and MalformedResponseError; then either may have been carried out, or may be later.
     """
-    frame = await sent.added
-    with connection.read(frame):
-        throttle, errors = unpack_add(frame.body)
-    connection.throttle(throttle)
+    errors: dict[tuple[str, int], int] = {}
+    if sent.added is not None:
+        frame = await sent.added
+        with connection.read(frame):
+            throttle, errors = unpack_add(frame.body)
+        connection.throttle(throttle)
     frame = await sent.ended
     with connection.read(frame):
         throttle, error = unpack_end(frame.body)

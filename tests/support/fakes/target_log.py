@@ -246,22 +246,20 @@ class TargetLogs:
 
         await self._request(work)
 
-    async def abort(self, txn: str, pid: int, epoch: int) -> None:
-        async def work() -> None:
-            self._aborted(txn, pid, epoch)
-
-        await self._request(work)
-
-    async def add_and_abort(self, txn: str, pid: int, epoch: int, keys: Iterable[Key]) -> dict[Key, int] | None:
+    async def abort_and_look(
+        self, txn: str, pid: int, epoch: int, keys: Iterable[Key], *, join: bool
+    ) -> dict[Key, int] | None:
         """Requests on one connection: carried out in order, each whatever becomes of those before, and answered in
-        order. What the first is refused with is raised. The last looks: log ends, once nothing is left to write."""
+        order. What the first is refused with is raised. The last looks: log ends, once nothing is left to write.
+        ``join``: the first adds the partitions."""
         keys = set(keys)
 
         async def work() -> dict[Key, int] | None:
             try:
-                held = self._checked(txn, pid, epoch)
-                held.state = "Ongoing"
-                held.keys |= keys
+                if join:
+                    held = self._checked(txn, pid, epoch)
+                    held.state = "Ongoing"
+                    held.keys |= keys
             finally:
                 await self._while()
                 self._aborted(txn, pid, epoch)

@@ -27,7 +27,7 @@ PATIENCE, PAUSE = 20.0, 0.05
 COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
 LATER, SOONER = 0.0002, 0.98
 """The first look at an aborted transaction comes later (seconds) after one that was too early, sooner (a factor) after
-one that was not: each costs the coordinator a request. Of a bare one from when it was sent, else from its answer."""
+one that was not: each costs the coordinator a request."""
 
 
 class Leaders:
@@ -101,7 +101,7 @@ class Markers:
         self._cluster = cluster
         self._identity = identity
         self._sequences: dict[Key, int] = {}
-        self._markers_take = {False: 0.0, True: 0.0}
+        self._markers_take = 0.0
 
     async def add(self, keys: Iterable[Key]) -> None:
         await self._identity.add_partitions(keys)
@@ -161,28 +161,20 @@ class Markers:
             looks.append(_task(self._look_behind(connection, wanted)))
 
         try:
-            if announce:
-                await self._identity.add_and_abort(wanted, look_behind)
-            else:
-                await self._identity.end(committed=False)
+            await self._identity.abort(wanted if announce else (), look_behind)
             self._require_undisturbed()
-            seen = await looks[0] if looks else await self._look_after(wanted)
-            return await self._complete(wanted, seen, announce=announce)
+            return await self._complete(wanted, await looks[0])
         finally:
             for look in looks:
                 look.cancel()
 
     async def _look_behind(self, connection: Connection, keys: Sequence[Key]) -> _Seen:
-        """What ``add_and_abort`` has just sent on ``connection`` is carried out before this. On another connection a
-        broker might look first, and tell of the transaction before."""
-        await asyncio.sleep(self._markers_take[True])
-        return await self._look(connection, keys) if connection.closed is None else _Seen()
+        """The end that was just sent on ``connection`` is carried out before this. On another connection a broker might
+        look first, and tell of the transaction while it was open, or of the one before."""
+        await asyncio.sleep(self._markers_take)
+        return await self._look(connection, keys)
 
-    async def _look_after(self, keys: Sequence[Key]) -> _Seen:
-        await asyncio.sleep(self._markers_take[False])
-        return await self._look(await self._identity.coordinator(), keys)
-
-    async def _complete(self, keys: Sequence[Key], seen: _Seen, *, announce: bool) -> Mapping[Key, int]:
+    async def _complete(self, keys: Sequence[Key], seen: _Seen) -> Mapping[Key, int]:
         """``seen`` at first; all requests that end the transaction are answered."""
         pause, until, first = COMPLETE_FIRST, time.monotonic() + PATIENCE, True
         while True:
@@ -194,13 +186,12 @@ class Markers:
                     f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
                     "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
                 )
-            take = self._markers_take[announce]
             if not state.open:
-                self._markers_take[announce] = take * SOONER if first else take
+                self._markers_take *= SOONER if first else 1.0
                 return ends or await self._ends(keys)
             if time.monotonic() > until:
                 raise RestartError(f"markers of {self._identity.transactional_id} are not written")
-            self._markers_take[announce] = min(COMPLETE_LAST, take + LATER)
+            self._markers_take = min(COMPLETE_LAST, self._markers_take + LATER)
             await asyncio.sleep(pause)
             pause, first = min(COMPLETE_LAST, pause * 1.5), False
             seen = await self._look(await self._identity.coordinator(), keys)

@@ -109,15 +109,11 @@ class Markers:
             return base
 
     async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
-        """Of a bare one both requests are under way together, with a look at both behind them, and none is repeated."""
+        """With a look behind it; of a bare one the partitions join with it. Nothing is repeated."""
         named = tuple(keys)
-        ends: Mapping[Key, int] | None = None
+        await self._holder.nap()
         try:
-            if announce:
-                await self._holder.nap()
-                ends = await self._target.add_and_abort(MARKERS, self._pid, self._epoch, named)
-            else:
-                await self._told(lambda: self._target.abort(MARKERS, self._pid, self._epoch))
+            ends = await self._target.abort_and_look(MARKERS, self._pid, self._epoch, named, join=announce)
         except RefusedError:
             raise FencedError from None
         if ends is not None:

@@ -108,11 +108,11 @@ class Cluster:
         return {1: list(keys)}
 
 
-def aborted(*wires: Wire) -> Mapping[Key, int]:
+def aborted(*wires: Wire, announce: bool = True) -> Mapping[Key, int]:
     cluster = cast(ClusterClient, Cluster(*wires))
     identity = Identity(cluster, "m", "", classic=True)
     identity.producer_id, identity.epoch = 7, 0
-    return asyncio.run(Markers(cluster, identity).abort([KEY], announce=True))
+    return asyncio.run(Markers(cluster, identity).abort([KEY], announce=announce))
 
 
 def requests(broker: Broker) -> list[int]:
@@ -123,6 +123,12 @@ def test_a_hole_of_one_offset_is_one_exchange_where_its_marker_is_written_at_onc
     broker = Broker(["CompleteAbort"])
     assert aborted(Wire(broker, "a", delay=20)) == {KEY: 42}
     assert requests(broker) == [ADD_PARTITIONS, END, DESCRIBE_TRANSACTIONS, log_ends.API]
+
+
+def test_a_transaction_with_fillers_is_ended_and_looked_at_in_one_exchange() -> None:
+    broker = Broker(["CompleteAbort"])
+    assert aborted(Wire(broker, "a", delay=20), announce=False) == {KEY: 42}
+    assert requests(broker) == [END, DESCRIBE_TRANSACTIONS, log_ends.API]
 
 
 def test_log_ends_of_an_unfinished_transaction_do_not_count() -> None:
@@ -149,7 +155,7 @@ def test_the_first_look_comes_later_after_one_that_was_too_early() -> None:
         identity = Identity(cluster, "m", "", classic=True)
         markers = Markers(cluster, identity)
         asyncio.run(markers.abort([KEY], announce=True))
-        return markers._markers_take[True]
+        return markers._markers_take
 
     assert wait("CompleteAbort") == 0
     assert wait("PrepareAbort", "CompleteAbort") == pytest.approx(leaders.LATER)
