@@ -52,6 +52,11 @@ def data_producer(flow: str) -> str:
     return f"mirror.{flow}.data"
 
 
+def marker_producer(flow: str) -> str:
+    """As ``data_producer``, of the markers that lanes write themselves."""
+    return f"mirror.{flow}.markers"
+
+
 OFFSETS_TOPIC = "__mirror_offsets"
 """On each flow's target: the exact offset map, see ``offset_map``."""
 OFFSETS_PARTITIONS = 8

@@ -25,6 +25,7 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
 from reconciler.kafka.client.transaction_ends import Aborted, Endings
 from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.names import data_producer, marker_producer
 from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of, setting_refused
@@ -33,7 +34,7 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Tuning
 from reconciler_mirror.lane.produce.throttle import Throttle
-from reconciler_mirror.lane.same_offsets.copy import SameOffsets, data_producer_id
+from reconciler_mirror.lane.same_offsets.copy import SameOffsets, producer_id_of
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import Lane, RestartError
@@ -76,7 +77,7 @@ class Attempts:
         self._spec = spec
         self._control = control
         self._tuning = tuning
-        self._producer = -1
+        self._producer = self._marker_producer = -1
         self._identity: Identity | None = None
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
@@ -155,7 +156,8 @@ class Attempts:
         forgot of an earlier transaction."""
         await identity.start(self._former)
         if self._spec.keeps_offsets and self._producer < 0:
-            self._producer = await data_producer_id(target, self._spec.state)
+            self._producer = await producer_id_of(target, data_producer(self._spec.state))
+            self._marker_producer = await producer_id_of(target, marker_producer(self._spec.state))
         self._former = identity
         if identity.transactional:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
@@ -197,7 +199,7 @@ class Attempts:
         data = Identity(clusters[1], None, self._spec.group)
         data.producer_id, data.epoch = self._producer, DATA_EPOCH
         lane = Lane(self._spec, clusters, data, self._tuning)
-        lane.same = SameOffsets(lane, identity, self._producer)
+        lane.same = SameOffsets(lane, identity, self._producer, self._marker_producer)
         return lane
 
     async def _session(self, lane: Lane) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 OUT_OF_ORDER, DUPLICATE, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED, NOT_LEADER = 45, 46, 47, 48, 51, 90, 6
+COORDINATOR_FENCED = 52
 SEQUENCES = 1 << 31
 Key = tuple[str, int]
 
@@ -35,6 +36,7 @@ class Appended:
     first: int
     values: tuple[Any, ...]
     sequence: int = -1
+    coordinator_epoch: int = 0
 
     @property
     def last_sequence(self) -> int:
@@ -46,6 +48,7 @@ class _Known:
     epoch: int
     batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
     open: bool = False
+    coordinator_epoch: int = -1
 
     @property
     def last(self) -> int:
@@ -208,6 +211,33 @@ class TargetLogs:
 
         return int(await self._request(work))
 
+    async def last_marker(self, key: Key, pid: int) -> tuple[int, int]:
+        """Producer epoch and coordinator epoch; -1 where none is known."""
+
+        async def work() -> tuple[int, int]:
+            known = self.log(key).known.get(pid)
+            return (-1, -1) if known is None else (known.epoch, known.coordinator_epoch)
+
+        answer: tuple[int, int] = await self._request(work)
+        return answer
+
+    async def write_marker(self, key: Key, pid: int, epoch: int, coordinator_epoch: int) -> None:
+        """WriteTxnMarkers: by whoever may, of a producer that need not be known."""
+
+        async def work() -> None:
+            log = self.log(key)
+            known = log.known.get(pid, _Known(-1))
+            if epoch < known.epoch:
+                raise RefusedError(INVALID_EPOCH)
+            if coordinator_epoch < known.coordinator_epoch:
+                raise RefusedError(COORDINATOR_FENCED)
+            batch = Appended("marker", pid, epoch, log.end, ("marker",), coordinator_epoch=coordinator_epoch)
+            log.batches.append(batch)
+            _learn(log.known, batch)
+            await self._replicated(key, batch.first + 1, batch)
+
+        await self._request(work)
+
     # transactions
 
     async def init(self, txn: str) -> tuple[int, int]:
@@ -227,6 +257,12 @@ class TargetLogs:
             return held.pid, held.epoch
 
         return await self._request(work)
+
+    async def epoch_of(self, txn: str) -> int:
+        async def work() -> int:
+            return self.transactions[txn].epoch
+
+        return int(await self._request(work))
 
     def _checked(self, txn: str, pid: int, epoch: int) -> _Transaction:
         held = self.transactions[txn]
@@ -325,9 +361,11 @@ def _learn(known: dict[int, _Known], batch: Appended) -> None:
         return
     mine = known.get(batch.pid)
     if mine is None or mine.epoch != batch.epoch:
-        mine = known[batch.pid] = _Known(batch.epoch, open=mine.open if mine is not None else False)
+        before = mine or _Known(-1)
+        mine = known[batch.pid] = _Known(batch.epoch, open=before.open, coordinator_epoch=before.coordinator_epoch)
     if batch.kind == "marker":
         mine.open = False
+        mine.coordinator_epoch = batch.coordinator_epoch
         return
     mine.batches.append((batch.sequence, batch.last_sequence, batch.first))
     mine.open = batch.kind == "filler" or mine.open

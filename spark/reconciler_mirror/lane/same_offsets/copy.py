@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.delete_records import delete_records
-from reconciler.replication.names import data_producer
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
 from reconciler_mirror.lane.positions import SameOffsetsPosition
 from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, Markers
+from reconciler_mirror.lane.same_offsets.marker_requests import MarkerRequests
+from reconciler_mirror.lane.same_offsets.own_markers import SPARE, Hole, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, SamePartition
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model import HoleCounts
@@ -36,9 +37,10 @@ _log = logs.logger("same offsets")
 
 
 class SameOffsets:
-    """Of one session. ``producer``: the producer id of the flow's data, for partitions that have none yet."""
+    """Of one session. ``producer``: the producer id of the flow's data, for partitions that have none yet;
+    ``marker_producer``: that of markers which the lane writes itself."""
 
-    def __init__(self, lane: Lane, identity: Identity, producer: int) -> None:
+    def __init__(self, lane: Lane, identity: Identity, producer: int, marker_producer: int) -> None:
         self._lane = lane
         self.identity = identity
         self.producer = producer
@@ -47,6 +49,7 @@ class SameOffsets:
         self.filled = asyncio.Event()
         self.filled.set()
         self._markers = Markers(lane.target, identity)
+        self._own_markers = OwnMarkers(MarkerRequests(lane.target, marker_producer, identity), identity.epoch)
         self._waiting: dict[Partition, None] = {}
         self._wake = asyncio.Event()
         self._by_target: dict[Key, Partition] = {}
@@ -184,18 +187,40 @@ class SameOffsets:
     async def _fill(self, taken: Iterable[Partition]) -> None:
         by_key = {partition.target: partition for partition in taken}
         holes = {key: _hole(partition) for key, partition in by_key.items()}
+        own = {key: Hole(first, after) for key, (first, after, _) in holes.items() if self._own_markers.may(key)}
+        filled = await self._own_markers.fill({key: self._own_markers.own_part(hole) for key, hole in own.items()})
+        left = {key: hole for key, hole in holes.items() if key not in filled}
+        for key, end in filled.items():
+            first, after, timestamp = holes[key]
+            if end is None:
+                _same(by_key[key]).filling = False
+                self._again(by_key[key])
+            elif end == self._own_markers.own_part(own[key]).after < after and self._own_markers.may(key):
+                left[key] = (end, after - SPARE, timestamp)
+            else:
+                self._lane.resolve(self._after, by_key[key], (first, after), end)
+        if left:
+            await self._fill_by_transaction(by_key, holes, left)
+
+    async def _fill_by_transaction(
+        self,
+        by_key: Mapping[Key, Partition],
+        holes: Mapping[Key, tuple[int, int, int]],
+        left: Mapping[Key, tuple[int, int, int]],
+    ) -> None:
+        """``left``: what of the ``holes`` of partitions is not filled yet."""
         try:
-            ends = await fill(self._markers, holes)
+            ends = await fill(self._markers, left)
         except DisplacedError as error:
-            for key, partition in by_key.items():
-                _same(partition).filling = False
+            for key in left:
+                _same(by_key[key]).filling = False
                 if key == error.key:
-                    self.diverged(partition, error.expected, f"a filler was given offset {error.base}")
+                    self.diverged(by_key[key], error.expected, f"a filler was given offset {error.base}")
                 else:
-                    self._again(partition)
+                    self._again(by_key[key])
             return
-        for key, partition in by_key.items():
-            self._lane.resolve(self._after, partition, holes[key][:2], ends[key])
+        for key, end in ends.items():
+            self._lane.resolve(self._after, by_key[key], holes[key][:2], end)
 
     def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
         same, lane, (first, after) = _same(partition), self._lane, hole
@@ -250,12 +275,12 @@ class SameOffsets:
             )
 
 
-async def data_producer_id(target: ClusterClient, flow: str) -> int:
+async def producer_id_of(target: ClusterClient, transactional_id: str) -> int:
     """The same for all lanes and holders: the coordinator keeps it with a transactional.id that has no transactions.
 
     It forgets one after a week without use, so each partition also names its producer in its position.
     """
-    identity = Identity(target, data_producer(flow), "", purpose="data producer")
+    identity = Identity(target, transactional_id, "", purpose="data producer")
     state = await identity.state()
     if state is not None and state.producer_id >= 0:
         return state.producer_id

@@ -16,10 +16,14 @@ import pytest
 from reconciler_mirror.lane.same_offsets import holes, place
 from reconciler_mirror.lane.same_offsets.holes import Fillers
 from reconciler_mirror.lane.same_offsets.look import look
+from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
+from reconciler_mirror.lane.same_offsets.own_markers import Hole as OwnHole
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, segments, split
+from reconciler_mirror.lane.state import RestartError
 
 from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.protocol.write_markers import Epochs
 from reconciler.kafka.records.batches import SEQUENCES, CommittedFilter, scan
 from reconciler.kafka.records.records import key_and_value, records_of
 from tests.support.fakes.source_log import SourceLog, random_log
@@ -36,7 +40,7 @@ from tests.support.fakes.target_log import (
     TargetLogs,
 )
 
-DATA, MARKERS = 500, "mirror.flow.0"
+DATA, OWN_MARKERS, MARKERS = 500, 501, "mirror.flow.0"
 HISTORIES = int(os.environ.get("HISTORIES", "150"))
 
 
@@ -61,6 +65,10 @@ class Markers:
         self._holder, self._target = holder, holder.target
         self._pid = self._epoch = -1
         self._sequences: dict[Key, int] = {}
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
 
     async def begin(self) -> None:
         while True:
@@ -131,10 +139,13 @@ class Holder:
     ) -> None:
         self.target, self.sources, self.rng, self.committed = target, sources, rng, committed
         self.slow = 0.0
+        self.may_write_markers = False
         self.epochs: dict[Key, int] = {}
         self.refreshing = True
         self.places: dict[Key, CopyPlace] = {}
         self.markers = Markers(self)
+        self.own: OwnMarkers | None = None
+        """Where the principal may."""
 
     async def nap(self) -> None:
         """Frozen anywhere, now and then for long."""
@@ -165,8 +176,32 @@ class Holder:
     async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         return {key: await self.target.high_watermark(key) for key in keys}
 
+    async def last_markers(self, keys: Iterable[Key]) -> Mapping[Key, Epochs | BrokerError]:
+        await self.nap()
+        return {key: Epochs(*await self.target.last_marker(key, OWN_MARKERS)) for key in keys}
+
+    async def require_current(self) -> None:
+        await self.nap()
+        if await self.target.epoch_of(MARKERS) != self.markers.epoch:
+            raise FencedError
+
+    async def write_markers(self, markers: Mapping[Key, Epochs]) -> Mapping[Key, int]:
+        await self.nap()
+        asked = (self.target.write_marker(key, OWN_MARKERS, *epochs) for key, epochs in markers.items())
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        await self.nap()
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, RefusedError):
+                raise answer
+        return {
+            key: answer.code if isinstance(answer, RefusedError) else 0
+            for key, answer in zip(markers, answers, strict=True)
+        }
+
     async def run(self) -> None:
         await self.markers.begin()
+        if self.may_write_markers:
+            self.own = OwnMarkers(self, self.markers.epoch)
         for key in self.sources:
             told = await self._look(key)
             known = self.committed.get(key)
@@ -277,10 +312,19 @@ class Holder:
         some = {key: hole for key, hole in waiting.items() if self.rng.random() < 0.7}
         if not some:
             return
-        ends = await holes.fill(self.markers, some)
+        ends: dict[Key, int | None] = {}
+        left = dict(some)
+        if self.own is not None:
+            parts = {key: self.own.own_part(OwnHole(first, after)) for key, (first, after, _) in some.items()}
+            ends |= await self.own.fill({key: part for key, part in parts.items() if self.own.may(key)})
+            for key, end in list(ends.items()):
+                _, after, at = left.pop(key)
+                if end == parts[key].after < after:
+                    left[key] = (end, after - SPARE, at)
+        ends |= await holes.fill(self.markers, left) if left else {}
         for key, end in ends.items():
             _, after, _ = some[key]
-            if end > after:
+            if end is None or end > after:
                 told = await self._look(key)
                 self.places[key] = self.places[key].looked(told)
             else:
@@ -298,9 +342,12 @@ def values_of(segment: Segment, view: memoryview) -> list[bytes | None]:
     return [key_and_value(record)[1] for record in records]
 
 
-async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
+async def history(
+    seed: int, *, failovers: float = 0.0, first: int = 0, own: bool = False, doubled: float = 0.0
+) -> None:
+    """``own``: holders may write markers themselves."""
     rng = random.Random(seed)
-    target = TargetLogs(rng, failovers=failovers)
+    target = TargetLogs(rng, failovers=failovers, doubled=doubled)
     sources = {("t", p): random_log(rng, first) for p in range(rng.randint(1, 3))}
     for key in sources:
         target.log(key).begin = target.log(key).high = first
@@ -308,7 +355,7 @@ async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
     slow, running = rng.choice([0.05, 0.2, 0.5]), list[asyncio.Task[None]]()
     for _ in range(rng.randint(1, 12)):
         holder = Holder(target, sources, rng, committed)
-        holder.slow = slow
+        holder.slow, holder.may_write_markers = slow, own
         running.append(asyncio.ensure_future(holder.run()))
         for _ in range(rng.choice([1, 10, 50, 200, 800])):
             await asyncio.sleep(0)
@@ -316,9 +363,11 @@ async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
             rng.choice(running).cancel()
         if rng.random() < 0.1:
             target.time_out(MARKERS)
-    await _to_the_end(target, sources, rng, committed)
+    await _to_the_end(target, sources, rng, committed, own=own)
     for ended in await asyncio.gather(*running, return_exceptions=True):
-        if isinstance(ended, BaseException) and not isinstance(ended, (FencedError, asyncio.CancelledError)):
+        if isinstance(ended, BaseException) and not isinstance(
+            ended, (FencedError, RestartError, asyncio.CancelledError)
+        ):
             raise ended
     while target.tasks:
         await asyncio.gather(*target.tasks, return_exceptions=True)
@@ -329,11 +378,18 @@ async def history(seed: int, *, failovers: float = 0.0, first: int = 0) -> None:
 
 
 async def _to_the_end(
-    target: TargetLogs, sources: Mapping[Key, SourceLog], rng: random.Random, committed: dict[Key, CopyPlace]
+    target: TargetLogs,
+    sources: Mapping[Key, SourceLog],
+    rng: random.Random,
+    committed: dict[Key, CopyPlace],
+    *,
+    own: bool = False,
 ) -> None:
     for _ in range(200):
-        with suppress(FencedError):
-            await Holder(target, sources, rng, committed).run()
+        with suppress(FencedError, RestartError):
+            holder = Holder(target, sources, rng, committed)
+            holder.may_write_markers = own
+            await holder.run()
             return
     raise AssertionError("no holder ever comes to the end")
 
@@ -348,6 +404,14 @@ def test_any_history_is_equal_offset_by_offset(seed: int) -> None:
 def test_leaders_may_die_with_what_nobody_was_told_is_safe(seed: int) -> None:
     for one in range(seed, seed + 25):
         asyncio.run(history(one, failovers=0.05))
+
+
+@pytest.mark.parametrize(("failovers", "doubled"), [(0.0, 0.1), (0.05, 0.0)])
+@pytest.mark.parametrize("seed", range(0, HISTORIES, 25))
+def test_holders_that_write_markers_themselves_leave_it_equal(seed: int, failovers: float, doubled: float) -> None:
+    """Also where leaders die, and where the coordinator writes those of long holes twice."""
+    for one in range(seed, seed + 25):
+        asyncio.run(history(one, failovers=failovers, own=True, doubled=doubled))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.client.transaction_ends import Endings
-from reconciler.kafka.protocol.describe_producers import pack, unpack
+from reconciler.kafka.protocol.describe_producers import ActiveProducer, pack, unpack
 
 
 def answer(*producers: tuple[int, int, int], error: int = 0) -> bytes:
@@ -25,7 +25,7 @@ def test_partitions_of_topics_are_asked_for() -> None:
 
 def test_every_producer_is_told_with_its_last_sequence() -> None:
     throttle, found = unpack(memoryview(answer((4, 2, -1), (5, 1, 100))))
-    assert (throttle, found) == (5, {("t", 3): ((4, 2, 9, -1), (5, 1, 9, 100))})
+    assert (throttle, found) == (5, {("t", 3): (ActiveProducer(4, 2, 9, -1, 0), ActiveProducer(5, 1, 9, 100, 0))})
 
 
 def test_an_error_is_its_code() -> None:
