@@ -40,7 +40,7 @@ def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[
 
 def _diverged(move: ConsumerMove, partitions: Sequence[PartedPartition], level: Level) -> FailoverCheck:
     alone = sum(each.source_records for each in partitions)
-    what = (
+    difference = (
         f"both sides have records of their own at the same offsets; {counted(alone, 'record')} of {move.destination} "
         "were never copied"
     )
@@ -48,12 +48,12 @@ def _diverged(move: ConsumerMove, partitions: Sequence[PartedPartition], level: 
         f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow make the topic anew on "
         f"{move.destination}"
     )
-    return _way_on("diverged", level, (what, _listed(partitions, move)), (todo, "to move consumers all the same"))
+    return _way_on("diverged", level, (difference, _listed(partitions, move)), (todo, "to move consumers all the same"))
 
 
 def _not_filled(move: ConsumerMove, partitions: Sequence[PartedPartition], level: Level) -> FailoverCheck:
     lacking = sum(each.target_records for each in partitions)
-    what = (
+    difference = (
         f"{move.destination} lacks {counted(lacking, 'record')} that were written on {move.origin} since; its logs are "
         "the beginning of those there, so they can be filled up"
     )
@@ -61,13 +61,17 @@ def _not_filled(move: ConsumerMove, partitions: Sequence[PartedPartition], level
         f"Let a flow from {move.origin} to {move.destination} with offsets: same take the place of {move.flow} until "
         "it has caught up"
     )
-    return _way_on("not-filled", level, (what, _listed(partitions, move)), (todo, "to move consumers without them"))
+    return _way_on(
+        "not-filled", level, (difference, _listed(partitions, move)), (todo, "to move consumers without them")
+    )
 
 
 def _way_on(code: str, level: Level, finding: tuple[str, str], way: tuple[str, str]) -> FailoverCheck:
-    """``finding``: what is wrong, and in which partitions; ``way``: what to do first, and what else a consent does."""
-    (what, where), (first, consent) = finding, way
-    return FailoverCheck(code, level, f"{what}: {where}", f"{first} ({PAGE}), or pass --accept-loss {consent}")
+    """``finding``: what differs, and in which partitions; ``way``: what to do first, and what else a consent does."""
+    (difference, partitions), (first, consent) = finding, way
+    return FailoverCheck(
+        code, level, f"{difference}: {partitions}", f"{first} ({PAGE}), or pass --accept-loss {consent}"
+    )
 
 
 def _listed(partitions: Sequence[PartedPartition], move: ConsumerMove) -> str:
