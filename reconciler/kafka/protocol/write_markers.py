@@ -42,7 +42,10 @@ async def write_markers(
         return dict.fromkeys(markers, UNSUPPORTED)
     frame = await connection.send((WRITE_MARKERS, VERSION, True), [pack(producer_id, markers)], patience)
     with connection.read(frame):
-        return unpack(frame.body)
+        errors = unpack(frame.body)
+    if DENIED in errors.values():  # of the whole request; only the last marker of a producer id is named then
+        return dict.fromkeys(markers, DENIED)
+    return errors
 
 
 def pack(producer_id: int, markers: Mapping[Key, Epochs]) -> bytes:

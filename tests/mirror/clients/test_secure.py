@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -20,16 +23,21 @@ from confluent_kafka.admin import (
 )
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.lane.same_offsets.own_markers import RANKS
 from reconciler_mirror.model import LaneEnd, LaneReport, LaneSpec
 
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.protocol import describe_producers
 from reconciler.replication.handover import FlowSettings, InternalTopics
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
-from reconciler.sandbox.handles import Sandbox
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill, has
+from tests.support.lanes.load import mixed
 from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync
-from tests.support.lanes.truth import map_topic, offset_map, raw_records
+from tests.support.lanes.truth import assert_equal, map_topic, offset_map, raw_records
 from tests.support.reading import to_the_end
 
 CreateTopic = Callable[..., str]
@@ -193,3 +201,52 @@ def test_a_group_it_may_not_use_fails_the_lane(flow: Flow) -> None:
     report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
     assert report.end is LaneEnd.FAILED
     assert "somebody-elses" in report.error
+
+
+def test_a_principal_that_may_not_write_markers_leaves_them_to_the_coordinator(
+    secure: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    """And one that may begins to, once it is allowed: the leader then knows markers of the flow's producer of them."""
+    flow = Flow(secure["east"], secure["west"], unique, 2)
+    create_topic(flow.source, flow.topic, 2)
+    create_topic(flow.target, flow.remote, 2)
+    mirror = replace(flow, clients=(flow.source.client("mirror"), flow.target.client("mirror")))
+    for seed, cluster_action in enumerate((False, True)):
+        mixed(flow, 6, seed)
+        with _allowed(flow.target, "mirror") if cluster_action else contextlib.nullcontext():
+            report, _ = mirror.run(batch_path, mirror.at_end(), keeps_offsets=True)
+        assert report.end is LaneEnd.STOPPED, report
+        assert_equal(flow)
+        markers = asyncio.run(_marker_epochs(flow))
+        assert bool(markers) is cluster_action, markers
+
+
+@contextlib.contextmanager
+def _allowed(cluster: ClusterHandle, principal: str) -> Iterator[None]:
+    """ClusterAction, for a while."""
+    rule = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, f"User:{principal}", "*")
+    binding = AclBinding(*rule, AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW)
+    admin = AdminClient(cluster.super_client())
+    for created in admin.create_acls([binding]).values():
+        created.result(20)
+    try:
+        yield
+    finally:
+        found = AclBindingFilter(*rule, AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW)
+        for deleted in admin.delete_acls([found]).values():
+            deleted.result(20)
+
+
+async def _marker_epochs(flow: Flow) -> list[int]:
+    """Coordinator epochs of producers that have only written markers."""
+    client = flow.target.super_client()
+    target = ClusterClient("west", [client["bootstrap.servers"]], connection_settings(client))
+    try:
+        await target.refresh((flow.remote,))
+        answers = await describe_producers.ask(await target.control(), {flow.remote: [0]})
+        assert answers is not None
+        producers = answers[flow.remote, 0]
+        assert not isinstance(producers, int), producers
+        return [one.coordinator_epoch for one in producers if one.last_sequence < 0 and one.coordinator_epoch >= RANKS]
+    finally:
+        target.close()
