@@ -60,7 +60,7 @@ def _tiles(view: LiveView, live: LiveState, now_ms: int) -> Iterator[str]:
     state = "unknown" if unknown else "ok" if running == len(mirrors) else "problem"
     yield tile("mirror jobs", words, state, "#jobs")
     lag = lag_of_all(live)
-    yield tile("lag", lag, "unknown" if "unknown" in lag else "ok", "/flows")
+    yield tile("lag", lag.removeprefix("lag "), "unknown" if "unknown" in lag else "ok", "/flows")
     conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
     known = "at least " if unknown and conditions else ""
     none = "none known" if unknown else "none"
@@ -86,11 +86,11 @@ def _drift_tile(view: LiveView) -> str:
         return tile("drift", _not_read(view.review), "unknown", "/drift")
     plan = review.plan
     state = "problem" if differences(plan) or plan.refused else "unknown" if plan.unknown else "ok"
-    return tile("drift", drift_verdict(plan), state, "/drift")
+    return tile("drift", drift_verdict(plan).removeprefix("Drift: "), state, "/drift")
 
 
 def _not_read(reading: LiveReading[object]) -> str:
-    return "unknown: " + (reading.failure.what if reading.failure is not None else "not read yet")
+    return "unknown: " + reading.failure.what if reading.failure is not None else "not read yet"
 
 
 def _todo(view: LiveView, live: LiveState) -> Iterator[str]:
@@ -174,5 +174,5 @@ def _rollout(view: LiveView, now_ms: int) -> Iterator[str]:
         return
     standing = affairs_now(view, now_ms).standing
     yield "<h2>Rollout</h2>"
-    lines = standing_lines(standing, now_ms) if standing is not None else ["rollout: unknown: not read yet"]
+    lines = standing_lines(standing, now_ms) if standing is not None else ["not read yet"]
     yield f"<ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"

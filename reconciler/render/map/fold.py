@@ -53,7 +53,8 @@ class Edge:
         rate = "rate unknown" if None in rates else f"{sum(each or 0.0 for each in rates):,.0f}/s"
         if rate != "rate unknown" and self.bytes_per_second:
             rate += f" ({size(self.bytes_per_second)}/s)"
-        return f"{rate}, {self.lag}"
+        both = rate == "rate unknown" and self.lag == "lag unknown"
+        return "rate and lag unknown" if both else f"{rate}, {self.lag}"
 
     @property
     def lag(self) -> str:

@@ -21,7 +21,7 @@ from reconciler.render.map.words import (
 from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted
 
-FIGURE = 1_300
+FIGURE = 1_500
 """Width in pixels up to which a picture is shrunk to the page; a wider one is moved under its frame."""
 
 

@@ -16,7 +16,6 @@ MAP_CSS = """
 .topology .node{fill:var(--m-card);stroke:var(--m-line);stroke-width:1.2}
 .topology .name{font-weight:600;font-size:13.5px}.topology .small{font-size:11.5px}
 .topology .edge{fill:none;stroke:var(--m-idle);stroke-opacity:.85}.topology .arrow{fill:var(--m-idle)}
-.topology .halo{fill:var(--m-page);fill-opacity:.86}
 .topology .ok.edge{stroke:var(--m-ok)}.topology .ok.arrow,.topology .ok.dot{fill:var(--m-ok)}
 .topology .problem.edge{stroke:var(--m-problem)}.topology .problem.arrow,.topology .problem.dot{fill:var(--m-problem)}
 .topology .idle.edge{stroke-dasharray:1.5 5;stroke-linecap:round}.topology .idle.dot{fill:var(--m-idle)}

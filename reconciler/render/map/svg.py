@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.map.fold import Edge, edges_of
-from reconciler.render.map.layout import NODE, PAD, TITLE, Box, EdgePath, Layout, layout
+from reconciler.render.map.layout import PAD, TITLE, layout
+from reconciler.render.map.paths import Box, EdgePath, Ends, Layout
 from reconciler.render.map.style import MAP_CSS
 from reconciler.render.map.words import cluster_facts, flow_delivery, headline, legend, planned_words, wave_lines
 from reconciler.text import counted
 
 ALL_LABELS = 60
 """Most edges whose words are all drawn; of more, only those that a plan marks or that have a problem."""
-_CHARACTER = 6.4
+_CHARACTER = 6.2
 """Mean width of a character of an edge's words, in pixels."""
 _LONGEST = 38
 _WAVE = (250, 64)
@@ -37,7 +38,9 @@ def _svg(drawn: TopologyMap, style: str, title: str) -> str:
     edges = edges_of(drawn.flows)
     head = _HEAD if title else 0
     strip = _WAVE[1] + 40 if drawn.waves else 0
-    placed = layout(drawn.clusters, edges, head + strip)
+    labels = {edge.ends: _label(edge) for edge in edges if len(edges) <= ALL_LABELS or _matters(edge)}
+    widths = {ends: max(len(text) for text, _ in lines) * _CHARACTER for ends, lines in labels.items()}
+    placed = layout(drawn.clusters, edges, head + strip, widths)
     wide = max(placed.width, len(drawn.waves) * (_WAVE[0] + _BETWEEN_WAVES), len(legend(drawn)) * _CHARACTER + 32)
     wide = max(wide, min(len(title) * 7.5 + 32, 1400))
     size = f"{wide:.0f}", f"{placed.height + 26:.0f}"
@@ -50,7 +53,7 @@ def _svg(drawn: TopologyMap, style: str, title: str) -> str:
         f'<text class="name" x="16" y="24">{safe(_cut(title, int((wide - 32) / 7.5)))}</text>' if title else "",
         *_strip(drawn.waves, head + 8),
         *(_region(name, box) for name, box in placed.regions.items()),
-        *_edges(placed, len(edges) <= ALL_LABELS),
+        *_edges(placed, labels),
         *(_node(cluster, placed.nodes[cluster.name]) for cluster in drawn.clusters),
         f'<text class="small faint" x="16" y="{placed.height + 10:.0f}">{safe(legend(drawn))}</text>',
         "</svg>",
@@ -93,7 +96,8 @@ def _node(cluster: MapCluster, box: Box) -> str:
     tooltip = "; ".join(text for _, text in lines)
     parts = [
         f"<g><title>{safe(f'cluster {cluster.name}: {cluster.state.value}; {tooltip}')}</title>",
-        f'<rect class="node{mark}" x="{box.x:.0f}" y="{box.y:.0f}" width="{NODE[0]}" height="{NODE[1]}" rx="8"/>',
+        f'<rect class="node{mark}" x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}"'
+        f' height="{box.height:.0f}" rx="8"/>',
         f'<circle class="dot {cluster.state.value}" cx="{box.x + 14:.0f}" cy="{box.y + first - 4.5:.1f}" r="4.5"/>',
         _line(box.x + 25, box.y + first, cluster.name, 22, "name"),
     ]
@@ -102,28 +106,28 @@ def _node(cluster: MapCluster, box: Box) -> str:
     return "".join((*parts, "</g>"))
 
 
-def _edges(placed: Layout, all_labels: bool) -> Iterator[str]:
-    """Lines first, then words, so that no line crosses out what is written."""
-    yield from (_way(way) for way in placed.ways)
-    taken: list[Box] = []
-    for way in sorted(placed.ways, key=lambda way: not _matters(way.edge)):
-        if all_labels or _matters(way.edge):
-            yield from _label(way, taken, list(placed.regions.values()))
+def _edges(placed: Layout, labels: Mapping[Ends, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    yield from (_path(path) for path in placed.paths)
+    for path in placed.paths:
+        if path.words is not None:
+            (x, y), (above, *below) = path.words, labels[path.edge.ends]
+            yield _line(x, y - 6, above[0], _LONGEST, above[1])
+            yield from (_line(x, y + 15, text, _LONGEST, style) for text, style in below)
 
 
 def _matters(edge: Edge) -> bool:
     return edge.mark is not None or edge.state is State.PROBLEM
 
 
-def _way(way: EdgePath) -> str:
-    edge, (start, *rest) = way.edge, way.points
+def _path(path: EdgePath) -> str:
+    edge, (start, *rest) = path.edge, path.points
     curves = " ".join(
         f"C{rest[i][0]:.1f} {rest[i][1]:.1f} {rest[i + 1][0]:.1f} {rest[i + 1][1]:.1f} {rest[i + 2][0]:.1f}"
         f" {rest[i + 2][1]:.1f}"
         for i in range(0, len(rest), 3)
     )
-    x, y = way.points[-1]
-    back = -9 if way.right else 9
+    x, y = path.points[-1]
+    back = -9 if path.right else 9
     shape = f"M{x:.1f} {y:.1f}L{x + back:.1f} {y - 4.5:.1f}L{x + back:.1f} {y + 4.5:.1f}Z"
     mark = edge.mark.value if edge.mark is not None else ""
     line = f"edge {edge.state.value}" + (f" lined-{mark}" if mark else "")
@@ -151,33 +155,14 @@ def _thickness(edge: Edge) -> float:
     return 1.6 if not rate else 1.6 + min(5.0, max(0.0, math.log10(rate) - 2) * 0.7)
 
 
-def _label(way: EdgePath, taken: list[Box], regions: Sequence[Box]) -> Iterator[str]:
-    """Beside the middle of its first free curve; nothing where all places are taken: title and table have it."""
-    edge = way.edge
+def _label(edge: Edge) -> list[tuple[str, str]]:
+    """Words above the line and, where there are figures, below it, each with its style."""
     mark = edge.mark.value if edge.mark is not None else ""
     lines = [(edge.name, "small"), (edge.figures, "small faint")]
     if _matters(edge):
         said = edge.plan_words if mark else ", ".join(dict.fromkeys(flow.said for flow in edge.flows))
-        lines[0] = (f"{lines[0][0]}: {said}", f"small marked mark-{mark}" if mark else "small problem said")
-    lines = [(_cut(text, _LONGEST), style) for text, style in lines if text]
-    width, height = max(len(text) for text, _ in lines) * _CHARACTER, len(lines) * 15 + 3
-    for box in _places(way, width, height):
-        if not any(box.meets(other) for other in (*taken, *regions)):
-            taken.append(box)
-            place = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
-            yield f'<rect class="halo" {place} rx="4"/>'
-            for number, (text, style) in enumerate(lines):
-                yield _line(box.x + 4, box.y + 12.5 + number * 15, text, _LONGEST, style)
-            return
-
-
-def _places(way: EdgePath, width: float, height: float) -> Iterator[Box]:
-    curves = len(way.points) // 3
-    for shift in (0, -0.5, 0.5, -1.1, 1.1, -1.6, 1.6):
-        for curve in range(0, curves, 2):  # every other one leads through a column
-            for share in (0.5, 0.38, 0.62, 0.26, 0.74):
-                x, y = way.at(share, curve)
-                yield Box(x - width / 2, y - height / 2 + shift * (height + 2), width, height)
+        lines[0] = (f"{edge.name}: {said}", f"small marked mark-{mark}" if mark else "small problem said")
+    return [(_cut(text, _LONGEST), style) for text, style in lines if text]
 
 
 def _line(x: float, y: float, text: str, longest: int, style: str) -> str:

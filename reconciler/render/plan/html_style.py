@@ -77,6 +77,7 @@ details.kind>summary{font-weight:600}
 .map{background:var(--card);border:1px solid var(--line);border-radius:8px}
 .map svg{display:block;width:100%;height:auto;min-width:44rem;margin:auto}.map .topology{--m-page:var(--card)}
 .map.wide svg{width:auto;max-width:none}
+@media screen and (max-width:700px){.map svg{width:auto;max-width:none;min-width:0}}
 """
 CSS = PAGE_CSS + MAP_CSS
 

@@ -98,6 +98,24 @@ def large(clusters: int, flows: int) -> TopologyMap:
     return TopologyMap("large", nodes, edges, live=True)
 
 
+def fans() -> TopologyMap:
+    """Three regions with fan-in to a hub, fan-out from it, several flows between the same clusters and both ways."""
+    names = {"us": ("ash", "ord", "sfo"), "eu": ("hub",), "apac": ("nrt", "sin", "syd")}
+    nodes = tuple(MapCluster(name, region, 10, State.OK, 3, 40) for region, some in names.items() for name in some)
+    ways = [(name, "hub") for name in names["us"]] + [("hub", name) for name in names["apac"]]
+    ways += [("ash", "hub"), ("ash", "hub"), ("hub", "ash"), ("ash", "nrt"), ("ord", "nrt"), ("sin", "nrt")]
+    flows = [
+        MapFlow(f"{source}-{target}-{number}", source, target, "m", "exactly_once", State.OK, "running", 5,
+                1_500.0 * number, 1e6 * number, 120 * number)
+        for number, (source, target) in enumerate(ways)
+    ]  # fmt: skip
+    flows[1] = replace(flows[1], state=State.IDLE, said="paused")
+    flows[2] = replace(flows[2], state=State.PROBLEM, said="degraded", conditions=1)
+    unread: dict[str, Any] = {"records_per_second": None, "bytes_per_second": None, "records_lag": None}
+    flows[4] = replace(flows[4], state=State.UNKNOWN, said="unknown", **unread)
+    return TopologyMap("three-regions", nodes, tuple(flows), live=True)
+
+
 def documented() -> TopologyMap:
     """What docs/begin/map.svg shows."""
     declared = regions()

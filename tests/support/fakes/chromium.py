@@ -49,7 +49,7 @@ class Chromium:
         # Without its own sandbox, which a container does not allow; it loads nothing but our pages.
         options = (
             "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
-            f"--user-data-dir={self._folder}", "about:blank",
+            "--hide-scrollbars", f"--user-data-dir={self._folder}", "about:blank",
         )  # fmt: skip
         command = (sys.executable, "-c", _WITH_PIPES, str(theirs_in), str(theirs_out), program(), *options)
         quiet = subprocess.DEVNULL

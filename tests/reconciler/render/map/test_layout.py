@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from reconciler.model.reports.topology_map import MapCluster, MapFlow, TopologyMap
 from reconciler.render.map.fold import edges_of
 from reconciler.render.map.layers import ordered, ranks
-from reconciler.render.map.layout import Layout, layout
-from tests.support.documents.maps import drawn, large
+from reconciler.render.map.layout import layout
+from reconciler.render.map.paths import Box, EdgePath, Layout
+from tests.support.documents.maps import drawn, fans, large
 
 NAMES = st.sampled_from("abcdefgh")
 EDGES = st.lists(st.tuples(NAMES, NAMES).filter(lambda pair: pair[0] != pair[1]), max_size=20)
@@ -47,7 +50,7 @@ def test_no_region_lies_on_another_and_all_is_within_the_picture(value: Topology
         assert box.y >= 0
         assert box.x + box.width <= there.width
         assert box.y + box.height <= there.height
-    assert all(0 <= x <= there.width for way in there.ways for x, _ in way.points)
+    assert all(0 <= x <= there.width for path in there.paths for x, _ in path.points)
 
 
 @given(pairs=EDGES, regions=st.lists(st.sampled_from(("", "", "r", "s", "t")), min_size=8, max_size=8))
@@ -57,10 +60,10 @@ def test_any_graph_is_drawn_whole_and_the_same_each_time(pairs: list[tuple[str, 
     edges = edges_of(flows)
     there = layout(clusters, edges)
     assert there == layout(clusters, edges_of(reversed(flows)))
-    assert {way.edge.ends for way in there.ways} == set(pairs)
+    assert {path.edge.ends for path in there.paths} == set(pairs)
     assert not any(one.meets(other) for one, other in combinations(there.nodes.values(), 2))
-    for way in there.ways:
-        for name, point in ((way.edge.source, way.points[0]), (way.edge.target, way.points[-1])):
+    for path in there.paths:
+        for name, point in ((path.edge.source, path.points[0]), (path.edge.target, path.points[-1])):
             box = there.nodes[name]
             assert point[0] in (box.x, box.x + box.width)
             assert box.y < point[1] < box.y + box.height
@@ -72,3 +75,34 @@ def test_flows_between_the_same_two_clusters_are_one_edge() -> None:
     assert sum(len(edge.flows) for edge in edges) == len(value.flows) > 450
     assert len(edges) <= 60
     assert edges[0].name.endswith(" flows")
+
+
+WORDS = (200.0, 30.0)
+"""Width and height of the words of an edge, here."""
+
+
+def along(path: EdgePath) -> Iterator[tuple[float, float]]:
+    """Points of its curves, by their definition."""
+    for first in range(0, len(path.points) - 1, 3):
+        curve = path.points[first : first + 4]
+        for step in range(41):
+            share = step / 40
+            weights = [math.comb(3, k) * share**k * (1 - share) ** (3 - k) for k in range(4)]
+            x, y = (sum(w * point[axis] for w, point in zip(weights, curve, strict=True)) for axis in (0, 1))
+            yield x, y
+
+
+@pytest.mark.parametrize("value", [drawn(), fans(), large(50, 500), large(12, 40)], ids=["shop", "fans", "50", "12"])
+def test_no_words_lie_on_a_line_of_another_edge_on_other_words_or_on_a_cluster(value: TopologyMap) -> None:
+    edges = edges_of(value.flows)
+    there = layout(value.clusters, edges, widths={edge.ends: WORDS[0] for edge in edges})
+    words = {
+        path.edge.ends: Box(path.words[0], path.words[1] - WORDS[1] / 2, *WORDS) for path in there.paths if path.words
+    }
+    assert len(words) == len(edges)
+    assert not any(one.meets(other) for one, other in combinations(words.values(), 2))
+    assert not any(one.meets(region) for one in words.values() for region in there.regions.values())
+    for path in there.paths:
+        for x, y in along(path):
+            crossed = [ends for ends, box in words.items() if box.meets(Box(x, y, 0.1, 0.1))]
+            assert set(crossed) <= {path.edge.ends}, f"{path.edge.ends} crosses {crossed} at {x:.0f}, {y:.0f}"

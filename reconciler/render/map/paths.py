@@ -1,0 +1,175 @@
+"""Where an edge touches its two clusters, and the curves between, in pixels. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.render.map.fold import Edge
+
+NODE_HEIGHT = 66
+"""Least height of a cluster; one with many edges is higher."""
+BEND = 110
+"""Width in which edges bend and cross, left of the next column."""
+WORDS_SLOT = 42
+"""Height of an edge with its words, a line above it and one below."""
+BESIDE = 20
+"""From a cluster to the words of its edges: outside of its region, and behind an arrow."""
+SLOT = 14
+"""Height of an edge without words."""
+_LANE = 9
+"""Between two edges that lead through a column by one way."""
+
+Point = tuple[float, float]
+Ends = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def meets(self, other: Box) -> bool:
+        return (
+            self.x < other.x + other.width
+            and other.x < self.x + self.width
+            and self.y < other.y + other.height
+            and other.y < self.y + self.height
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePath:
+    """``points``: cubic curves, as SVG takes them: a start, then two handles and an end for each. ``right``: its arrow
+    points to the right. ``words``: where its words begin, on the line; None for an edge without."""
+
+    edge: Edge
+    points: tuple[Point, ...]
+    right: bool
+    words: Point | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    width: float
+    height: float
+    regions: Mapping[str, Box]
+    nodes: Mapping[str, Box]
+    paths: tuple[EdgePath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """``boxes``: of regions, and of ways through columns. ``edges``: by cluster, and whether on its right side."""
+
+    nodes: Mapping[str, Box]
+    boxes: Mapping[str, Box]
+    region_of: Mapping[str, str]
+    column: Mapping[str, int]
+    edges: Mapping[tuple[str, bool], Sequence[Edge]]
+
+
+def way_name(source: str, target: str, column: int) -> str:
+    return f"way {source} > {target} > {column}"
+
+
+def way_height(edges: int) -> float:
+    return 14 + _LANE * (edges - 1)
+
+
+def sides_of(edges: Sequence[Edge], column: Mapping[str, int]) -> dict[tuple[str, bool], list[Edge]]:
+    """Edges within a column touch both of their clusters on the right."""
+    sides: dict[tuple[str, bool], list[Edge]] = {}
+    for edge in edges:
+        for name, other in ((edge.source, edge.target), (edge.target, edge.source)):
+            sides.setdefault((name, column[other] >= column[name]), []).append(edge)
+    return sides
+
+
+def node_height(
+    name: str,
+    sides: Mapping[tuple[str, bool], Sequence[Edge]],
+    column: Mapping[str, int],
+    widths: Mapping[Ends, float],
+) -> float:
+    right = sum(_slot(name, edge, column, widths) for edge in sides.get((name, True), ()))
+    return max(NODE_HEIGHT, right + 8, SLOT * len(sides.get((name, False), ())) + 16)
+
+
+def _slot(name: str, edge: Edge, column: Mapping[str, int], widths: Mapping[Ends, float]) -> float:
+    """Words stand at the left end of an edge, and within a column at its source."""
+    within = column[edge.source] == column[edge.target]
+    return WORDS_SLOT if edge.ends in widths and not (within and name == edge.target) else SLOT
+
+
+def edge_paths(edges: Sequence[Edge], sides: Sides, widths: Mapping[Ends, float], lead: float) -> Iterator[EdgePath]:
+    column, region = sides.column, sides.region_of
+    ports = dict(_ports(sides, widths))
+    lanes: dict[Ends, list[Edge]] = {}
+    for edge in sorted(edges, key=lambda edge: (ports[edge.source, edge.ends][1], ports[edge.target, edge.ends][1])):
+        lanes.setdefault((region[edge.source], region[edge.target]), []).append(edge)
+    for edge in edges:
+        start, end = ports[edge.source, edge.ends], ports[edge.target, edge.ends]
+        step = column[edge.target] - column[edge.source]
+        left = start if step >= 0 else end
+        words = (left[0] + BESIDE, left[1]) if edge.ends in widths else None
+        if step == 0:
+            out = min(BEND * 1.2, 40 + abs(end[1] - start[1]) / 5)
+            turn, back = (start[0] + lead, start[1]), (end[0] + lead, end[1])
+            bent = (start, *_straight(start, turn), (turn[0] + out, turn[1]), (back[0] + out, back[1]), back)
+            yield EdgePath(edge, (*bent, *_straight(back, end)), right=False, words=words)
+            continue
+        sign = 1 if step > 0 else -1
+        ends = region[edge.source], region[edge.target]
+        lane = lanes[ends].index(edge) - (len(lanes[ends]) - 1) / 2
+        points = [start]
+        for between in range(column[edge.source] + sign, column[edge.target], sign):
+            box = sides.boxes[way_name(*ends, between)]
+            far = (box.x, box.x + box.width) if sign > 0 else (box.x + box.width, box.x)
+            y = box.y + box.height / 2 + lane * _LANE
+            points += _piece(points[-1], (far[0], y), lead)
+            points += _straight(points[-1], (far[1], y))
+        points += _piece(points[-1], end, lead)
+        yield EdgePath(edge, tuple(points), right=sign > 0, words=words)
+
+
+def _piece(start: Point, end: Point, lead: float) -> list[Point]:
+    """Over the gap between two columns: straight right of the left one, then bent."""
+    if start[0] < end[0]:
+        turn = (start[0] + lead, start[1])
+        return [*_straight(start, turn), *_bent(turn, end)]
+    turn = (end[0] + lead, end[1])
+    return [*_bent(start, turn), *_straight(turn, end)]
+
+
+def _bent(start: Point, end: Point) -> list[Point]:
+    middle = (start[0] + end[0]) / 2
+    return [(middle, start[1]), (middle, end[1]), end]
+
+
+def _straight(start: Point, end: Point) -> list[Point]:
+    return [start, end, end]
+
+
+def _ports(sides: Sides, widths: Mapping[Ends, float]) -> Iterator[tuple[tuple[str, Ends], Point]]:
+    """In the order of what comes next on the way of each edge, so that few cross."""
+    for (name, right), edges in sides.edges.items():
+        box = sides.nodes[name]
+        # Of two edges between the same clusters, the one there comes above the one back at both of their ends.
+        in_order = sorted(edges, key=lambda edge: (_next(name, edge, sides), min(edge.ends), edge.source))
+        slots = [_slot(name, edge, sides.column, widths) if right else SLOT for edge in in_order]
+        y = box.y + (box.height - sum(slots)) / 2
+        for edge, slot in zip(in_order, slots, strict=True):
+            yield (name, edge.ends), (box.x + box.width if right else box.x, y + slot / 2)
+            y += slot
+
+
+def _next(name: str, edge: Edge, sides: Sides) -> float:
+    other = edge.target if name == edge.source else edge.source
+    here, there = sides.column[name], sides.column[other]
+    if abs(there - here) < 2:
+        return sides.nodes[other].y
+    ends = sides.region_of[edge.source], sides.region_of[edge.target]
+    return sides.boxes[way_name(*ends, here + (1 if there > here else -1))].y
