@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-pages test-brokers check bench soak down lock docs licences sbom advisories
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-pages test-brokers pictures check bench soak down lock docs licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,6 +58,10 @@ test-clusters: install
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/review/in_browser.py
+
+# docs/begin/pictures anew, in a Chromium; review what changed.
+pictures: install
+	@$(PYTHON_IN_VENV) -m tests.e2e.review.pictures
 
 # The same cases against older brokers, fetched by Maven, and a cluster that is upgraded under load: half an hour and more.
 test-brokers: install

@@ -10,7 +10,7 @@ _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]+`")
 _PAGES_ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
-_ON_THE_SITE = (".md", ".svg", ".png")
+_ON_THE_SITE = (".md", ".svg", ".png", ".webp")
 
 
 def of_the_site(markdown: str, source: str, repository: str) -> str:

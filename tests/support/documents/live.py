@@ -50,6 +50,25 @@ def seen_view(at_ms: int = NOW_MS, **more: Any) -> LiveView:
     return view_of(replace(declared, topics=topics), observed(declared), seen, at_ms, **more)
 
 
+def described_view(at_ms: int) -> LiveView:
+    """As ``seen_view``, with the words of a real condition: for pictures."""
+    view = seen_view(at_ms)
+    jobs = view.jobs.value
+    assert jobs is not None
+    told = {
+        "code": "record_refused",
+        "stops": True,
+        "text": "refunds-0: a batch of 1,204,311 bytes at offset 88,120 is larger than max.message.bytes of the copy, "
+        "1,048,588. Later records of this partition wait.",
+        "todo": "Raise max.message.bytes of east/west.refunds in git, and apply.",
+    }
+    flow_status = copying("west-to-east", state="degraded", records_lag=1_234, seconds_lag=42.0, conditions=(told,))
+    hub = running("hub", copying("west-to-hub", records_per_second=900.0, bytes_per_second=300_000.0),
+                  copying("east-to-hub", state="paused", records_lag=88_000))  # fmt: skip
+    mirrors = {**jobs.mirrors, "east": running("east", flow_status), "hub": hub}
+    return replace(view, jobs=LiveReading(JobsSeen(mirrors, jobs.left), at_ms))
+
+
 def audit_lines() -> list[dict[str, Any]]:
     run = {"format_version": 1, "run": "r1", "at": "2026-01-31T12:00:00Z"}
     begin = {"command": "apply", "who": "ann", "host": "laptop", "commit": "c0ffee", "plan_digest": "d", "changes": 2}

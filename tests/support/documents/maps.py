@@ -117,7 +117,7 @@ def fans() -> TopologyMap:
 
 
 def documented() -> TopologyMap:
-    """What docs/begin/map.svg shows."""
+    """What docs/begin/pictures/map.svg shows."""
     declared = regions()
     live = observed(declared)
     hub = running(

@@ -95,8 +95,14 @@ class Chromium:
                 raise TimeoutError(f"{expression} did not come true: {self.run('document.body.innerText')}")
             time.sleep(0.05)
 
-    def picture(self, path: Path) -> None:
-        image = self._call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+    def picture(self, path: Path, height: int | None = None) -> None:
+        """``path`` ends in .png or .webp. ``height``: of what is kept, from the top; all of the page when left out."""
+        more: dict[str, Any] = {"quality": 85} if path.suffix == ".webp" else {}
+        if height is not None:
+            width = self.run("innerWidth")
+            more["clip"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        form = path.suffix.removeprefix(".")
+        image = self._call("Page.captureScreenshot", captureBeyondViewport=True, format=form, **more)["data"]
         path.write_bytes(base64.b64decode(image))
 
     def _call(self, method: str, **parameters: Any) -> Any:

@@ -180,7 +180,7 @@ def test_an_edge_of_several_flows_tells_the_worst_and_what_is_known() -> None:
 
 def test_the_picture_in_the_documentation_is_what_the_program_draws() -> None:
     """To accept another one: ``UPDATE_GOLDEN=1 pytest`` of this file."""
-    path = ROOT / "docs" / "begin" / "map.svg"
+    path = ROOT / "docs" / "begin" / "pictures" / "map.svg"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(map_svg(documented()), "utf-8")
     assert path.read_text("utf-8") == map_svg(documented())
