@@ -47,7 +47,7 @@ class Paces:
     they took, so that reading takes a tenth of the time at most, and for no longer than ``most_s``."""
 
     jobs_s: float = 1.0
-    lock_s: float = 5.0
+    lock_s: float = 1.0
     clusters_s: float = 10.0
     review_s: float = 60.0
     most_s: float = 45.0
