@@ -10,10 +10,12 @@ import http.client
 import resource
 import socket
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from reconciler.engine.drift.causes import NOTHING
 from reconciler.engine.plan.build import plan
@@ -29,6 +31,7 @@ from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, Liv
 from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.reports.status.status import StatusInputs
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
+from tests.support.fakes.chromium import Chromium
 
 NAMES = ("east", "west", "hub")
 PAGES = ("/", "/flows", "/topics", "/topics?q=topic-0999&cluster=hub", "/plan", "/drift", "/status.json")
@@ -92,6 +95,18 @@ def asked(port: int, path: str) -> int:
     return len(body)
 
 
+def painted(address: str, rounds: int) -> list[float]:
+    """Milliseconds from the request to the first paint with content, each in a Chromium that has nothing kept."""
+    found = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder, Chromium(Path(folder)) as browser:
+            browser.show(address)
+            entry = "performance.getEntriesByName('first-contentful-paint')[0]"
+            browser.until(f"{entry} !== undefined")
+            found.append(float(browser.run(f"{entry}.startTime")))
+    return found
+
+
 def timed(ask: Callable[[], int], rounds: int) -> tuple[int, list[float]]:
     size, seconds = 0, []
     for _ in range(rounds):
@@ -107,6 +122,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=10_000, help="on each of three clusters")
     parser.add_argument("--flows", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--browser", action="store_true", help="also the first paint in a headless Chromium")
     given = parser.parse_args()
     topology = declared(given.topics, given.flows)
     seen = live(topology)
@@ -125,6 +141,12 @@ def main() -> None:
             size, seconds = timed(lambda path=path: asked(port, path), given.rounds)  # type: ignore[misc]
             least, most = min(seconds) * 1e3, max(seconds) * 1e3
             print(f"| `{path}` | {size:,} | {statistics.median(seconds) * 1e3:.0f} | {least:.0f} | {most:.0f} |")
+        if given.browser:
+            for path in PAGES[:4]:
+                paints = painted(f"http://127.0.0.1:{port}{path}", given.rounds)
+                print(
+                    f"first paint of {path}: {statistics.median(paints):.0f} ms, {min(paints):.0f} to {max(paints):.0f}"
+                )
     print(f"peak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 
 
