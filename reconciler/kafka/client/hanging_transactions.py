@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
 from reconciler.kafka.client.errors import DENIED, BrokerError, WireError
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol import describe_producers as active_producers
+from reconciler.kafka.protocol.producers import describe_producers as active_producers
 
 Open = tuple[tuple[int, int], ...]
 """Producer id and epoch of each open transaction."""

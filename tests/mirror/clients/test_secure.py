@@ -28,7 +28,7 @@ from reconciler_mirror.model import LaneEnd, LaneReport, LaneSpec
 
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
-from reconciler.kafka.protocol import describe_producers
+from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.replication.handover import FlowSettings, InternalTopics
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic

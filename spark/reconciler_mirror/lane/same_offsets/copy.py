@@ -21,8 +21,9 @@ from reconciler_mirror.lane.positions import SameOffsetsPosition
 from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, Markers
 from reconciler_mirror.lane.same_offsets.marker_requests import MarkerRequests
-from reconciler_mirror.lane.same_offsets.own_markers import SPARE, Hole, OwnMarkers
+from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, SamePartition
+from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model import HoleCounts
 from reconciler_mirror.report.losses import Loss
@@ -195,7 +196,7 @@ class SameOffsets:
             if end is None:
                 _same(by_key[key]).filling = False
                 self._again(by_key[key])
-            elif end == self._own_markers.own_part(own[key]).after < after and self._own_markers.may(key):
+            elif end == self._own_markers.own_part(own[key]).next_offset < after and self._own_markers.may(key):
                 left[key] = (end, after - SPARE, timestamp)
             else:
                 self._lane.resolve(self._after, by_key[key], (first, after), end)

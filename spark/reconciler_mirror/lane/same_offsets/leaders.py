@@ -12,9 +12,10 @@ from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Ke
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, UnsupportedBrokerError, check
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol import describe_producers, transactions
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol import transactions
+from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.kafka.protocol.transactions import TransactionState
 from reconciler.kafka.records.batches import next_sequence, seal
 from reconciler_mirror.lane.same_offsets.fillers import filler_batch

@@ -9,8 +9,8 @@ from reconciler.kafka.client import log_ends
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
 from reconciler.kafka.client.errors import BrokerError, FencedError
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol import describe_producers
-from reconciler.kafka.protocol.write_markers import UNSUPPORTED, Epochs, write_markers
+from reconciler.kafka.protocol.producers import describe_producers
+from reconciler.kafka.protocol.producers.write_markers import UNSUPPORTED, Epochs, write_markers
 from reconciler_mirror.lane.same_offsets.own_markers import NO_LEADER_KNOWN
 
 PRODUCER_FENCED = 90

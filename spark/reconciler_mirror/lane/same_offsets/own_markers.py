@@ -18,11 +18,18 @@ are left for markers that the coordinator writes again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError
-from reconciler.kafka.protocol.write_markers import DENIED, STALE_COORDINATOR, STALE_EPOCH, UNSUPPORTED, Epochs
+from reconciler.kafka.protocol.producers.write_markers import (
+    DENIED,
+    STALE_COORDINATOR,
+    STALE_EPOCH,
+    UNSUPPORTED,
+    Epochs,
+)
+from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import RestartError
 
 RANKS = 32
@@ -63,13 +70,6 @@ class LeaderPort(Protocol):
         """Raises FencedError where another session has begun since."""
 
 
-class Hole(NamedTuple):
-    """Where the log ends now, within the hole, and the first offset after it."""
-
-    first: int
-    after: int
-
-
 class OwnMarkers:
     """Of one session. ``session``: another number than that of all that were lately before it."""
 
@@ -85,7 +85,7 @@ class OwnMarkers:
 
     def own_part(self, hole: Hole) -> Hole:
         """What of it is filled by own markers before anything else is."""
-        return hole if hole.after - hole.first <= MOST else Hole(hole.first, hole.first + 1)
+        return hole if hole.next_offset - hole.first <= MOST else Hole(hole.first, hole.first + 1)
 
     async def fill(self, holes: Mapping[Key, Hole]) -> Mapping[Key, int | None]:
         """Log ends afterwards; None: they have to be looked at again. Those that are left to the coordinator are left
@@ -107,7 +107,7 @@ class OwnMarkers:
                     continue
                 self._last[key] = last[key] = epochs
                 left[key] += 1
-                if left[key] == holes[key].after:
+                if left[key] == holes[key].next_offset:
                     at[key] = left.pop(key)
         return at | dict(left)
 

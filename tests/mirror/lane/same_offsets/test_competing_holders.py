@@ -17,13 +17,12 @@ from reconciler_mirror.lane.same_offsets import holes, place
 from reconciler_mirror.lane.same_offsets.holes import Fillers
 from reconciler_mirror.lane.same_offsets.look import look
 from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
-from reconciler_mirror.lane.same_offsets.own_markers import Hole as OwnHole
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, segments, split
 from reconciler_mirror.lane.state import RestartError
 
 from reconciler.kafka.client.errors import BrokerError
-from reconciler.kafka.protocol.write_markers import Epochs
+from reconciler.kafka.protocol.producers.write_markers import Epochs
 from reconciler.kafka.records.batches import SEQUENCES, CommittedFilter, scan
 from reconciler.kafka.records.records import key_and_value, records_of
 from tests.support.fakes.source_log import SourceLog, random_log
@@ -315,11 +314,11 @@ class Holder:
         ends: dict[Key, int | None] = {}
         left = dict(some)
         if self.own is not None:
-            parts = {key: self.own.own_part(OwnHole(first, after)) for key, (first, after, _) in some.items()}
+            parts = {key: self.own.own_part(Hole(first, after)) for key, (first, after, _) in some.items()}
             ends |= await self.own.fill({key: part for key, part in parts.items() if self.own.may(key)})
             for key, end in list(ends.items()):
                 _, after, at = left.pop(key)
-                if end == parts[key].after < after:
+                if end == parts[key].next_offset < after:
                     left[key] = (end, after - SPARE, at)
         ends |= await holes.fill(self.markers, left) if left else {}
         for key, end in ends.items():

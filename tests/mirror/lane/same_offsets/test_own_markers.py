@@ -13,15 +13,21 @@ from reconciler_mirror.lane.same_offsets.own_markers import (
     MOST,
     NO_LEADER_KNOWN,
     RANKS,
-    Hole,
     OwnMarkers,
     exhausted,
     following,
 )
+from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import RestartError
 
 from reconciler.kafka.client.errors import BrokerError
-from reconciler.kafka.protocol.write_markers import DENIED, STALE_COORDINATOR, STALE_EPOCH, UNSUPPORTED, Epochs
+from reconciler.kafka.protocol.producers.write_markers import (
+    DENIED,
+    STALE_COORDINATOR,
+    STALE_EPOCH,
+    UNSUPPORTED,
+    Epochs,
+)
 
 KEY = ("t", 0)
 known = st.builds(Epochs, st.integers(-1, (1 << 15) - RANKS - 1), st.integers(-1, (1 << 31) - 2 * RANKS - 1))

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.client.transaction_ends import Endings
-from reconciler.kafka.protocol.describe_producers import ActiveProducer, pack, unpack
+from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer, pack, unpack
 
 
 def answer(*producers: tuple[int, int, int], error: int = 0) -> bytes:

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.write_markers import Epochs, pack, unpack
+from reconciler.kafka.protocol.producers.write_markers import Epochs, pack, unpack
 
 ANSWER = (
     struct.pack(">i", 9)
