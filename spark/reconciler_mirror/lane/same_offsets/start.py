@@ -77,6 +77,7 @@ class SameStarter(Starter):
         partition.committed = partition.reached = known.offset if of is not None else -1
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.trusted_last = None if of is None else was.last
+        lane.changed.add(partition)
         if was.diverged is not None:
             why = "a lane seen it so before"
             lane.stop(partition, conditions.offsets_diverged(partition.spec, was.diverged, why))
