@@ -49,11 +49,11 @@ test-least-privilege: install
 		tests/mirror/driver/test_least_privilege.py tests/e2e/mirror/test_failover_rights.py
 
 # A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, same offsets by commands and over
-# three clusters, and the tutorial.
+# three clusters, the live page within 2 s of status, and the tutorial.
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_yarn.py tests/e2e/spark/test_mirror_hosts.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
-		tests/mirror/lane/same_offsets/test_three_clusters.py
+		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py
 
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install

@@ -24,24 +24,55 @@ WITHIN_S = 2.0
 Essentials = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What was said between two moments (seconds of the monotonic clock)."""
+
+    asked: float
+    answered: float
+    essentials: Essentials
+
+
 @dataclass
 class Compared:
-    """``page``: when it was asked, and what it showed. ``status``: from when to when the command ran, and its words."""
+    """``page`` and ``status``: what each said of the same values. ``rows``: the page's table of flows as text, where
+    its values were the same before and after it."""
 
-    page: list[tuple[float, Essentials, str]] = field(default_factory=list)
-    status: list[tuple[float, float, Essentials]] = field(default_factory=list)
+    page: list[Reading] = field(default_factory=list)
+    rows: list[tuple[Reading, str]] = field(default_factory=list)
+    status: list[Reading] = field(default_factory=list)
 
     def require_alike(self) -> None:
         assert len(self.status) >= 2, "status was asked while the other command ran"
-        for began, ended, told in self.status:
-            shown = [page for at, page, _ in self.page if began - WITHIN_S <= at <= ended + WITHIN_S]
-            assert told in shown, f"status said {told}, the page {shown}"
-        last = self.page[-1][0]
-        for at, told, _ in self.page:
-            texts = [text for when, _, text in self.page if at <= when <= at + WITHIN_S]
-            states = [(flow, state) for flows in told["flows"].values() for flow, state in flows.items()]
-            alike = any(all(_row(text, flow, state) for flow, state in states) for text in texts)
-            assert alike or at > last - WITHIN_S, f"{states} are not in the page without scripts: {texts}"
+        for said, shown in ((self.status, self.page), (self.page, self.status)):
+            for part in said[0].essentials:
+                for begin, end, value in lasting(said, part):
+                    values = [r.essentials[part] for r in shown if begin <= r.answered and r.asked <= end + WITHIN_S]
+                    assert value in values, (
+                        f"{part} was {value} from {begin:.1f} to {end:.1f} s, the other said {values}"
+                    )
+        assert self.page[-1].essentials == self.status[-1].essentials
+        assert len(self.rows) >= 2, "the table was read while nothing changed"
+        for reading, text in self.rows:
+            states = [each for flows in reading.essentials["flows"].values() for each in flows.items()]
+            assert states
+            texts = [other for near, other in self.rows if abs(near.answered - reading.answered) <= WITHIN_S]
+            assert any(all(_row(each, flow, state) for flow, state in states) for each in texts), (
+                f"{states} are not in the page without scripts: {text}"
+            )
+
+
+def lasting(readings: list[Reading], part: str) -> list[tuple[float, float, Any]]:
+    """From when to when a value stood for two seconds at least. What stands for less may lie between two readings of
+    one that asks each second."""
+    spans: list[tuple[float, float, Any]] = []
+    for reading in readings:
+        value = reading.essentials[part]
+        if spans and spans[-1][2] == value:
+            spans[-1] = (spans[-1][0], reading.answered, value)
+        else:
+            spans.append((reading.answered, reading.answered, value))
+    return [span for span in spans if span[1] - span[0] >= WITHIN_S]
 
 
 def essentials(status: dict[str, Any]) -> Essentials:
@@ -68,20 +99,20 @@ def compared(running: Running) -> Iterator[Compared]:
     """While the body runs, both are asked again and again; at the end once more, and they have to be alike."""
     command = [sys.executable, "-m", "reconciler", "serve", str(running.folder), "--port", "0"]
     environ = {**os.environ, **running.environ}
-    found, done = Compared(), threading.Event()
+    both, done, no_more_status = Compared(), threading.Event(), threading.Event()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environ) as served:
         try:
             assert served.stdout is not None
             address = served.stdout.readline().partition(": ")[2].strip()
             _until_read(address)
             threads = [
-                threading.Thread(target=_ask_page, args=(address, found, done)),
-                threading.Thread(target=_ask_status, args=(running, found, done)),
+                threading.Thread(target=_ask_page, args=(address, both, no_more_status)),
+                threading.Thread(target=_ask_status, args=(running, both, done, no_more_status)),
             ]
             for thread in threads:
                 thread.start()
             try:
-                yield found
+                yield both
             finally:
                 done.set()
                 for thread in reversed(threads):
@@ -89,7 +120,7 @@ def compared(running: Running) -> Iterator[Compared]:
         finally:
             served.terminate()
             served.wait(30)
-    found.require_alike()
+    both.require_alike()
 
 
 def _got(address: str, path: str) -> str:
@@ -104,28 +135,37 @@ def _until_read(address: str) -> None:
         time.sleep(0.1)
 
 
-def _ask_page(address: str, found: Compared, done: threading.Event) -> None:
-    """A while longer than asked, for what status said until then."""
+def _ask_page(address: str, compared: Compared, no_more_status: threading.Event) -> None:
+    """Until the page has answered later than all that status said has to be shown."""
     end = float("inf")
-    while time.monotonic() < end:
-        at = time.monotonic()
-        told = essentials(json.loads(_got(address, "status.json")))
+    while not compared.page or compared.page[-1].answered <= end:
+        before = _reading(address)
         text = html.unescape(re.sub(r"<[^>]*>", " ", _got(address, "flows")))
-        again = essentials(json.loads(_got(address, "status.json")))
-        if told == again:  # else the page between them may show either
-            found.page.append((at, told, text))
-        if done.is_set() and end == float("inf"):
-            end = time.monotonic() + WITHIN_S + 0.5
+        after = _reading(address)
+        compared.page += [before, after]
+        if before.essentials == after.essentials:  # else the table between them may show either
+            compared.rows.append((after, text))
+        if no_more_status.is_set():
+            end = max((status.answered + WITHIN_S for status in compared.status), default=0.0)
         time.sleep(0.2)
 
 
-def _ask_status(running: Running, found: Compared, done: threading.Event) -> None:
+def _reading(address: str) -> Reading:
+    asked = time.monotonic()
+    shown = essentials(json.loads(_got(address, "status.json")))
+    return Reading(asked, time.monotonic(), shown)
+
+
+def _ask_status(running: Running, compared: Compared, done: threading.Event, no_more_status: threading.Event) -> None:
     last = False
-    while not last:
-        last = done.is_set()
-        began = time.monotonic()
-        command = [sys.executable, "-m", "reconciler", "status", str(running.folder), "--format", "json"]
-        ended = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **running.environ}
-        )
-        found.status.append((began, time.monotonic(), essentials(json.loads(ended.stdout))))
+    try:
+        while not last:
+            last = done.is_set()
+            asked = time.monotonic()
+            command = [sys.executable, "-m", "reconciler", "status", str(running.folder), "--format", "json"]
+            ended = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **running.environ}
+            )
+            compared.status.append(Reading(asked, time.monotonic(), essentials(json.loads(ended.stdout))))
+    finally:
+        no_more_status.set()
