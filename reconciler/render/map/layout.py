@@ -2,7 +2,8 @@
 
 Regions stand in columns, so that most flows lead from left to right; an edge over several columns has a way through
 each of them. Right of every column all edges lead straight on, as far as the longest words: there words stand above and
-below their own line, and on no other one. Edges bend and cross only behind that. Pure, and the same for the same map.
+below their own line, and on no other one. Edges bend and cross only behind that. What is too wide for a page so, as a
+chain or a ring of many regions, is drawn downwards instead, if that is less wide. Pure, and the same for the same map.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.model.reports.topology_map import MapCluster
 from reconciler.render.map.fold import Edge
 from reconciler.render.map.layers import ordered, ranks
+from reconciler.render.map.measures import DOWN, PAD, TO_THE_RIGHT, Measures
 from reconciler.render.map.paths import (
-    BEND,
     Box,
     Ends,
     Layout,
@@ -22,22 +23,19 @@ from reconciler.render.map.paths import (
     edge_paths,
     node_height,
     sides_of,
+    turned,
     way_height,
     way_name,
 )
 from reconciler.text import grouped
 
-NODE_WIDTH = 210
+PAGE = 1_500
+"""Width that a page has for a picture."""
 NODE_GAP = 16
-PAD = 12
-TITLE = 22
-"""Height of the name of a region."""
 ROW_GAP = 26
 WAY_GAP = 8
 """Between two ways that lead through a column side by side."""
 MARGIN = 16
-LEAD = 36
-"""Least length of the straight part of an edge, right of a column."""
 
 
 def layout(
@@ -48,8 +46,22 @@ def layout(
 ) -> Layout:
     """``top``: what is left free above. ``widths``: of the words of each edge that has some. A cluster without a region
     is a region of its own, which has no name."""
-    widths = widths or {}
-    lead = LEAD + max(widths.values(), default=0.0)
+    placed = _placed(clusters, edges, (0, top), widths or {}, TO_THE_RIGHT)
+    if placed.width <= PAGE:
+        return placed
+    below = turned(_placed(clusters, edges, (top, 0), widths or {}, DOWN))
+    return below if below.width < placed.width else placed
+
+
+def _placed(
+    clusters: Sequence[MapCluster],
+    edges: Sequence[Edge],
+    free: tuple[float, float],
+    widths: Mapping[Ends, float],
+    measures: Measures,
+) -> Layout:
+    """From left to right. ``free``: what is left free at the left, and above."""
+    lead = measures.lead(max(widths.values(), default=0.0))
     region_of = {each.name: _region(each) for each in clusters}
     members = grouped((region_of[each.name], each.name) for each in clusters)
     between = Counter((region_of[edge.source], region_of[edge.target]) for edge in edges)
@@ -66,17 +78,20 @@ def layout(
     inside = _inside(members, columns, edges)
     column = {name: rank[region] for name, region in region_of.items()}
     sides = sides_of(edges, column)
-    nodes_high = {name: node_height(name, sides, column, widths) for name in column}
+    nodes_high = {name: node_height(name, sides, column, widths, measures) for name in column}
     for region, names in inside.items():
-        heights[region] = 2 * PAD + TITLE + sum(nodes_high[name] + NODE_GAP for name in names) - NODE_GAP
-    boxes = _boxes(columns, heights, members, top, lead + BEND)
+        heights[region] = (
+            2 * PAD + measures.title_breadth + sum(nodes_high[name] + NODE_GAP for name in names) - NODE_GAP
+        )
+    width = measures.node_length + 2 * PAD + measures.title_length
+    boxes = _boxes(columns, heights, members, free, (width, lead + measures.bend))
     regions = {name: box for name, box in boxes.items() if name in members}
-    nodes = dict(_nodes(regions, inside, nodes_high))
-    paths = tuple(edge_paths(edges, Sides(nodes, boxes, region_of, column, sides), widths, lead))
+    nodes = dict(_nodes(regions, inside, nodes_high, measures))
+    paths = tuple(edge_paths(edges, Sides(nodes, boxes, region_of, column, sides), widths, measures, lead))
     right = max((box.x + box.width for box in boxes.values()), default=0.0)
     # Curves within the last column lead out to its right.
     beyond = max((x for path in paths for x, _ in path.points), default=0.0)
-    low = max((box.y + box.height for box in boxes.values()), default=top)
+    low = max((box.y + box.height for box in boxes.values()), default=free[1])
     return Layout(max(right, beyond) + MARGIN, low + MARGIN, regions, nodes, paths)
 
 
@@ -124,18 +139,18 @@ def _boxes(
     columns: Sequence[Sequence[str]],
     heights: Mapping[str, float],
     members: Mapping[str, object],
-    top: float,
-    gap: float,
+    free: tuple[float, float],
+    sizes: tuple[float, float],
 ) -> dict[str, Box]:
-    """Columns are centred on the tallest one."""
-    width = NODE_WIDTH + 2 * PAD
+    """Columns are centred on the tallest one. ``sizes``: of a column, and of the gap between two."""
+    width, gap = sizes
     boxes: dict[str, Box] = {}
     for number, column in enumerate(columns):
-        y = MARGIN + top
+        y = MARGIN + free[1]
         for place, item in enumerate(column):
             if place:
                 y += ROW_GAP if item in members or column[place - 1] in members else WAY_GAP
-            boxes[item] = Box(MARGIN + number * (width + gap), y, width, heights[item])
+            boxes[item] = Box(MARGIN + free[0] + number * (width + gap), y, width, heights[item])
             y += heights[item]
     lows = [max((boxes[item].y + boxes[item].height for item in column), default=0.0) for column in columns]
     tallest = max(lows, default=0.0)
@@ -147,10 +162,13 @@ def _boxes(
 
 
 def _nodes(
-    regions: Mapping[str, Box], inside: Mapping[str, Sequence[str]], heights: Mapping[str, float]
+    regions: Mapping[str, Box],
+    inside: Mapping[str, Sequence[str]],
+    heights: Mapping[str, float],
+    measures: Measures,
 ) -> Iterator[tuple[str, Box]]:
     for region, box in regions.items():
-        y = box.y + PAD + TITLE
+        y = box.y + PAD + measures.title_breadth
         for name in inside[region]:
-            yield name, Box(box.x + PAD, y, NODE_WIDTH, heights[name])
+            yield name, Box(box.x + PAD + measures.title_length, y, measures.node_length, heights[name])
             y += heights[name] + NODE_GAP

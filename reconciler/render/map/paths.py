@@ -1,4 +1,4 @@
-"""Where an edge touches its two clusters, and the curves between, in pixels. Pure."""
+"""Where an edge touches its two clusters, and the curves between, in pixels, to the right. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.render.map.fold import Edge
+from reconciler.render.map.measures import SLOT, Measures
 
-NODE_HEIGHT = 66
-"""Least height of a cluster; one with many edges is higher."""
-BEND = 110
-"""Width in which edges bend and cross, left of the next column."""
-WORDS_SLOT = 42
-"""Height of an edge with its words, a line above it and one below."""
-BESIDE = 20
-"""From a cluster to the words of its edges: outside of its region, and behind an arrow."""
-SLOT = 14
-"""Height of an edge without words."""
 _LANE = 9
 """Between two edges that lead through a column by one way."""
 
@@ -42,22 +33,25 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class EdgePath:
-    """``points``: cubic curves, as SVG takes them: a start, then two handles and an end for each. ``right``: its arrow
-    points to the right. ``words``: where its words begin, on the line; None for an edge without."""
+    """``points``: cubic curves, as SVG takes them: a start, then two handles and an end for each. ``onward``: its arrow
+    points the way that most edges lead. ``words``: where its words begin, on the line; None for an edge without."""
 
     edge: Edge
     points: tuple[Point, ...]
-    right: bool
+    onward: bool
     words: Point | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
+    """``down``: most edges lead down, and words stand right of them; else to the right, with words above and below."""
+
     width: float
     height: float
     regions: Mapping[str, Box]
     nodes: Mapping[str, Box]
     paths: tuple[EdgePath, ...]
+    down: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +87,28 @@ def node_height(
     sides: Mapping[tuple[str, bool], Sequence[Edge]],
     column: Mapping[str, int],
     widths: Mapping[Ends, float],
+    measures: Measures,
 ) -> float:
-    right = sum(_slot(name, edge, column, widths) for edge in sides.get((name, True), ()))
-    return max(NODE_HEIGHT, right + 8, SLOT * len(sides.get((name, False), ())) + 16)
+    right = sum(_slot(name, edge, column, widths, measures) for edge in sides.get((name, True), ()))
+    return max(measures.node_breadth, right + 8, SLOT * len(sides.get((name, False), ())) + 16)
 
 
-def _slot(name: str, edge: Edge, column: Mapping[str, int], widths: Mapping[Ends, float]) -> float:
+def _slot(name: str, edge: Edge, column: Mapping[str, int], widths: Mapping[Ends, float], measures: Measures) -> float:
+    return measures.slot(widths[edge.ends]) if _has_words(name, edge, column, widths) else SLOT
+
+
+def _has_words(name: str, edge: Edge, column: Mapping[str, int], widths: Mapping[Ends, float]) -> bool:
     """Words stand at the left end of an edge, and within a column at its source."""
     within = column[edge.source] == column[edge.target]
-    return WORDS_SLOT if edge.ends in widths and not (within and name == edge.target) else SLOT
+    return edge.ends in widths and not (within and name == edge.target)
 
 
-def edge_paths(edges: Sequence[Edge], sides: Sides, widths: Mapping[Ends, float], lead: float) -> Iterator[EdgePath]:
+def edge_paths(
+    edges: Sequence[Edge], sides: Sides, widths: Mapping[Ends, float], measures: Measures, lead: float
+) -> Iterator[EdgePath]:
+    """To the right; ``lead``: length of the straight part of each."""
     column, region = sides.column, sides.region_of
-    ports = dict(_ports(sides, widths))
+    ports = dict(_ports(sides, widths, measures))
     lanes: dict[Ends, list[Edge]] = {}
     for edge in sorted(edges, key=lambda edge: (ports[edge.source, edge.ends][1], ports[edge.target, edge.ends][1])):
         lanes.setdefault((region[edge.source], region[edge.target]), []).append(edge)
@@ -114,12 +116,12 @@ def edge_paths(edges: Sequence[Edge], sides: Sides, widths: Mapping[Ends, float]
         start, end = ports[edge.source, edge.ends], ports[edge.target, edge.ends]
         step = column[edge.target] - column[edge.source]
         left = start if step >= 0 else end
-        words = (left[0] + BESIDE, left[1]) if edge.ends in widths else None
+        words = (left[0] + measures.beside, left[1]) if edge.ends in widths else None
         if step == 0:
-            out = min(BEND * 1.2, 40 + abs(end[1] - start[1]) / 5)
+            out = min(measures.bend * 1.2, 40 + abs(end[1] - start[1]) / 5)
             turn, back = (start[0] + lead, start[1]), (end[0] + lead, end[1])
             bent = (start, *_straight(start, turn), (turn[0] + out, turn[1]), (back[0] + out, back[1]), back)
-            yield EdgePath(edge, (*bent, *_straight(back, end)), right=False, words=words)
+            yield EdgePath(edge, (*bent, *_straight(back, end)), onward=False, words=words)
             continue
         sign = 1 if step > 0 else -1
         ends = region[edge.source], region[edge.target]
@@ -132,7 +134,7 @@ def edge_paths(edges: Sequence[Edge], sides: Sides, widths: Mapping[Ends, float]
             points += _piece(points[-1], (far[0], y), lead)
             points += _straight(points[-1], (far[1], y))
         points += _piece(points[-1], end, lead)
-        yield EdgePath(edge, tuple(points), right=sign > 0, words=words)
+        yield EdgePath(edge, tuple(points), onward=sign > 0, words=words)
 
 
 def _piece(start: Point, end: Point, lead: float) -> list[Point]:
@@ -153,16 +155,18 @@ def _straight(start: Point, end: Point) -> list[Point]:
     return [start, end, end]
 
 
-def _ports(sides: Sides, widths: Mapping[Ends, float]) -> Iterator[tuple[tuple[str, Ends], Point]]:
+def _ports(sides: Sides, widths: Mapping[Ends, float], measures: Measures) -> Iterator[tuple[tuple[str, Ends], Point]]:
     """In the order of what comes next on the way of each edge, so that few cross."""
     for (name, right), edges in sides.edges.items():
         box = sides.nodes[name]
         # Of two edges between the same clusters, the one there comes above the one back at both of their ends.
         in_order = sorted(edges, key=lambda edge: (_next(name, edge, sides), min(edge.ends), edge.source))
-        slots = [_slot(name, edge, sides.column, widths) if right else SLOT for edge in in_order]
-        y = box.y + (box.height - sum(slots)) / 2
-        for edge, slot in zip(in_order, slots, strict=True):
-            yield (name, edge.ends), (box.x + box.width if right else box.x, y + slot / 2)
+        words = [right and _has_words(name, edge, sides.column, widths) for edge in in_order]
+        slots = [_slot(name, edge, sides.column, widths, measures) if right else SLOT for edge in in_order]
+        free = box.height - sum(slots)
+        y = box.y + (free / 2 if right else max(free / 2, min(free - SLOT, measures.title_room)))
+        for edge, slot, has_words in zip(in_order, slots, words, strict=True):
+            yield (name, edge.ends), (box.x + box.width if right else box.x, y + measures.port(slot, has_words))
             y += slot
 
 
@@ -173,3 +177,27 @@ def _next(name: str, edge: Edge, sides: Sides) -> float:
         return sides.nodes[other].y
     ends = sides.region_of[edge.source], sides.region_of[edge.target]
     return sides.boxes[way_name(*ends, here + (1 if there > here else -1))].y
+
+
+def turned(placed: Layout) -> Layout:
+    """With right and down exchanged."""
+    return Layout(
+        placed.height,
+        placed.width,
+        {name: _turned(box) for name, box in placed.regions.items()},
+        {name: _turned(box) for name, box in placed.nodes.items()},
+        tuple(
+            EdgePath(
+                path.edge,
+                tuple((y, x) for x, y in path.points),
+                path.onward,
+                (path.words[1], path.words[0]) if path.words is not None else None,
+            )
+            for path in placed.paths
+        ),
+        down=not placed.down,
+    )
+
+
+def _turned(box: Box) -> Box:
+    return Box(box.y, box.x, box.height, box.width)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.map.fold import Edge, edges_of
-from reconciler.render.map.layout import PAD, TITLE, layout
-from reconciler.render.map.paths import Box, EdgePath, Ends, Layout
+from reconciler.render.map.layout import layout
+from reconciler.render.map.measures import PAD, TITLE
+from reconciler.render.map.paths import Box, EdgePath, Ends, Layout, Point
 from reconciler.render.map.style import MAP_CSS
 from reconciler.render.map.words import cluster_facts, flow_delivery, headline, legend, planned_words, wave_lines
 from reconciler.text import counted
@@ -107,19 +108,24 @@ def _node(cluster: MapCluster, box: Box) -> str:
 
 
 def _edges(placed: Layout, labels: Mapping[Ends, Sequence[tuple[str, str]]]) -> Iterator[str]:
-    yield from (_path(path) for path in placed.paths)
+    yield from (_path(path, placed.down) for path in placed.paths)
     for path in placed.paths:
         if path.words is not None:
-            (x, y), (above, *below) = path.words, labels[path.edge.ends]
-            yield _line(x, y - 6, above[0], _LONGEST, above[1])
-            yield from (_line(x, y + 15, text, _LONGEST, style) for text, style in below)
+            for (text, style), (x, y) in zip(labels[path.edge.ends], _places(path.words, placed.down), strict=False):
+                yield _line(x, y, text, _LONGEST, style)
+
+
+def _places(words: Point, down: bool) -> tuple[Point, Point]:
+    """Of two lines of words: above and below a line to the right, beside one that leads down."""
+    x, y = words
+    return ((x + 8, y + 12), (x + 8, y + 28)) if down else ((x, y - 6), (x, y + 15))
 
 
 def _matters(edge: Edge) -> bool:
     return edge.mark is not None or edge.state is State.PROBLEM
 
 
-def _path(path: EdgePath) -> str:
+def _path(path: EdgePath, down: bool) -> str:
     edge, (start, *rest) = path.edge, path.points
     curves = " ".join(
         f"C{rest[i][0]:.1f} {rest[i][1]:.1f} {rest[i + 1][0]:.1f} {rest[i + 1][1]:.1f} {rest[i + 2][0]:.1f}"
@@ -127,8 +133,9 @@ def _path(path: EdgePath) -> str:
         for i in range(0, len(rest), 3)
     )
     x, y = path.points[-1]
-    back = -9 if path.right else 9
-    shape = f"M{x:.1f} {y:.1f}L{x + back:.1f} {y - 4.5:.1f}L{x + back:.1f} {y + 4.5:.1f}Z"
+    back = -9 if path.onward else 9
+    sides = ((x - 4.5, y + back), (x + 4.5, y + back)) if down else ((x + back, y - 4.5), (x + back, y + 4.5))
+    shape = f"M{x:.1f} {y:.1f}" + "".join(f"L{side[0]:.1f} {side[1]:.1f}" for side in sides) + "Z"
     mark = edge.mark.value if edge.mark is not None else ""
     line = f"edge {edge.state.value}" + (f" lined-{mark}" if mark else "")
     arrow = f"arrow {edge.state.value}" + (f" mark-{mark}" if mark else "")

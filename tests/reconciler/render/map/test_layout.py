@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from reconciler.model.reports.topology_map import MapCluster, MapFlow, TopologyMap
 from reconciler.render.map.fold import edges_of
 from reconciler.render.map.layers import ordered, ranks
-from reconciler.render.map.layout import layout
-from reconciler.render.map.paths import Box, EdgePath, Layout
+from reconciler.render.map.layout import PAGE, layout
+from reconciler.render.map.paths import Box, EdgePath, Layout, Point
 from tests.support.documents.maps import drawn, fans, large
 
 NAMES = st.sampled_from("abcdefgh")
@@ -65,8 +65,12 @@ def test_any_graph_is_drawn_whole_and_the_same_each_time(pairs: list[tuple[str, 
     for path in there.paths:
         for name, point in ((path.edge.source, path.points[0]), (path.edge.target, path.points[-1])):
             box = there.nodes[name]
-            assert point[0] in (box.x, box.x + box.width)
-            assert box.y < point[1] < box.y + box.height
+            if there.down:
+                assert point[1] in (box.y, box.y + box.height)
+                assert box.x < point[0] < box.x + box.width
+            else:
+                assert point[0] in (box.x, box.x + box.width)
+                assert box.y < point[1] < box.y + box.height
 
 
 def test_flows_between_the_same_two_clusters_are_one_edge() -> None:
@@ -92,13 +96,44 @@ def along(path: EdgePath) -> Iterator[tuple[float, float]]:
             yield x, y
 
 
-@pytest.mark.parametrize("value", [drawn(), fans(), large(50, 500), large(12, 40)], ids=["shop", "fans", "50", "12"])
+def words_box(words: Point, down: bool) -> Box:
+    x, y = words
+    return Box(x + 8, y, *WORDS) if down else Box(x, y - WORDS[1] / 2, *WORDS)
+
+
+def ways(*pairs: tuple[str, str], region: str = "") -> TopologyMap:
+    names = sorted({name for pair in pairs for name in pair})
+    nodes = tuple(MapCluster(name, region or f"of-{name}", 3) for name in names)
+    flows = [MapFlow(f"{source}-{target}", source, target, "m", "exactly_once") for source, target in pairs]
+    return TopologyMap("ways", nodes, tuple(flows), live=True)
+
+
+TEN = [f"region-{number}" for number in range(10)]
+CHAIN = ways(*pairwise(TEN))
+RING = ways(*pairwise([*TEN, TEN[0]]))
+BOTH_WAYS = ways(*pairwise(TEN), *pairwise(reversed(TEN)))
+MESH = ways(*permutations(TEN[:5], 2))
+STAR = ways(*[("hub", f"leaf-{number:02}") for number in range(50)])
+SHAPES = {"chain": CHAIN, "ring": RING, "both ways": BOTH_WAYS, "mesh": MESH, "star": STAR}
+
+
+@pytest.mark.parametrize("name", ["chain", "ring", "both ways", "star"])
+def test_many_regions_are_no_wider_than_a_page(name: str) -> None:
+    edges = edges_of(SHAPES[name].flows)
+    there = layout(SHAPES[name].clusters, edges, widths={edge.ends: WORDS[0] for edge in edges})
+    assert there.width <= PAGE
+    assert there.down == (name != "star")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [drawn(), fans(), large(50, 500), large(12, 40), *SHAPES.values()],
+    ids=["shop", "fans", "50", "12", *SHAPES],
+)
 def test_no_words_lie_on_a_line_of_another_edge_on_other_words_or_on_a_cluster(value: TopologyMap) -> None:
     edges = edges_of(value.flows)
     there = layout(value.clusters, edges, widths={edge.ends: WORDS[0] for edge in edges})
-    words = {
-        path.edge.ends: Box(path.words[0], path.words[1] - WORDS[1] / 2, *WORDS) for path in there.paths if path.words
-    }
+    words = {path.edge.ends: words_box(path.words, there.down) for path in there.paths if path.words}
     assert len(words) == len(edges)
     assert not any(one.meets(other) for one, other in combinations(words.values(), 2))
     assert not any(one.meets(region) for one in words.values() for region in there.regions.values())
