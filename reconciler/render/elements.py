@@ -28,9 +28,11 @@ def folded(summary: str, inner: str, name: str = "", opened: bool = False) -> st
     return f"<details{place}><summary>{summary}</summary>{inner}</details>"
 
 
-def table(heads: Sequence[str], rows: Iterable[Iterable[str]], labelled: bool = False) -> str:
-    """``heads`` are words of ours. Where it is wider than the page it is moved under its frame, also by keys.
-    ``labelled``: on a phone, where a row is no row any more, each cell has its head before it."""
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """``heads`` are words of ours. Where it is wider than the page it is moved under its frame, also by keys. On a
+    phone, where a row is no row any more, each cell has its head before it, but two or three columns speak for
+    themselves."""
+    labelled = len(heads) > 3
     head = "".join(map(column_head, heads))
     starts = [f'<td data-head="{head}">' if labelled and head else "<td>" for head in heads]
     body = "".join(

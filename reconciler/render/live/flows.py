@@ -49,7 +49,7 @@ def flow_table(view: LiveView, live: LiveState, most: int | None = None) -> str:
     rows = [_row(view, flow, live) for flow in view.topology.flows.values()]
     if most is not None and len(rows) > most:
         rows = sorted(rows, key=lambda row: _WORST[row[0]])[:most]
-    return table(_HEADS, (cells for _, cells in rows), labelled=True) if rows else "<p>no flow is declared</p>"
+    return table(_HEADS, (cells for _, cells in rows)) if rows else "<p>no flow is declared</p>"
 
 
 def _row(view: LiveView, flow: Flow, live: LiveState) -> tuple[str, tuple[str, ...]]:
@@ -139,7 +139,7 @@ def _one_flow(view: LiveView, live: LiveState, name: str, now_ms: int) -> tuple[
         Region("head", f"<h1>flow {mono(name)}</h1>{about}"),
         Region("ages", ages(view, now_ms)),
         Region("todo", todo if cards else ""),
-        Region("figures", table(_HEADS[2:], [cells[2:]], labelled=True)),
+        Region("figures", table(_HEADS[2:], [cells[2:]])),
         Region("behind", "".join(_behind(status, mirror))),
         Region("notes", "".join(_notes(status))),
     )
@@ -161,9 +161,7 @@ def _behind(status: FlowStatus | None, mirror: LiveMirror | Unknown | None) -> I
 
 
 def _columns(rows: Sequence[Fields], keys: Sequence[str]) -> str:
-    return table(
-        [key.replace("_", " ") for key in keys], ([_cell(row.get(key)) for key in keys] for row in rows), labelled=True
-    )
+    return table([key.replace("_", " ") for key in keys], ([_cell(row.get(key)) for key in keys] for row in rows))
 
 
 def _cell(value: object) -> str:

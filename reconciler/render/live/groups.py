@@ -86,7 +86,7 @@ def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
     heads = (f"on {safe(origin)}", "stands at", f"on {safe(destination)}", "stands at", "would stand at", "why")
     return folded(
         f"{code(group.group)} {exact} {counted(len(group.offsets), 'partition')}, {members}",
-        table(heads, map(_offset, _worst_first(group.offsets)), labelled=True),
+        table(heads, map(_offset, _worst_first(group.offsets))),
         f"group-{group.group}",
         opened,
     )

@@ -39,10 +39,6 @@ background:var(--card);color:var(--ink);margin:0}
 button{cursor:pointer}
 td:nth-child(n+4){font-variant-numeric:tabular-nums}
 .urgent .cards{margin-bottom:.4rem}
-@media (max-width:36rem){.scroll td[data-head]{flex:0 0 auto!important;color:var(--ink)!important}
-.scroll td[data-head]:empty{display:none}
-.scroll td[data-head]:first-child{flex:0 0 100%!important}
-.scroll td[data-head]:not(:first-child)::before{content:attr(data-head)" "!important;color:var(--faint)}}
 @media print{.bar,.changed,.skip{display:none}}
 """
 LIVE_CSS = CSS + _CSS

@@ -58,7 +58,7 @@ def _page(rows: Sequence[TopicRow], page: LivePage) -> Iterator[str]:
     if not shown:
         yield "<p>no topic is so</p>"
         return
-    yield table(("cluster", "topic", "partitions", "replicas", "problem", "whose"), map(_row, shown), labelled=True)
+    yield table(("cluster", "topic", "partitions", "replicas", "problem", "whose"), map(_row, shown))
     if pages > 1:
         yield f'<nav class="pages" aria-label="pages">{"".join(_numbers(page, number, pages))}</nav>'
 

@@ -38,7 +38,7 @@ def amounts_section(amounts: Sequence[Amount]) -> Iterator[str]:
     if not amounts:
         return
     yield f'<section id="amounts"><h2>How much <small>{safe(amounts_sentence(amounts))}</small></h2>'
-    yield table(("what", "flow or cluster", "topics", "records", "bytes", "time"), map(_row, amounts), labelled=True)
+    yield table(("what", "flow or cluster", "topics", "records", "bytes", "time"), map(_row, amounts))
     yield "</section>"
 
 

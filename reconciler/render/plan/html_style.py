@@ -35,6 +35,10 @@ td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(
 .scroll td:last-child:not(:first-child){color:var(--faint)}
 .scroll td:nth-child(2):nth-last-child(2)::before{content:"= "}
 .scroll td:nth-child(3):nth-last-child(2)::before{content:"\\2192\\a0"}}
+@media (max-width:36rem){.scroll td[data-head]{flex:0 1 auto!important;color:var(--ink)!important}
+.scroll td[data-head]:empty{display:none}
+.scroll td[data-head]:first-child{flex:0 0 100%!important}
+.scroll td[data-head]:not(:first-child)::before{content:attr(data-head)" "!important;color:var(--faint)}}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.6rem .8rem;margin:.5rem 0}
 .card>header{display:flex;gap:.5rem;align-items:baseline;flex-wrap:wrap}
 .card>header .mono{font-weight:600;font-size:.98rem;max-width:calc(100% - 1.7rem)}

@@ -187,7 +187,7 @@ def _groups_html(report: Report) -> Iterator[str]:
         counts = (_bounded(group, which).replace("?", "unknown") for which in ("again", "missed"))
         cells = members, f"{group.destination.members:,}", f"{len(group.offsets):,}", *counts, group.note
         rows.append((code(group.group), *map(safe, cells)))
-    yield table((*heads, "note"), rows, labelled=True)
+    yield table((*heads, "note"), rows)
 
 
 def failover_json(report: Report, exit_code: int) -> str:

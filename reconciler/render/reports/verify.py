@@ -89,7 +89,7 @@ def verify_html(verification: Verification) -> str:
     )
     ordered = sorted(verification.partitions, key=_place)
     rows = [(code(partition.flow), *map(safe, _row(partition))) for partition in ordered]
-    whole = ["<h2>Partitions</h2>", table(("flow", *_TITLES), rows, labelled=True)] if rows else []
+    whole = ["<h2>Partitions</h2>", table(("flow", *_TITLES), rows)] if rows else []
     return page_html(f"{verification.environment}: verify", [*report_body(report), *whole])
 
 
