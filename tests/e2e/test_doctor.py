@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.access.granted import granted_on_cluster
 from tests.support.clusters import newest, secured_clusters
 from tests.support.commands import Ended, Write
 
@@ -162,3 +163,30 @@ def test_rights_on_the_audit_topic_are_asked_for_before_it_is_there(
         acl(east, "apply", f"Write --topic {name}"),
         acl(east, "apply", f"Read --topic {name}"),
     }, ended.words
+
+
+@newest  # plan refuses targets before 3.0
+def test_doctor_and_plan_say_whether_markers_may_be_written_where_offsets_are_kept(
+    cli: Cli, env: Path, secure: Sandbox
+) -> None:
+    file, command = env / "topology.yaml", acl(secure["west"], "mirror", "ClusterAction --cluster")
+
+    def told() -> dict[str, Any] | None:
+        found = findings(cli("doctor", env, "--within", "5m", "--format", "json"))
+        return next((one for one in found if one["check"] == "markers of mirror"), None)
+
+    assert told() is None
+    assert "marker" not in cli("plan", env).out
+    file.write_text(file.read_text().replace("source: east, target", "offsets: same, source: east, target"))
+    lacking = told()
+    assert lacking is not None
+    assert (lacking["subject"], lacking["verdict"]) == ("cluster west", "warning")
+    assert command in lacking["todo"][0]
+    planned = cli("plan", env).out
+    assert "User:mirror may not write transaction markers" in planned
+    assert command in planned
+    with granted_on_cluster(secure["west"], "mirror", AclOperation.CLUSTER_ACTION):
+        held = told()
+        assert held is not None
+        assert held["verdict"] == "ok"
+        assert "may not write transaction markers" not in cli("plan", env).out

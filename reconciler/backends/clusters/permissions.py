@@ -18,17 +18,24 @@ from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, b
 from reconciler.backends.clusters.topics.read import DESCRIBE_TOPICS_BATCH, describe_topics
 from reconciler.backends.clusters.topics.requests import send
 from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
 from reconciler.kafka.client.errors import DENIED
 from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol.producers.write_markers import DENIED as MARKERS_DENIED
+from reconciler.kafka.protocol.producers.write_markers import UNSUPPORTED, Epochs, write_markers
 from reconciler.model.changes import CreateTopic, Reason, Role, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.impact import MarkerRight
 
 NO_PRODUCER = 1 << 61
 """A producer id that no cluster has handed out."""
+NOBODYS_PARTITION = "?", 0
+"""No topic can have that name, so no marker can be written there."""
+UNKNOWN_TOPIC = 3
 _ANY = errors.Asked("ask what it may", "Describe", "--cluster")
 
 Question = Callable[[Requests, Collection[str]], Mapping[str, int]]
@@ -63,7 +70,35 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         reads=tried("reading", fetch_nothing, ask.reads),
         writes=tried("writing", produce_nothing, ask.writes),
         cluster=frozenset(operation.name for operation in allowed or ()),  # librdkafka: None for none at all
+        markers=may_write_markers(cluster, principal) if ask.markers else None,
     )
+
+
+def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
+    """Whether WriteTxnMarkers is allowed: ClusterAction or Alter on the cluster. Asked with a marker for a partition
+    that cannot be there, which brokers refuse only after they have looked at the right. Writes nothing."""
+    subject = "transaction markers"
+    markers = {NOBODYS_PARTITION: Epochs(0, 0)}
+    try:
+        with Requests(cluster, principal) as requests:
+            answers = requests.ask(
+                _ANY, lambda connection: write_markers(connection, NO_PRODUCER, markers, requests.patience)
+            )
+    except ReconcilerError as error:
+        text = f"whether {principal} may write {subject} could not be asked for: {error}"
+        return Unknown(subject, text, "Look at kafka-acls.sh --list --cluster")
+    code = answers.get(NOBODYS_PARTITION, UNSUPPORTED)
+    if code in (UNKNOWN_TOPIC, MARKERS_DENIED):
+        return code == UNKNOWN_TOPIC
+    text = f"whether {principal} may write {subject} is not known: brokers answered a WriteTxnMarkers with error {code}"
+    return Unknown(subject, text, "Look at kafka-acls.sh --list --cluster")
+
+
+def read_marker_right(cluster: Cluster, principal: Principal) -> MarkerRight:
+    """Never raises for a cluster that does not answer."""
+    speaker = speaker_of(cluster, principal)
+    command = speaker.acl_command("ClusterAction", "--cluster")
+    return MarkerRight(may_write_markers(cluster, principal), speaker.kafka_principal, command)
 
 
 def _topics(

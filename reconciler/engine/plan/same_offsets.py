@@ -21,6 +21,7 @@ from reconciler.replication.offsets.same import (
     filler_cost,
     producer_of,
 )
+from reconciler.resources.flows.marker_rights import note
 from reconciler.resources.flows.routes import hops_between
 from reconciler.resources.flows.same_offsets import PAGE, not_new, too_old
 from reconciler.text import counted, first_of, size_words, time_words
@@ -129,7 +130,7 @@ def copies_asked(
 def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Plan:
     """``plan`` with what new copies cost and what is refused of them. ``facts``: by cluster, answers to
     ``copies_asked``; what is not told is told so."""
-    refused, notes = list(plan.refused), list(plan.notes)
+    refused, notes = list(plan.refused), [*plan.notes, *_markers(topology, copies, facts)]
     for flow in topology.flows.values():
         if not flow.keeps_offsets:
             continue
@@ -143,6 +144,15 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
             refused += _above(flow, firsts)
             notes += _costs(flow, firsts, len(mine) - len(firsts), source.unknown)
     return replace(plan, refused=tuple(refused), notes=tuple(notes))
+
+
+def _markers(topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Iterator[str]:
+    """Of each target. That all is well is said where something new is made, what is not well each time."""
+    new = {topology.flows[copy.flow].target for copy in copies}
+    for name, target in sorted(facts.items()):
+        right = target.markers
+        if right is not None and (right.held is not True or name in new):
+            yield note(topology, name, right)
 
 
 def _first_offsets(copies: Collection[NewCopy], source: CopyFacts) -> dict[Key, int]:

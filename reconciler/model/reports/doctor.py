@@ -63,7 +63,8 @@ class Address:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What one principal is asked on one cluster. Nothing of it changes anything there. ``groups``: to Read them;
-    ``described``: to Describe them. ``reads``, ``writes``: topics that are not there yet, to Read and to Write."""
+    ``described``: to Describe them. ``reads``, ``writes``: topics that are not there yet, to Read and to Write.
+    ``markers``: whether it may write transaction markers."""
 
     topics: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
@@ -72,12 +73,14 @@ class Ask:
     described: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    markers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
     """What one principal may do. ``operations``: by topic that exists (KIP-430). The rest: name -> allowed.
     ``cluster``: operations on the cluster itself, none where Describe is not among them; None: not asked.
+    ``markers``: whether it may write transaction markers; None: not asked.
 
     ``failed``: it could not even connect. A part that could not be asked is Unknown.
     """
@@ -96,6 +99,7 @@ class Rights:
     reads: Mapping[str, bool] | Unknown = field(default_factory=dict)
     writes: Mapping[str, bool] | Unknown = field(default_factory=dict)
     cluster: frozenset[str] | None = None
+    markers: bool | Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from reconciler.errors import Unknown
 from reconciler.model.acls import Operation, ResourceType
 
 
@@ -74,13 +75,24 @@ class ClusterFeatures:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkerRight:
+    """Whether the mirror's principal may write transaction markers. ``command``: of kafka-acls, which gives it that."""
+
+    held: bool | Unknown
+    principal: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopyFacts:
     """What one cluster tells for flows that keep offsets. ``offsets``: by topic and partition, the offset that a time
     or an end stands for. ``tells_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
     3.0 on); None: not told. ``positions``: flow -> metadata of its positions, by target topic and partition; of a flow
-    that is missing nothing was told. ``unknown``: why something is missing; else empty."""
+    that is missing nothing was told. ``markers``: of a target; None: not asked. ``unknown``: why something is missing;
+    else empty."""
 
     tells_writers: bool | None = None
     offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
     positions: Mapping[str, Mapping[tuple[str, int], str]] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""
+    markers: MarkerRight | None = None

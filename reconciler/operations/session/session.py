@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.impact import ask_stakes, read_copy_facts, read_nature
+from reconciler.backends.clusters.permissions import read_marker_right
 from reconciler.backends.clusters.topics.read_ahead import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of, revision
@@ -200,7 +201,7 @@ class Session:
         asked = {name: at for name, at in copies_asked(self.topology, copies, there).items() if live.known(name)}
         if not asked:
             return made
-        with ThreadPoolExecutor(len(asked)) as pool:
+        with ThreadPoolExecutor(2 * len(asked)) as pool:
             answers = {
                 name: pool.submit(
                     read_copy_facts,
@@ -211,7 +212,14 @@ class Session:
                 )
                 for name, at in asked.items()
             }
-            facts = {name: each.result() for name, each in answers.items()}
+            targets = {flow.target for flow in self.topology.flows.values() if flow.keeps_offsets} & asked.keys()
+            markers = {
+                name: pool.submit(read_marker_right, self.topology.clusters[name], Principal.MIRROR) for name in targets
+            }
+            facts = {
+                name: replace(each.result(), markers=markers[name].result() if name in targets else None)
+                for name, each in answers.items()
+            }
         return with_old_copies(with_copies(made, self.topology, copies, facts), there, facts)
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:

@@ -7,14 +7,13 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -32,7 +31,8 @@ from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.replication.handover import FlowSettings, InternalTopics
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.handles import Sandbox
+from tests.support.access.granted import granted_on_cluster
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill, has
 from tests.support.lanes.load import mixed
@@ -213,28 +213,13 @@ def test_a_principal_that_may_not_write_markers_leaves_them_to_the_coordinator(
     mirror = replace(flow, clients=(flow.source.client("mirror"), flow.target.client("mirror")))
     for seed, cluster_action in enumerate((False, True)):
         mixed(flow, 6, seed)
-        with _allowed(flow.target, "mirror") if cluster_action else contextlib.nullcontext():
+        granted = granted_on_cluster(flow.target, "mirror", AclOperation.CLUSTER_ACTION)
+        with granted if cluster_action else contextlib.nullcontext():
             report, _ = mirror.run(batch_path, mirror.at_end(), keeps_offsets=True)
         assert report.end is LaneEnd.STOPPED, report
         assert_equal(flow)
         markers = asyncio.run(_marker_epochs(flow))
         assert bool(markers) is cluster_action, markers
-
-
-@contextlib.contextmanager
-def _allowed(cluster: ClusterHandle, principal: str) -> Iterator[None]:
-    """ClusterAction, for a while."""
-    rule = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, f"User:{principal}", "*")
-    binding = AclBinding(*rule, AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW)
-    admin = AdminClient(cluster.super_client())
-    for created in admin.create_acls([binding]).values():
-        created.result(20)
-    try:
-        yield
-    finally:
-        found = AclBindingFilter(*rule, AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW)
-        for deleted in admin.delete_acls([found]).values():
-            deleted.result(20)
 
 
 async def _marker_epochs(flow: Flow) -> list[int]:

@@ -216,6 +216,7 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "access rules": lambda cluster: AccessControl(cluster, PLAN, "env").read(),
     "reassignments": _replicas,
     "facts of doctor": lambda cluster: facts._over_our_connection(cluster, PLAN),
+    "markers of doctor": lambda cluster: permissions.may_write_markers(cluster, PLAN),
     "permissions of doctor": lambda cluster: permissions._tried(cluster, PLAN, "groups", permissions._groups, ["g"]),
     "positions of Connect": lambda cluster: connect_offsets.read_records(Side(cluster), "connect-offsets"),
     "groups": lambda cluster: Side(cluster).offsets(["g"]),

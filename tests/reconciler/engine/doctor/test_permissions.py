@@ -14,7 +14,7 @@ from reconciler.model.environment.flows import Groups, OffsetsKept
 from reconciler.model.environment.topology import Carry, Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.quotas import KEYS, Quota, entity
-from reconciler.model.reports.doctor import Ask, DoctorVerdict, Rights
+from reconciler.model.reports.doctor import Ask, DoctorVerdict, Finding, Rights
 from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.model.users import ScramUser
 from reconciler.replication.handover import Naming
@@ -57,6 +57,36 @@ def rights(principal: Principal, operations: Mapping[str, Iterable[str]], **more
 
 
 VIEW = ("DESCRIBE", "DESCRIBE_CONFIGS")
+
+
+def markers(held: bool | Unknown | None, world: Topology) -> list[Finding]:
+    given = rights(Principal.MIRROR, {}, markers=held)
+    found = permission_findings(world, "west", [given], find_routes(world, live()).routes)
+    return [one for one in found if one.check == "markers of mirror"]
+
+
+def test_whether_markers_may_be_written_is_asked_and_told_for_flows_that_keep_offsets() -> None:
+    asked = asks(WORLD, live(), find_routes(WORLD, live()).routes)
+    assert not any(ask.markers for ask in asked.values())
+    world = replace(WORLD, flows={"f": replace(WORLD.flows["f"], offsets=OffsetsKept.SAME)})
+    asked = asks(world, live(), find_routes(world, live()).routes)
+    assert [key for key, ask in asked.items() if ask.markers] == [("west", Principal.MIRROR)]
+    assert markers(None, world) == []
+    (held,) = markers(True, world)
+    assert (held.verdict, held.todo) == (DoctorVerdict.OK, ())
+    (lacking,) = markers(False, world)
+    assert lacking.verdict is DoctorVerdict.WARNING
+    assert "offsets_diverged" in lacking.why
+    assert lacking.todo[0].endswith(command("mirror", "ClusterAction --cluster"))
+    (unknown,) = markers(LOST, world)
+    assert (unknown.verdict, unknown.text) == (DoctorVerdict.UNKNOWN, LOST.error)
+
+
+def test_where_git_declares_access_the_rule_is_told_as_it_reads_there() -> None:
+    world = replace(WORLD, flows={"f": replace(WORLD.flows["f"], offsets=OffsetsKept.SAME)}, access_declared=True)
+    (lacking,) = markers(False, world)
+    rule = '{principal: "User:mirror", clusters: [west], resource: cluster, operations: [cluster_action]}'
+    assert lacking.todo[0].endswith(f"or, under access: - {rule}")
 
 
 def command(principal: str, rest: str) -> str:

@@ -16,11 +16,12 @@ from reconciler.engine.plan.same_offsets import (
     with_copies,
     with_old_copies,
 )
+from reconciler.errors import Unknown
 from reconciler.model.acls import Operation
 from reconciler.model.environment.flows import Groups, OffsetsKept
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import CopyFacts
+from reconciler.model.reports.impact import CopyFacts, MarkerRight
 from reconciler.replication.handover import Start
 from reconciler.replication.offsets.same import FILLER_LIMIT
 from reconciler.resources.acls.mirror_rights import mirror_rights
@@ -134,6 +135,29 @@ def test_brokers_before_3_0_are_refused_and_silence_is_not_taken_for_them() -> N
     plan = seen.plan(desired)
     assert refusals(with_copies(plan, desired, (), {"west": CopyFacts(False)})) == ["same-offsets-target-too-old"]
     assert not with_copies(plan, desired, (), {"west": CopyFacts(None, unknown="no answer")}).refused
+
+
+def marked(held: bool | Unknown, *, new: bool) -> list[str]:
+    desired = wished(of=kept())
+    seen = world("east", "west")
+    seen.clusters["east"].put("orders", 2)
+    copies = new_copies(desired, seen.look(desired)) if new else ()
+    facts = {"east": CopyFacts(), "west": CopyFacts(True, markers=MarkerRight(held, "User:mirror", "kafka-acls.sh X"))}
+    return [note for note in with_copies(seen.plan(desired), desired, copies, facts).notes if "marker" in note]
+
+
+def test_whether_markers_may_be_written_is_told_and_what_is_not_known_is_not_called_fine() -> None:
+    (well,) = marked(True, new=True)
+    assert "User:mirror may write transaction markers" in well
+    assert marked(True, new=False) == []
+    for new in (True, False):
+        (limit,) = marked(False, new=new)
+        assert limit.startswith("flow east-to-west keeps offsets on west: User:mirror may not write")
+        assert "offsets_diverged" in limit
+        assert limit.endswith("kafka-acls.sh X")
+        (unknown,) = marked(Unknown("markers", "whether it may is not told", "Look"), new=new)
+        assert "whether it may is not told. If it may not" in unknown
+        assert "offsets_diverged" in unknown
 
 
 @pytest.mark.parametrize(
