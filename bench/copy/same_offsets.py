@@ -64,6 +64,17 @@ class Copy:
     def again(self) -> None:
         say(self.command("mirror", "start").strip())
 
+    def until_told(self) -> None:
+        """Until status tells how long the rest of a start takes, and how long that took after the command."""
+        began = time.monotonic()
+        while " at " not in (line := self._filling()) and self.reached() and time.monotonic() - began < LIMIT_S:
+            time.sleep(LOOK_S)
+        say(f"{time.monotonic() - began:.1f} s after the command status says: {line}")
+
+    def _filling(self) -> str:
+        lines = [line.strip() for line in self.command("status").splitlines() if "empty offsets left" in line]
+        return lines[0] if lines else ""
+
     def reached(self) -> int:
         try:
             return sum(ends(self._target, self._run.remote_topic))
@@ -146,6 +157,7 @@ def start(
                 killed_at = copy.reached()
                 say(f"killed at {killed_at:,} offsets, {time.monotonic() - began:.1f} s after the command")
                 copy.again()
+                copy.until_told()
             copy.until((offsets + RECORDS) * PARTITIONS)
             seconds, cpu = time.monotonic() - began, copy.broker_cpu() - before
             say(

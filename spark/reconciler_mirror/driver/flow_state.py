@@ -13,6 +13,7 @@ from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause
 from reconciler_mirror.conditions.standing import STANDS_S, partitions_stand
 from reconciler_mirror.driver.discovery import OF_A_READ, Discovered
+from reconciler_mirror.driver.fill_rate import FillSamples
 from reconciler_mirror.driver.views import (
     FlowView,
     GoalView,
@@ -81,7 +82,7 @@ class FlowState:
     groups: GroupsView | None = None
     group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
-    filling: list[tuple[float, int]] = field(default_factory=list)
+    filling: FillSamples = field(default_factory=FillSamples)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
@@ -206,17 +207,14 @@ def _same_offsets(flow: FlowState) -> SameOffsetsView:
     counts = [lane.holes for lane in flow.lanes.values()]
     left = sum(count.left for count in counts)
     now = time.monotonic()
-    flow.filling.append((now, left))
-    while len(flow.filling) > 2 and now - flow.filling[1][0] > _RATE_S:
-        flow.filling.pop(0)
-    began, first = flow.filling[0]
+    flow.filling = flow.filling.seen(now, left)
     return SameOffsetsView(
         sum(count.holes for count in counts),
         sum(count.fillers for count in counts),
         sum(count.refusals for count in counts),
         sum(count.filling for count in counts),
         left,
-        round(max(0, first - left) / (now - began), 1) if now - began > 0.05 else 0.0,
+        flow.filling.per_second(now),
     )
 
 

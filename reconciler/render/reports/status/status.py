@@ -263,9 +263,9 @@ def _same_lines(flow: FlowStatus) -> list[str]:
     filling = same.get("filling")
     if isinstance(filling, Mapping):
         left, rate = int(str(filling["offsets_left"])), float(str(filling["offsets_per_second"]))
-        ends = f", {time_words(left / rate)} at {rate:,.0f} a second" if rate else ""
+        ends = f"{time_words(left / rate)} at {rate:,.0f} a second" if rate else "how long that takes is not known yet"
         copies = counted(int(str(filling["partitions"])), "new copy", "new copies")
-        parts.append(f"{copies} brought to the first offset: {left:,} empty offsets left{ends}")
+        parts.append(f"{copies} brought to the first offset: {left:,} empty offsets left, {ends}")
     return [f"    {flow.name}: same offsets on both sides{'; ' if parts else ''}{'; '.join(parts)}"]
 
 
