@@ -68,11 +68,13 @@ class Copied:
             target += records
 
     def committed(self, position: int) -> None:
-        """All that was acknowledged stands, and ``position`` is the next source offset."""
-        chunk, runs = self.chunk, self._open
+        """What was acknowledged below ``position`` stands, and that is the next source offset. What lies behind it may
+        have been acknowledged meanwhile, where nothing waits for a commit: it stands with the next one."""
+        chunk = self.chunk
         if chunk is None or self._broken or position < chunk.end:
             self.begin(position)
             return
+        runs = self._taken(position)
         if runs or position != chunk.end:
             self.version += 1
         chunk.end = position
@@ -82,10 +84,22 @@ class Copied:
             chunk.add(CopiedRun(*run))
         source, target, records = runs[-1]
         self.last = (source + records - 1, target + records - 1)
-        runs.clear()
         if chunk.size >= CHUNK_BYTES or chunk.runs >= CHUNK_RUNS:
             self._close()
             self.chunk = OffsetChunk(position)
+
+    def _taken(self, position: int) -> list[list[int]]:
+        """The open runs below ``position``, one of which may be divided there; the others stay."""
+        taken: list[list[int]] = []
+        left: list[list[int]] = []
+        for source, target, records in self._open:
+            below = min(records, max(0, position - source))
+            if below:
+                taken.append([source, target, below])
+            if below < records:
+                left.append([source + below, target + below, records - below])
+        self._open = left
+        return taken
 
     def chunks(self) -> Iterable[OffsetChunk]:
         """What the map should have; the last one may still grow."""

@@ -63,7 +63,8 @@ class PositionWriter:
                 raise SupersededError("another application has taken the flow")
             await lane.identity.commit_positions(written)
         for partition, offset in moved.items():
-            partition.copied.committed(offset)
+            if partition.reached >= offset:  # else the target's log has lost some of it meanwhile
+                partition.copied.committed(offset)
             self._same.committed(partition)
             if partition.reached == offset:
                 lane.dirty.discard(partition)
