@@ -53,7 +53,8 @@ test-least-privilege: install
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_yarn.py tests/e2e/spark/test_mirror_hosts.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
-		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py
+		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
+		tests/mirror/lane/same_offsets/test_unclean_elections.py
 
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install

@@ -1,0 +1,99 @@
+"""A target whose leaders are elected without having everything: what they lack is copied again, to the same offsets.
+
+``ROUNDS`` in the environment elects more often.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_mirror.model import Claim
+
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import EAST, CreateTopic
+from tests.support.lanes.lane_runs import Flow, UntilControl
+from tests.support.lanes.load import mixed
+from tests.support.lanes.truth import PAIR, assert_equal, ends
+
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(EAST.number < (3, 9), reason=f"Kafka {EAST.version} elected nobody uncleanly"),
+]
+
+ROUNDS = int(os.environ.get("ROUNDS", "2"))
+REPLICAS = (2, 3)
+
+
+def test_what_an_unclean_election_lost_is_copied_again_to_its_offsets(
+    ha: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    flow = Flow(ha["east"], ha["west"], unique, PAIR)
+    create_topic(flow.source, flow.topic, PAIR)
+    _two_replicas(flow)
+    enough = threading.Event()
+    writing = threading.Thread(target=_writing, args=(flow, enough))
+    writing.start()
+    lane = flow.lane(keeps_offsets=True, claim=Claim(1, "application"))
+    control = UntilControl(lane.partitions, lambda _: False, 400 * ROUNDS)
+    copying = threading.Thread(target=control.copy, args=(lane,))
+    copying.start()
+    lost = 0
+    try:
+        control.until_all_copy()
+        for _ in range(ROUNDS):
+            lost += _elect_uncleanly(flow, control)
+            control.until_all_copy()
+    finally:
+        enough.set()
+        writing.join()
+        control.done = flow.at_end()
+        copying.join(200)
+        control.finished = True
+    assert lost > 0, "no election lost anything: nothing was tried"
+    assert control.reports[-1].conditions == ()
+    assert_equal(flow)
+
+
+def _two_replicas(flow: Flow) -> None:
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    admin = AdminClient(flow.target.super_client())
+    topic = NewTopic(flow.remote, PAIR, replica_assignment=[list(REPLICAS)] * PAIR, config=config)
+    admin.create_topics([topic], operation_timeout=30)[flow.remote].result(60)
+
+
+def _writing(flow: Flow, enough: threading.Event) -> None:
+    seed = 0
+    while not enough.is_set():
+        mixed(flow, 3, seed=(seed := seed + 1))
+
+
+def _elect_uncleanly(flow: Flow, control: UntilControl) -> int:
+    """The replica that was away leads, without what was copied meanwhile: how many offsets that were."""
+    away, left = REPLICAS
+    flow.target.kill(away)
+    _until_leads(flow.target, flow.remote, left)
+    control.until_all_copy()
+    before = sum(ends(flow.target, flow.remote))
+    flow.target.kill(left)
+    flow.target.start(away)
+    _until_leads(flow.target, flow.remote, away)
+    after = sum(ends(flow.target, flow.remote))
+    flow.target.start(left)
+    return max(0, before - after)
+
+
+def _until_leads(cluster: ClusterHandle, topic: str, node: int) -> None:
+    deadline, leaders = time.monotonic() + 120, list[object]()
+    while leaders != [node] * PAIR:
+        assert time.monotonic() < deadline, leaders
+        admin = AdminClient({**cluster.super_client(), "log_level": 0})
+        with suppress(KafkaException):  # one of two brokers is away
+            described = admin.describe_topics(TopicCollection([topic]), request_timeout=10)[topic].result(20)
+            leaders = [part.leader and part.leader.id for part in described.partitions]
+        time.sleep(0.2)
