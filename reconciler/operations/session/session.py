@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.impact import ask_stakes, read_copy_facts, read_nature
-from reconciler.backends.clusters.permissions import read_marker_right
+from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.clusters.topics.read_ahead import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of, revision
@@ -32,7 +31,6 @@ from reconciler.engine.plan.amounts import Amount, amounts, beginning_to_travel,
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
 from reconciler.engine.plan.fingerprints import basis, topology_digest, unreadable
 from reconciler.engine.plan.impact import described, filled, on_empty, questions, together, weighed
-from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
 from reconciler.environment.load import load, no_collection
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import BlockedError, ClusterError, Moved, Problem, ReconcilerError, Unknown
@@ -45,6 +43,7 @@ from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
+from reconciler.operations.session.copy_facts import with_copy_facts
 from reconciler.operations.session.early_reads import Begun
 from reconciler.operations.session.hosted_mirrors import HostedMirrors
 from reconciler.operations.session.unseen_jobs import UnseenJobs
@@ -188,39 +187,12 @@ class Session:
             made = from_here(self._checked(made), self.applied, self.origin)
             made = guarded(made, self.topology, live, self.applied, consent)
             impacts = stakes()
-        made = self._copies(made, live)
+        made = with_copy_facts(made, self.topology, live, self.principal)
         if alone:
             return made
         made = weighed(made, self.topology, impacts)
         self.amounts = amounts(made, travelling, impacts, live)
         return with_readers(made, live, impacts) if asked else made
-
-    def _copies(self, made: Plan, live: LiveState) -> Plan:
-        """With what copies at the source's offsets cost; nothing is asked where no flow keeps them."""
-        copies, there = new_copies(self.topology, live), old_copies(self.topology, live)
-        asked = {name: at for name, at in copies_asked(self.topology, copies, there).items() if live.known(name)}
-        if not asked:
-            return made
-        with ThreadPoolExecutor(2 * len(asked)) as pool:
-            answers = {
-                name: pool.submit(
-                    read_copy_facts,
-                    self.topology.clusters[name],
-                    self.principal,
-                    at,
-                    {self.topology.flows[it.flow].state_name: it.flow for it in there if it.target.cluster == name},
-                )
-                for name, at in asked.items()
-            }
-            targets = {flow.target for flow in self.topology.flows.values() if flow.keeps_offsets} & asked.keys()
-            markers = {
-                name: pool.submit(read_marker_right, self.topology.clusters[name], Principal.MIRROR) for name in targets
-            }
-            facts = {
-                name: replace(each.result(), markers=markers[name].result() if name in targets else None)
-                for name, each in answers.items()
-            }
-        return with_old_copies(with_copies(made, self.topology, copies, facts), there, facts)
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""

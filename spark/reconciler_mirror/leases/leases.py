@@ -19,6 +19,7 @@ from reconciler_mirror.leases.placement import LanePlacement
 from reconciler_mirror.leases.running import RunningLeases
 from reconciler_mirror.leases.signs_of_life import slot_of
 from reconciler_mirror.leases.spark_slots import (
+    CONTEXT_STOPPED,
     cause,
     describe,
     find_place,
@@ -41,9 +42,6 @@ COME_BACK_S = 15.0
 """How often a slot that its lanes left looks whether Spark has a place for it again."""
 ROWS_PER_S = 20_000
 """Rows of progress that all leases together may tell a second: what the driver takes in with half a core."""
-_CONTEXT_STOPPED = (
-    "Spark has stopped the context of this application: its master did not answer, or its resource manager ended it"
-)
 _log = logs.logger("leases")
 
 
@@ -137,7 +135,7 @@ class Leases:
         """Lanes without a task that is heard of, to the board; to be called every few seconds. Ends tasks that were
         silent for longer than a lease. Returns why no task can run at all; empty while there is hope."""
         if self.context_stopped():
-            return _CONTEXT_STOPPED
+            return CONTEXT_STOPPED
         with self._guard:
             silent = self._running.signs.silent()
             self._untasked.silent(self._running.silent_lanes(silent))

@@ -9,6 +9,9 @@ from typing import Any
 from reconciler_mirror.model import LaneSpec
 
 _LONGEST = 300
+CONTEXT_STOPPED = (
+    "Spark has stopped the context of this application: its master did not answer, or its resource manager ended it"
+)
 
 
 def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:

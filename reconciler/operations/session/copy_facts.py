@@ -1,0 +1,40 @@
+"""What a plan asks of the clusters about copies at the source's own offsets."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from reconciler.backends.clusters.impact import read_copy_facts
+from reconciler.backends.clusters.permissions import read_marker_right
+from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+
+
+def with_copy_facts(made: Plan, topology: Topology, live: LiveState, principal: Principal) -> Plan:
+    """The plan with what its copies at the source's offsets need and cost. Nothing is asked where no flow keeps them;
+    all clusters are asked at once, and one that does not answer is unknown in the plan."""
+    copies, there = new_copies(topology, live), old_copies(topology, live)
+    asked = {name: at for name, at in copies_asked(topology, copies, there).items() if live.known(name)}
+    if not asked:
+        return made
+    targets = {flow.target for flow in topology.flows.values() if flow.keeps_offsets} & asked.keys()
+    with ThreadPoolExecutor(2 * len(asked)) as pool:
+        answers = {
+            name: pool.submit(
+                read_copy_facts,
+                topology.clusters[name],
+                principal,
+                at,
+                {topology.flows[copy.flow].state_name: copy.flow for copy in there if copy.target.cluster == name},
+            )
+            for name, at in asked.items()
+        }
+        markers = {name: pool.submit(read_marker_right, topology.clusters[name], Principal.MIRROR) for name in targets}
+        facts = {
+            name: replace(answer.result(), markers=markers[name].result() if name in targets else None)
+            for name, answer in answers.items()
+        }
+    return with_old_copies(with_copies(made, topology, copies, facts), there, facts)
