@@ -27,7 +27,15 @@ from reconciler.render.plan.html_style import CSS, SCRIPT
 from reconciler.render.plan.kinds.topics import OutlinedValue
 from reconciler.render.plan.outline import EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
 from reconciler.render.plan.outside import outside_sections
-from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections, load_sections
+from reconciler.render.plan.sections import (
+    Cell,
+    ReportPage,
+    Section,
+    SectionItem,
+    SectionTable,
+    left_sections,
+    load_sections,
+)
 from reconciler.render.plan.table import SIGN_CLASSES, Owners, change_tables
 from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted
@@ -35,6 +43,8 @@ from reconciler.text import counted
 _OPEN = 40
 _FEW = 8
 """Entries of a plan whose steps are open."""
+_CELL_NAMES = 3
+"""Names in a cell that are not folded."""
 NO_OWNERS: Owners = MappingProxyType({})
 _CARDS = 24
 """Most cards of dangerous changes: of more, nobody reads each, and the page would hold all of them twice."""
@@ -246,7 +256,7 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
         count = len(section.items) if section.count is None else section.count
         why = f"<small>{safe(section.why)}</small>" if section.why else ""
-        inner = _list(section.items)
+        inner = _list(section.items) if section.table is None else _table(section.table)
         if section.urgent:
             title = f'<h2 id="{_anchor(section)}">{safe(section.title)} ({count:,}) {why}</h2>'
             yield f'<section class="urgent">{title}{inner}</section>'
@@ -254,6 +264,16 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
             opened = " open" if len(section.items) <= _OPEN else ""
             summary = f"<summary>{safe(section.title)} ({count:,}) {why}</summary>"
             yield f'<details class="section" id="{_anchor(section)}"{opened}>{summary}{inner}</details>'
+
+
+def _table(rows: SectionTable) -> str:
+    return table(rows.heads, (map(_cell, row) for row in rows.rows))
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return safe(cell)
+    return codes(cell) if len(cell) <= _CELL_NAMES else folded(f"{len(cell):,} alike", codes(cell))
 
 
 def _list(items: Iterable[SectionItem]) -> str:

@@ -53,7 +53,7 @@ td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(
 padding:.1rem .9rem .5rem;margin:1rem 0}
 .urgent h2{margin-top:.6rem}
 ul{margin:.3rem 0;padding-left:1.2rem}li ul{color:var(--faint)}
-details{margin:.4rem 0}summary{cursor:pointer;padding:.25rem 0}
+details{margin:.4rem 0}td>details:first-child{margin:-.25rem 0 0}summary{cursor:pointer;padding:.25rem 0}
 details.section>summary{font-size:1.1rem;font-weight:700;margin-top:1rem}
 details.section>summary small{font-weight:400;color:var(--faint)}
 pre{background:var(--code);border-radius:6px;padding:.6rem .8rem;white-space:pre-wrap}

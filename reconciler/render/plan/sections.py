@@ -28,15 +28,29 @@ class SectionItem:
     names: tuple[str, ...] = ()
 
 
+Cell = str | tuple[str, ...]
+"""Words, or names and values as they are written to Kafka; several names are folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionTable:
+    """``heads``: in words of ours. A row has a cell for each."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``urgent``: a reader must see it before agreeing. ``count`` is told even when items are left out."""
+    """``urgent``: a reader must see it before agreeing. ``count`` is told even when items are left out. ``table``: the
+    same as the items for pages, where values stand side by side."""
 
     title: str
     why: str
     items: tuple[SectionItem, ...]
     urgent: bool = False
     count: int | None = None
+    table: SectionTable | None = None
 
     @property
     def heading(self) -> str:

@@ -11,7 +11,7 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import History
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.outside import outside_lines, outside_sections
-from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem, SectionTable, left_sections
 from reconciler.render.plan.text import left_lists
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
@@ -56,9 +56,23 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPa
             items.append(SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
         else:
             items.append(SectionItem(item.subject, (*values, cause), sign="~"))
-    drifted = Section("Differences", "the clusters are not as git declares", tuple(items), urgent=True)
+    why = "the clusters are not as git declares"
+    drifted = Section("Differences", why, tuple(items), urgent=True, table=_table(plan, history))
     sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left_sections(plan))
     return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
+
+
+def _table(plan: Plan, history: History) -> SectionTable:
+    """What is alike stands in one row."""
+    alike = grouped(
+        ((item.found, item.wished, item.origin or "declared", item.cause, item.why), item.subject)
+        for item in differences(plan, history)
+    )
+    rows = (
+        (tuple(subjects), live, desired, origin, f"{cause}: {why}")
+        for (live, desired, origin, cause, why), subjects in alike.items()
+    )
+    return SectionTable(("what", "live", "desired", "by", "cause"), tuple(rows))
 
 
 def _outside(change: OutsideChange) -> Mapping[str, object]:

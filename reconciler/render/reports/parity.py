@@ -8,7 +8,7 @@ from functools import partial
 from reconciler.engine.drift.parity import Disparity, Parity
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.formats import report_in
-from reconciler.render.plan.sections import ReportPage, Section, SectionItem, unknown_section
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem, SectionTable, unknown_section
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import counted, grouped
@@ -23,12 +23,27 @@ def _page(parity: Parity) -> ReportPage:
     """Each section only when there is something in it."""
     wrong, allowed = (parity.those(allowed=side) for side in (False, True))
     every = (
-        Section("Not allowed", "the sides differ, and no rule lets them", _items(wrong), urgent=True, count=len(wrong)),
+        _section("Not allowed", "the sides differ, and no rule lets them", wrong),
         unknown_section(parity.unknown),
-        Section("Allowed", "the sides differ, each time by a rule", _items(allowed), count=len(allowed)),
+        _section("Allowed", "the sides differ, each time by a rule", allowed),
     )
     sections, said = tuple(section for section in every if section.items), parity_verdict(parity)
     return ReportPage("parity", parity.environment, said, sections, whole="the same with --format json")
+
+
+def _section(title: str, why: str, disparities: Sequence[Disparity]) -> Section:
+    urgent = not all(item.allowed for item in disparities)
+    return Section(title, why, _items(disparities), urgent, len(disparities), _table(disparities))
+
+
+def _table(disparities: Iterable[Disparity]) -> SectionTable:
+    """What is alike stands in one row."""
+    alike = grouped(((_whose(item), item.field, item.here, item.there, item.why), _pair(item)) for item in disparities)
+    rows = (
+        (tuple(pairs), (field,), f"{here} on {sides[0]}", f"{there} on {sides[1]}", f"{whose}: {why}")
+        for ((whose, sides), field, here, there, why), pairs in alike.items()
+    )
+    return SectionTable(("what", "field", "here", "there", "why"), tuple(rows))
 
 
 def _items(disparities: Iterable[Disparity]) -> tuple[SectionItem, ...]:
@@ -37,18 +52,25 @@ def _items(disparities: Iterable[Disparity]) -> tuple[SectionItem, ...]:
 
 
 def _alike(disparities: Iterable[Disparity]) -> dict[str, list[str]]:
-    return grouped(
-        (_words(item), f"{item.source} -> {item.remote}" if item.flow else item.source.partition("/")[2])
-        for item in disparities
-    )
+    return grouped((_words(item), _pair(item)) for item in disparities)
+
+
+def _pair(disparity: Disparity) -> str:
+    if disparity.flow:
+        return f"{disparity.source} -> {disparity.remote}"
+    return disparity.source.partition("/")[2]
+
+
+def _whose(disparity: Disparity) -> tuple[str, tuple[str, str]]:
+    """Who makes the sides a pair, and what the sides are called."""
+    if disparity.flow:
+        return f"flow {disparity.flow}", ("the source", "the target")
+    here, there = (ref.partition("/")[0] for ref in (disparity.source, disparity.remote))
+    return f"declared on {here} and {there}", (here, there)
 
 
 def _words(disparity: Disparity) -> str:
-    if disparity.flow:
-        whose, here, there = f"flow {disparity.flow}", "the source", "the target"
-    else:
-        here, there = (ref.partition("/")[0] for ref in (disparity.source, disparity.remote))
-        whose = f"declared on {here} and {there}"
+    whose, (here, there) = _whose(disparity)
     values = f"{disparity.here} on {here}, {disparity.there} on {there}"
     return f"{whose}, {disparity.field}: {values}: {disparity.why}"
 
