@@ -27,7 +27,7 @@ from bench.copy import mm2
 from bench.copy.figures import Run
 from bench.groups import PARTITIONS, RECORDS, TOPIC, endpoint
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import SAME, TRANSLATED
 from reconciler.sandbox.brokers.up_down import running
 from reconciler.sandbox.handles import ClusterHandle, Sandbox

@@ -23,7 +23,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec, lane_spec
 
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import TRANSLATED, Endpoint, FlowSettings, GroupSettings, Naming, Start
 from reconciler.replication.mirrormaker_records import checkpoints_topic
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC

@@ -51,6 +51,10 @@ class UnsupportedGroup(StrEnum):
     """Groups whose state is more than committed offsets. The value is fit for a sentence about the group."""
 
     SHARE = "is a share group (KIP-932): brokers keep its state per record, there is no offset to carry over"
+    SHARE_START = (
+        "is a share group (KIP-932): its start offset is carried over; records from there on that it has acknowledged "
+        "out of order are delivered again"
+    )
     STREAMS = (
         "is a Kafka Streams group (KIP-1071): its offsets belong to its state stores and internal topics, which a "
         "mirror does not copy"
@@ -61,15 +65,18 @@ class UnsupportedGroup(StrEnum):
     OTHER = "is of a group type that this version does not know"
 
 
-def unsupported(kind: str, group: str, assignor: str, topics: Collection[str]) -> UnsupportedGroup | None:
-    """``kind`` as brokers name group types; ``assignor`` empty when not known; ``topics``: what the group committed.
+def unsupported(
+    kind: str, group: str, assignor: str, topics: Collection[str], *, share_starts: bool = False
+) -> UnsupportedGroup | None:
+    """``kind`` as brokers name group types; ``assignor`` empty when not known; ``topics``: what the group committed;
+    ``share_starts``: start offsets of share groups are carried.
 
-    STREAMS_CLASSIC is a warning, its offsets are synced. It is told by the assignor while members are there, else by
-    the repartition topics, which Streams names after the application.
+    SHARE_START and STREAMS_CLASSIC are warnings, their offsets are synced. The latter is told by the assignor while
+    members are there, else by the repartition topics, which Streams names after the application.
     """
     match kind:
         case "share":
-            return UnsupportedGroup.SHARE
+            return UnsupportedGroup.SHARE_START if share_starts else UnsupportedGroup.SHARE
         case "streams":
             return UnsupportedGroup.STREAMS
         case "classic" | "consumer":

@@ -6,7 +6,7 @@ As the principal ``mirror``, where none is named: it has the rights for groups o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -25,7 +25,8 @@ from reconciler.kafka.client.errors import (
     WireError,
 )
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.describe_groups import GroupKind
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.failover import GroupState, Key
@@ -71,10 +72,14 @@ class PartitionBounds:
 class Side:
     """One cluster, asked in short visits: each opens its connections and closes them. Raises ClusterError."""
 
-    def __init__(self, declared: DeclaredCluster, principal: Principal = Principal.MIRROR) -> None:
+    def __init__(
+        self, declared: DeclaredCluster, principal: Principal = Principal.MIRROR, *, share_starts: bool = False
+    ) -> None:
+        """``share_starts``: start offsets of share groups are read and set, too, where the cluster serves that."""
         self.name = declared.name
         self.principal = principal
         self._declared = declared
+        self._share_starts = share_starts
 
     @property
     def speaker(self) -> Speaker:
@@ -82,13 +87,16 @@ class Side:
 
     def groups(self, selector: GroupSelector) -> GroupsSeen:
         """With members and all committed offsets; transactional commits that are undecided are waited for."""
-        return self.ask(lambda cluster: _groups(cluster, selector))
+        return self.ask(lambda cluster: _groups(cluster, selector, self._share_starts))
 
     def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, GroupPosition]]:
         return self.ask(lambda cluster: _offsets(GroupClient(cluster), groups))
 
-    def commit(self, wanted: Mapping[str, Mapping[Key, GroupPosition]]) -> Mapping[str, Mapping[Key, str]]:
-        """group -> partition -> why the cluster did not take its offset; those it took are left out."""
+    def commit(
+        self, wanted: Mapping[str, Mapping[Key, GroupPosition]], share: Collection[str] = ()
+    ) -> Mapping[str, Mapping[Key, str]]:
+        """group -> partition -> why the cluster did not take its offset; those it took are left out. ``share``: names
+        of share groups, whose start offset is set."""
 
         async def commit(cluster: ClusterClient) -> dict[str, dict[Key, str]]:
             offsets = {
@@ -98,7 +106,7 @@ class Side:
                 }
                 for group, members in wanted.items()
             }
-            answers = await GroupClient(cluster).commit(offsets)
+            answers = await GroupClient(cluster).commit(offsets, share=share)
             return {group: {k: words_of(k, c) for k, c in codes.items() if c} for group, codes in answers.items()}
 
         return self.ask(commit)
@@ -241,21 +249,24 @@ def _unless_missing(
     return asked
 
 
-async def _groups(cluster: ClusterClient, selector: GroupSelector) -> GroupsSeen:
+async def _groups(cluster: ClusterClient, selector: GroupSelector, share_starts: bool) -> GroupsSeen:
     groups = GroupClient(cluster)
     listed = {name: group for name, group in (await groups.listed()).items() if selector.why_not(name) is None}
+    share = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
+    carried = share if share and share_starts and await groups.has_share_offsets() else frozenset()
     kinds = {
         name: unsupported_group
         for name, group in listed.items()
-        if (unsupported_group := unsupported(group.kind, name, "", ()))
+        if (unsupported_group := unsupported(group.kind, name, "", (), share_starts=name in carried))
     }
-    mine = {name: group for name, group in listed.items() if name not in kinds}
+    mine = {name: group for name, group in listed.items() if name not in kinds or name in carried}
     described = await groups.described(group for group in mine.values() if group.state not in ("Empty", "Dead"))
-    offsets = await _offsets(groups, mine)
+    offsets = await _offsets(groups, mine, carried)
     texts = {name: why.value for name, why in kinds.items()}
     for name, group in mine.items():
         assignor = described[name].assignor if name in described else ""
-        if why := unsupported(group.kind, name, assignor, {topic for topic, _ in offsets.get(name, {})}):
+        topics = {topic for topic, _ in offsets.get(name, {})}
+        if why := unsupported(group.kind, name, assignor, topics, share_starts=name in carried):
             texts[name] = why.value
     states = {
         name: GroupState(group.kind.value, group.state, len(described[name].members) if name in described else 0)
@@ -264,10 +275,12 @@ async def _groups(cluster: ClusterClient, selector: GroupSelector) -> GroupsSeen
     return GroupsSeen(states, offsets, texts)
 
 
-async def _offsets(groups: GroupClient, names: Iterable[str]) -> dict[str, dict[Key, GroupPosition]]:
+async def _offsets(
+    groups: GroupClient, names: Iterable[str], share: Collection[str] = ()
+) -> dict[str, dict[Key, GroupPosition]]:
     """Decided offsets; an undecided one that stays so is told with its last decided value."""
     wanted = list(names)
-    group_offsets = await groups.offsets(wanted, stable=True)
+    group_offsets = await groups.offsets(wanted, stable=True, share=share)
     until = asyncio.get_running_loop().time() + UNDECIDED_WITHIN
     while undecided := [name for name, group in group_offsets.items() if group.unstable]:
         stable = asyncio.get_running_loop().time() < until

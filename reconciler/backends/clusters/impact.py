@@ -18,8 +18,8 @@ from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key
 from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol import acls, log_dirs
-from reconciler.kafka.protocol.describe_groups import GroupKind
-from reconciler.kafka.protocol.group_offsets import GroupOffsets
+from reconciler.kafka.protocol.groups.describe_groups import GroupKind
+from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
 from reconciler.model.reports.impact import ClusterFeatures, CopyFacts, ImpactQuery, ReadingGroup, Stakes

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from reconciler.kafka.client.cluster import GROUP, ClusterClient
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import COORDINATOR_MOVED, BrokerError, ConnectionLostError, check
-from reconciler.kafka.protocol import describe_groups as group_members
-from reconciler.kafka.protocol import group_offsets
-from reconciler.kafka.protocol.describe_groups import DescribedGroup, GroupKind, ListedGroup
-from reconciler.kafka.protocol.group_offsets import CommittedOffset, GroupOffsets, Key
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.protocol.groups import describe_groups as group_members
+from reconciler.kafka.protocol.groups import group_offsets, share_offsets
+from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets, Key
 
 AT_ONCE = 100
 PATIENCE = 20.0
@@ -68,13 +69,27 @@ class GroupClient:
         await self._from_coordinators(wanted, ask)
         return described_groups
 
-    async def offsets(self, groups: Iterable[str], *, stable: bool = False) -> dict[str, GroupOffsets]:
-        """All committed offsets of each group. ``stable``: partitions with an undecided transactional commit are named
-        in ``unstable`` instead of being told with their last decided offset."""
+    async def has_share_offsets(self) -> bool:
+        """Whether start offsets of share groups can be read and set on this cluster (KIP-932)."""
+        connection = await self.cluster.control()
+        keys = (share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.ALTER_SHARE_OFFSETS)
+        served = all(connection.versions.get(key, (1, 0))[0] == share_offsets.VERSION for key in keys)
+        return served and connection.features.get(share_offsets.FEATURE, 0) >= 1
+
+    async def offsets(
+        self, groups: Iterable[str], *, stable: bool = False, share: Collection[str] = ()
+    ) -> dict[str, GroupOffsets]:
+        """All committed offsets of each group; of those that are ``share`` groups their start offsets. ``stable``:
+        partitions with an undecided transactional commit are named in ``unstable`` instead of being told with their
+        last decided offset."""
         offsets: dict[str, GroupOffsets] = {}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-            answers = await _fetch_offsets(connection, names, stable)
+            answers: dict[str, GroupOffsets] = {}
+            if others := [name for name in names if name not in share]:
+                answers |= await _fetch_offsets(connection, others, stable)
+            if shared := [name for name in names if name in share]:
+                answers |= await _describe_share_offsets(connection, shared)
             offsets.update(answers)
             return {name: group.error for name, group in answers.items()}
 
@@ -95,22 +110,24 @@ class GroupClient:
                 return decided | dict.fromkeys(waiting)
             await asyncio.sleep(0.05)
 
-    async def commit(self, wanted: Mapping[str, Mapping[Key, CommittedOffset]]) -> dict[str, dict[Key, int]]:
-        """Kafka's error code of each partition. 25 (UNKNOWN_MEMBER_ID): the group has active members, nothing was
-        written, which the coordinator decides at that very moment."""
+    async def commit(
+        self, wanted: Mapping[str, Mapping[Key, CommittedOffset]], *, share: Collection[str] = ()
+    ) -> dict[str, dict[Key, int]]:
+        """Kafka's error code of each partition. 25 (UNKNOWN_MEMBER_ID), and of ``share`` groups, whose start offset is
+        set, 68 (NON_EMPTY_GROUP): the group has active members, nothing was written, which the coordinator decides at
+        that very moment."""
         by_name: dict[str, dict[Key, int]] = {}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-            version = connection.negotiated(
-                group_offsets.OFFSET_COMMIT, 8, group_offsets.COMMIT_VERSION, "OffsetCommit"
-            )
-            api = (group_offsets.OFFSET_COMMIT, version, True)
             with connection.gathered():
-                asked = [connection.send(api, [group_offsets.pack_commit(name, wanted[name])]) for name in names]
+                asked = [_send_offsets(connection, name, wanted[name], share=name in share) for name in names]
             for name, future in zip(names, asked, strict=True):
                 frame = await future
                 try:
-                    throttle, by_name[name] = group_offsets.unpack_commit(frame.body)
+                    if name in share:
+                        throttle, by_name[name] = share_offsets.unpack_alter(frame.body, wanted[name])
+                    else:
+                        throttle, by_name[name] = group_offsets.unpack_commit(frame.body)
                 finally:
                     frame.drop()
                 connection.throttle(throttle)
@@ -205,3 +222,24 @@ async def _fetch_offsets(connection: Connection, names: Sequence[str], stable: b
         connection.throttle(throttle)
         groups |= offsets
     return groups
+
+
+async def _describe_share_offsets(connection: Connection, names: Sequence[str]) -> dict[str, GroupOffsets]:
+    key, version = share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.VERSION
+    connection.negotiated(key, version, version, "DescribeShareGroupOffsets")
+    body = share_offsets.pack_describe(names)
+    throttle, offsets = await connection.ask((key, version, True), body, share_offsets.unpack_describe)
+    connection.throttle(throttle)
+    return offsets
+
+
+def _send_offsets(
+    connection: Connection, group: str, offsets: Mapping[Key, CommittedOffset], *, share: bool
+) -> asyncio.Future[Frame]:
+    if share:
+        key, version = share_offsets.ALTER_SHARE_OFFSETS, share_offsets.VERSION
+        connection.negotiated(key, version, version, "AlterShareGroupOffsets")
+        return connection.send((key, version, True), [share_offsets.pack_alter(group, offsets)])
+    key, newest = group_offsets.OFFSET_COMMIT, group_offsets.COMMIT_VERSION
+    version = connection.negotiated(key, 8, newest, "OffsetCommit")
+    return connection.send((key, version, True), [group_offsets.pack_commit(group, offsets)])

@@ -92,6 +92,11 @@ class GroupState:
     state: str = ""
     members: int = 0
 
+    @property
+    def is_share(self) -> bool:
+        """A share group, of which start offsets move (KIP-932)."""
+        return self.kind == "share"
+
 
 @dataclass(frozen=True, slots=True)
 class TranslatedPartition:

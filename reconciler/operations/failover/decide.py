@@ -298,6 +298,12 @@ def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:
     return tuple(offsets.values())
 
 
+def bounded(offset: GroupOffset) -> GroupOffset:
+    """Of a share group: nobody tells what it has acknowledged from its start offset on, so up to all of that is
+    delivered again."""
+    return replace(offset, translated=replace(offset.translated, exact=False))
+
+
 def _earlier(offset: GroupOffset, other: GroupOffset) -> bool:
     if offset.translated.offset is None or other.translated.offset is None:
         return offset.translated.offset is None

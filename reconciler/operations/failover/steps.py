@@ -272,7 +272,8 @@ class Switch:
             group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
             for group, offsets in wanted.items()
         }
-        refused = self.survey.destination.commit(asked)
+        share = [group.group for group in groups if group.origin.is_share]
+        refused = self.survey.destination.commit(asked, share)
         moved += [written(group, refused.get(group.group, {})) for group in groups]
         count = sum(map(len, wanted.values())) - sum(map(len, refused.values()))
         wrong = otherwise(moved)

@@ -35,7 +35,7 @@ from reconciler.model.reports.failover import (
     Way,
 )
 from reconciler.operations.failover.combine_offsets import Chart, as_told, of_both, settled, translated
-from reconciler.operations.failover.decide import least
+from reconciler.operations.failover.decide import bounded, least
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
 from reconciler.operations.failover.hidden import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
@@ -63,8 +63,9 @@ class Survey:
 
     def __init__(self, topology: Topology, move: ConsumerMove) -> None:
         self.move = move
-        self.origin = Side(topology.clusters[move.origin])
-        self.destination = Side(topology.clusters[move.destination])
+        same = topology.flows[move.flow].keeps_offsets
+        self.origin = Side(topology.clusters[move.origin], share_starts=same)
+        self.destination = Side(topology.clusters[move.destination], share_starts=same)
         self._flows = {leg.flow: topology.flows[leg.flow] for leg in move.legs}
         request = topology.flows[move.flow].groups
         self._groups: GroupSelector = make_group_selector(request.include, request.exclude)
@@ -176,7 +177,8 @@ class Survey:
         until = time.monotonic() + MAP_WITHIN
         while True:
             moves, _ = self.groups()
-            inexact = any(not offset.translated.exact for group in moves for offset in group.offsets)
+            waiting = [group for group in moves if not group.origin.is_share]
+            inexact = any(not offset.translated.exact for group in waiting for offset in group.offsets)
             if self.lost is not None or not inexact or time.monotonic() > until:
                 return moves
             time.sleep(0.5)
@@ -195,8 +197,10 @@ class Survey:
         begins = self.origin.bounds(offset.origin for offset in wanted if offset.translated.offset is None)
         for group, each in sorted(offers.items()):
             if each:
-                offsets = tuple(settled(it, begins.get(it.origin), ends.get(it.destination)) for it in each)
-                yield GroupMove(group, here.states[group], there.states.get(group, GroupState()), least(offsets))
+                state = here.states[group]
+                own = map(bounded, each) if state.is_share else each
+                offsets = tuple(settled(it, begins.get(it.origin), ends.get(it.destination)) for it in own)
+                yield GroupMove(group, state, there.states.get(group, GroupState()), least(offsets))
 
     def _chart(self, leg: Leg, here: GroupsSeen) -> Chart:
         """Translates all that the groups have committed on topics of the leg."""

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.describe_groups import ListedGroup
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.groups import (
     GroupSelector,
     Synced,
@@ -30,7 +30,10 @@ from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.two_way import BothWays
 
-ACTIVE = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS: somebody has joined
+ACTIVE = frozenset({22, 25, 27, 68})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, NON_EMPTY_GROUP: somebody has joined."""
+OTHER_KIND = 23
+"""INCONSISTENT_GROUP_PROTOCOL: of a name that is a share group on one side alone."""
 LOOK_AT_EMPTY_EVERY = 10  # rounds
 
 Tell = Callable[[Sequence[Checkpoint]], Awaitable[None]]
@@ -93,6 +96,7 @@ class GroupRounds:
         self._empty: dict[Key, int] = {}
         self._maps: dict[Key, tuple[PartitionMap, UUID, PartitionMap]] = {}
         self._round = 0
+        self._shares: frozenset[str] = frozenset()
 
     async def run(self, routes: Mapping[Key, str], maps: MapReader, ids: Mapping[str, UUID], tell: Tell) -> RoundResult:
         """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``ids``: source
@@ -107,10 +111,11 @@ class GroupRounds:
             for name, group in (await self._source_groups.listed()).items()
             if self._selector.why_not(name) is None
         }
+        self._shares = await self._carried_shares(listed)
         named = {
             name: unsupported_group
             for name, group in listed.items()
-            if (unsupported_group := unsupported(group.kind, name, "", ()))
+            if name not in self._shares and (unsupported_group := unsupported(group.kind, name, "", ()))
         }
         await self._read(listed.keys() - named.keys(), routes)
         named |= self._streams(listed)
@@ -138,6 +143,14 @@ class GroupRounds:
             gaps=gaps,
         )
 
+    async def _carried_shares(self, listed: Mapping[str, ListedGroup]) -> frozenset[str]:
+        """Share groups whose start offsets travel: where offsets are the same, and both clusters serve them."""
+        shares = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
+        if not shares or self._same is None:
+            return frozenset()
+        served = [await groups.has_share_offsets() for groups in (self._source_groups, self._target_groups)]
+        return shares if all(served) else frozenset()
+
     def _each(self) -> Iterator[tuple[str, Key, _Entry]]:
         """Group, source partition, entry."""
         for group, entries in self._entries.items():
@@ -145,7 +158,7 @@ class GroupRounds:
                 yield group, key, entry
 
     async def _read(self, names: Iterable[str], routes: Mapping[Key, str]) -> None:
-        groups = await self._source_groups.offsets(names)
+        groups = await self._source_groups.offsets(names, share=self._shares)
         for group in self._entries.keys() - groups.keys():
             del self._entries[group]
         for group, group_offsets in groups.items():
@@ -174,8 +187,9 @@ class GroupRounds:
 
     def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, UnsupportedGroup]]:
         for group, entries in self._entries.items():
-            if unsupported_group := unsupported(listed[group].kind, group, "", {topic for topic, _ in entries}):
-                yield group, unsupported_group
+            topics = {topic for topic, _ in entries}
+            if group not in self._shares and (why := unsupported(listed[group].kind, group, "", topics)):
+                yield group, why
 
     def _carry(self, same: AsCommitted, routes: Mapping[Key, str]) -> set[Key]:
         """As ``_translate``, where an offset means the same record on both sides. Nothing has to be looked at closer:
@@ -264,6 +278,8 @@ class GroupRounds:
         for group, key, entry in self._each():
             if entry.downstream is None or not (self._same or (entry.map and entry.map.source_end is not None)):
                 continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
+            if group in self._shares:
+                continue  # a reader of checkpoints would commit them, which makes a group of another kind
             # Of offsets that are the same, a checkpoint says no more than the copy reaches.
             now = Synced(entry.downstream if self._same else entry.committed.offset, entry.downstream)
             if not checkpoint_due(entry.told, now):
@@ -278,8 +294,10 @@ class GroupRounds:
         """Sets the offsets of groups without members at the target, where that is no step back."""
         listed = await self._target_groups.listed()
         active = {name for name in self._entries.keys() & listed.keys() if not idle(listed[name].state)}
-        free = self._entries.keys() - active
-        all_offsets = await self._target_groups.offsets(free & listed.keys())
+        shared_there = {name for name in self._entries.keys() & listed.keys() if listed[name].kind is GroupKind.SHARE}
+        others = {name for name in listed if (name in self._shares) != (name in shared_there)} & self._entries.keys()
+        free = self._entries.keys() - active - others
+        all_offsets = await self._target_groups.offsets(free & listed.keys(), share=self._shares)
         wanted: dict[str, dict[Key, CommittedOffset]] = {}
         for group in free:
             known = all_offsets.get(group)
@@ -297,11 +315,12 @@ class GroupRounds:
                     wanted.setdefault(group, {})[twin] = committed
                 elif on_target is not None and entry.downstream >= on_target.offset:
                     entry.rewound = False
-        answers = await self._target_groups.commit(wanted)
+        answers = await self._target_groups.commit(wanted, share=self._shares)
         codes = {group: max(codes.values(), default=0) for group, codes in answers.items()}
         joined = {group for group, code in codes.items() if code in ACTIVE}
         written = sum(len(wanted[group]) for group, code in codes.items() if code == 0)
         refused = {group: code for group, code in codes.items() if code and code not in ACTIVE}
+        refused |= dict.fromkeys(others, OTHER_KIND)
         return written, tuple(sorted(active | joined)), refused
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +64,10 @@ def dying() -> None:
         left[0] -= 1
         write(file, line)
 
-    def commit_half(side: Side, wanted: Mapping[str, Mapping[Key, GroupPosition]]) -> Mapping[str, Mapping[Key, str]]:
-        commit(side, {group: wanted[group] for group in sorted(wanted)[: len(wanted) // 2]})
+    def commit_half(
+        side: Side, wanted: Mapping[str, Mapping[Key, GroupPosition]], share: Collection[str]
+    ) -> Mapping[str, Mapping[Key, str]]:
+        commit(side, {group: wanted[group] for group in sorted(wanted)[: len(wanted) // 2]}, share)
         die()
         raise AssertionError
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.environments import exactly, on_sandbox
+from tests.support.lanes.synced import set_start, start_of
 from tests.support.lanes.truth import placed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -37,6 +38,8 @@ def test_positions_mean_the_same_record_on_both_sides(plain: Sandbox, tmp_path: 
         first = running.write("fra", topic, 600)
         old = [value for there in begun for value in there]
         read = [running.read("fra", group, topic, 123)]
+        queue = f"{unique}-queue"
+        assert set_start(plain["east"], queue, topic, 30) == 0
 
         report = running.command(f"reconciler failover environments/active-passive {FLOW} --yes")
         assert "same-offsets" in {check["code"] for check in report["checks"]}
@@ -45,6 +48,11 @@ def test_positions_mean_the_same_record_on_both_sides(plain: Sandbox, tmp_path: 
         (moved,) = (one for one in report["groups"] if one["group"] == group)
         assert moved["exact"]
         assert all(one["committed"] == one["after"] for one in moved["offsets"])
+        assert start_of(plain["west"], queue) == {(topic, 0): 30}
+        (share,) = (one for one in report["groups"] if one["group"] == queue)
+        behind = sum(offset >= 30 for offset in placed(plain["west"], topic).values())
+        assert (share["exact"], share["missed"]) == (False, 0)
+        assert share["read_again"] >= behind > 0, "nobody tells what it has acknowledged behind its start offset"
         assert "same offsets on both sides" in running.reconciler("status", folder)
         assert running.reconciler("diverged", "list", folder, FLOW).startswith("The same: ")
         assert "Equal" in running.reconciler("verify", folder, FLOW)

@@ -18,7 +18,7 @@ from reconciler_mirror.model import Claim, PartitionSpec
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
-from reconciler.kafka.protocol.group_offsets import CommittedOffset, GroupOffsets
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from tests.support.lanes.lane_spec import lane
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,8 +15,8 @@ from reconciler_mirror.groups.sync import returning_routes, together
 from reconciler_mirror.model import PartitionSpec
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
-from reconciler.kafka.protocol.describe_groups import GroupKind, ListedGroup
-from reconciler.kafka.protocol.group_offsets import CommittedOffset, GroupOffsets
+from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.reader import MapReader
@@ -55,10 +55,14 @@ class Groups:
             for name in self._side.groups
         }
 
-    async def offsets(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
+    async def offsets(self, names: Iterable[str], *, share: Collection[str]) -> dict[str, GroupOffsets]:
+        assert not share
         return {name: GroupOffsets(dict(self._side.groups[name]), 0) for name in names}
 
-    async def commit(self, wanted: Mapping[str, Mapping[Key, CommittedOffset]]) -> dict[str, dict[Key, int]]:
+    async def commit(
+        self, wanted: Mapping[str, Mapping[Key, CommittedOffset]], *, share: Collection[str]
+    ) -> dict[str, dict[Key, int]]:
+        assert not share
         for name, offsets in wanted.items():
             self._side.groups.setdefault(name, {}).update(offsets)
         return {name: dict.fromkeys(offsets, 0) for name, offsets in wanted.items()}

@@ -16,7 +16,7 @@ from reconciler_mirror.groups.close_gaps import PATIENCE
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.run import batch_path
 
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic, member

@@ -13,7 +13,7 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.names import OFFSETS_TOPIC, position_group
 from reconciler.replication.offsets.codec import MapPartition, encode

@@ -13,12 +13,13 @@ from reconciler_mirror.lane.run import batch_path
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.groups import EXCLUDED_GROUPS
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.reader import MapReader
+from reconciler.sandbox.handles import ClusterHandle
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of
 
@@ -106,3 +107,25 @@ def write(flow: Flow, first: int, count: int) -> None:
         for number in range(part, min(part + 10, count)):
             writer.produce(flow.topic, b"%d" % (first + number), partition=0)
         writer.commit_transaction(20)
+
+
+def ask_groups(handle: ClusterHandle, question: Callable[[GroupClient], Awaitable[Answer]]) -> Answer:
+    async def run() -> Answer:
+        cluster = cluster_of(handle)
+        try:
+            return await question(GroupClient(cluster))
+        finally:
+            cluster.close()
+
+    return asyncio.run(run())
+
+
+def set_start(handle: ClusterHandle, group: str, topic: str, offset: int) -> int:
+    """Kafka's error code."""
+    wanted = {group: {(topic, 0): CommittedOffset(offset)}}
+    return ask_groups(handle, lambda groups: groups.commit(wanted, share={group}))[group][topic, 0]
+
+
+def start_of(handle: ClusterHandle, group: str) -> Mapping[Key, int]:
+    offsets = ask_groups(handle, lambda groups: groups.offsets([group], share={group}))[group].offsets
+    return {key: start.offset for key, start in offsets.items()}

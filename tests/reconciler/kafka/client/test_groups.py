@@ -15,9 +15,9 @@ from reconciler.kafka.client.cluster import GROUP, ClusterClient
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.describe_groups import DescribedGroup, GroupKind, ListedGroup
 from reconciler.kafka.protocol.flexible import NO_TAGS, count, string
-from reconciler.kafka.protocol.group_offsets import OFFSET_FETCH, CommittedOffset
+from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.group_offsets import OFFSET_FETCH, CommittedOffset
 from reconciler.replication.groups import UnsupportedGroup, unsupported
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic, member

@@ -21,7 +21,7 @@ from reconciler.model.reports.failover import (
     PartedPartition,
     Way,
 )
-from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
+from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of, written
 from reconciler.operations.failover.diverged import exported, sides_of
 from reconciler.operations.failover.survey import Survey
 from reconciler.render.reports.failover import parted_text
@@ -44,6 +44,7 @@ class Side:
     ends: tuple[int, ...]
     offsets: dict[str, dict[Key, GroupPosition]] = field(default_factory=dict)
     last: tuple[Checkpoint, ...] = ()
+    kind: str = "consumer"
 
     def partitions(self) -> Mapping[str, int]:
         return {self.topic: len(self.ends)}
@@ -52,7 +53,7 @@ class Side:
         return {key: PartitionBounds(0, self.ends[key[1]], self.ends[key[1]]) for key in keys if key[0] == self.topic}
 
     def groups(self, _: GroupSelector) -> GroupsSeen:
-        return GroupsSeen(dict.fromkeys(self.offsets, IDLE), self.offsets)
+        return GroupsSeen(dict.fromkeys(self.offsets, replace(IDLE, kind=self.kind)), self.offsets)
 
     def checkpoints(self, source: str, _: str) -> Mapping[tuple[str, str, int], Checkpoint]:
         assert source == "east"
@@ -79,6 +80,16 @@ def test_an_offset_is_its_own_translation_both_ways(way: Way, topics: tuple[str,
     groups, _ = survey(way, sides["orders"], sides[REMOTE]).groups()
     assert moved(groups) == {"g": {(there, 0): (4711, True), (there, 1): (80, False)}}
     assert groups[0].offsets[0].metadata == "m"
+
+
+def test_of_a_share_group_all_behind_its_start_offset_may_be_delivered_again() -> None:
+    standing = {"g": {("orders", 0): GroupPosition(30, "")}}
+    made = survey(Way.FAILOVER, Side("orders", (45,), standing, kind="share"), Side(REMOTE, (45,)))
+    (group,), _ = made.groups()
+    done = written(group, {})
+    assert [(offset.after, offset.again, offset.missed) for offset in done.offsets] == [(30, 15, 0)]
+    assert (done.note, moved((done,))) == ("", {"g": {(REMOTE, 0): (30, False)}})
+    assert made.exact_groups() == (group,), "nothing is waited for that does not come"
 
 
 def test_a_flow_has_copied_as_far_as_its_copy_ends() -> None:

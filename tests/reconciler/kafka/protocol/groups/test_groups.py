@@ -23,11 +23,11 @@ from kafka.protocol.consumer import (
 )
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol import describe_groups as group_members
-from reconciler.kafka.protocol import group_offsets
-from reconciler.kafka.protocol.describe_groups import GroupKind, ListedGroup
 from reconciler.kafka.protocol.flexible import count, string
-from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups import describe_groups as group_members
+from reconciler.kafka.protocol.groups import group_offsets
+from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 
 NAMES = st.text(min_size=1, max_size=200)
 OFFSETS = st.dictionaries(
