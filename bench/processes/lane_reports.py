@@ -51,7 +51,7 @@ def _rendered(lane: OneLane, *, conditions: bool) -> str:
     )
     told = tuple(
         Condition(
-            "target_refused",
+            "record_refused",
             f"{spec.topic}-{spec.partition}: the broker answered NOT_ENOUGH_REPLICAS for 30 s",
             "Look at the target's brokers and min.insync.replicas; it is retried automatically.",
             spec.topic,

@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from docs.site.links import of_the_site, with_anchors  # noqa: E402  # mkdocs loads this file by its path
+from docs.site.links import of_the_site  # noqa: E402  # mkdocs loads this file by its path
 from docs.site.reference import commands_page, environment_page  # noqa: E402
 
 _ABOVE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md"}
@@ -33,5 +33,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     if place.startswith("reference/"):
         return markdown
     repository = f"{config.repo_url.rstrip('/')}/blob/main" if config.repo_url else ""
-    linked = of_the_site(markdown, source, repository)
-    return with_anchors(linked) if place == "mirror/conditions.md" else linked
+    return of_the_site(markdown, source, repository)

@@ -40,18 +40,6 @@ def of_the_site(markdown: str, source: str, repository: str) -> str:
     return "\n".join(_table_row(line) for line in "".join(parts).split("\n"))
 
 
-def with_anchors(markdown: str) -> str:
-    """Rows of tables that begin with names in backticks can be linked to by these names, as alerts do."""
-    return "\n".join(_anchored(line) for line in markdown.split("\n"))
-
-
-def _anchored(row: str) -> str:
-    if not row.startswith("| `"):
-        return row
-    names = re.findall(r"`([a-z_]+)`", row.split("|")[1])
-    return "| " + "".join(f'<a id="{name}"></a>' for name in names) + row[2:]
-
-
 def place_in_site(path: str) -> str | None:
     """Where a file of the repository stands in the site, relative to its root; None: it is not part of it."""
     if path in _PAGES_ABOVE:

@@ -14,7 +14,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
 """For ``field(metadata=SPARSE)`` of a field with a default: documents and digests hold it only when it says something.
@@ -107,6 +107,8 @@ class Codec:
                 raise TypeError(f"how {kind} is written has to be said")
             members = tuple(member for member in inner if member is not type(None))
             return _optional(self._coder(Union[members]))  # noqa: UP007  # of as many as there are
+        if origin is Literal:
+            return _Coder(_same, _member({word: word for word in inner}))
         if origin is tuple:
             return self._array(inner)
         if origin is frozenset:
@@ -117,7 +119,7 @@ class Codec:
         if isinstance(kind, type) and is_dataclass(kind):
             return self._row(kind) if self._rows else self._fields(kind)
         if issubclass(kind, Enum):
-            return _Coder(lambda value: value.value, _enum(kind))
+            return _Coder(lambda value: value.value, _member({member.value: member for member in kind}))
         if kind is bytes:
             return _Coder(bytes.hex, _hexadecimal)
         return _Coder(_same, lambda given: _expect(given, kind))
@@ -308,10 +310,10 @@ def _expect(given: Any, kind: type) -> Any:
 _WORDS = {int: "a whole number", str: "text", bool: "true or false", list: "an array", dict: "an object"}
 
 
-def _enum(kind: type[Enum]) -> Decode:
-    members = {member.value: member for member in kind}
+def _member(members: Mapping[Any, Any]) -> Decode:
+    """``members``: of an Enum or a Literal, by how they are written."""
 
-    def decoded(given: Any) -> Enum:
+    def decoded(given: Any) -> Any:
         if type(given) not in (str, int) or given not in members:
             raise MalformedError(f"is {given!r}; it must be one of {', '.join(map(str, members))}")
         return members[given]

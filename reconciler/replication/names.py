@@ -1,6 +1,9 @@
-"""Names that both programs use: status topic, position groups, transactional ids, conditions."""
+"""Names that both programs use: status topic, position groups, transactional ids, conditions and their runbooks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 STATUS_TOPIC = "__mirror_status"
 LAG_HEADER = "lag"
@@ -60,6 +63,62 @@ def marker_producer(flow: str) -> str:
 OFFSETS_TOPIC = "__mirror_offsets"
 """On each flow's target: the exact offset map, see ``offset_map``."""
 OFFSETS_PARTITIONS = 8
+ConditionCode = Literal[
+    "authentication_failed",
+    "corrupt_source_batch",
+    "executor_not_fit",
+    "filler_limit",
+    "groups_inexact",
+    "groups_not_synced",
+    "groups_refused",
+    "groups_unsupported",
+    "hanging_transaction",
+    "lane_failed",
+    "lane_silent",
+    "lane_without_task",
+    "offsets_diverged",
+    "partition_stands",
+    "pauses_unreadable",
+    "permission_denied",
+    "position_foreign",
+    "position_missing",
+    "position_went_back",
+    "positions_undecided",
+    "provenance_not_yet_marked",
+    "quota_throttled",
+    "record_refused",
+    "same_cluster",
+    "secret_missing",
+    "setting_not_supported",
+    "source_retention_passed",
+    "source_topic_deleted",
+    "source_topic_recreated",
+    "source_transaction_open",
+    "source_truncated",
+    "source_unavailable",
+    "source_unreachable",
+    "start_offset_out_of_range",
+    "start_partition_missing",
+    "target_topic_missing",
+    "target_topic_smaller",
+    "target_unavailable",
+    "target_unreachable",
+    "transaction_timeout_refused",
+]
+"""Of all that a mirror job tells."""
+CONDITION_CODES: tuple[ConditionCode, ...] = get_args(ConditionCode)
 CONTINUABLE = ("corrupt_source_batch", "record_refused", "source_retention_passed", "source_truncated")
 """Conditions after which a flow may be told to go on: what is lost is known exactly, and what comes after it can be
 copied. All others always stop."""
+RUNBOOKS = "docs/mirror/conditions.md"
+"""The page of conditions: a section for each code, whose anchor is the code."""
+
+
+def runbook_of(code: str) -> str:
+    """Relative to the project. A code of a later release leads to the page."""
+    return f"{RUNBOOKS}#{code}" if code in CONDITION_CODES else RUNBOOKS
+
+
+def runbooks_of(codes: Iterable[str]) -> tuple[str, ...]:
+    """Each once, in the order of the codes."""
+    return tuple(dict.fromkeys(map(runbook_of, codes)))

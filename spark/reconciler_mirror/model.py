@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from reconciler.replication.handover import Endpoint, FlowSettings
-from reconciler.replication.names import position_group, transactional_id
+from reconciler.replication.names import ConditionCode, position_group, transactional_id
 from reconciler_mirror.record_work.settings import NO_GROUND, NO_WORK, ProvenanceSettings, RecordWork, work_of
 from reconciler_mirror.report.latency import NO_LATENCY, Latency
 from reconciler_mirror.report.losses import Losses, added
@@ -125,7 +125,7 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
 class Condition:
     """Something a person must know. ``stops``: the partition is not copied until someone acts."""
 
-    code: str
+    code: ConditionCode
     text: str
     todo: str
     topic: str | None = None
@@ -133,7 +133,9 @@ class Condition:
     stops: bool = False
 
     @classmethod
-    def of_partition(cls, code: str, spec: PartitionSpec, text: str, todo: str, *, stops: bool = True) -> Condition:
+    def of_partition(
+        cls, code: ConditionCode, spec: PartitionSpec, text: str, todo: str, *, stops: bool = True
+    ) -> Condition:
         """``text`` goes on behind the name of the partition."""
         return cls(code, f"{spec.topic}-{spec.partition} {text}", todo, spec.topic, spec.partition, stops)
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from docs.site.links import of_the_site, with_anchors
+from docs.site.links import of_the_site
 from docs.site.reference import commands_page, environment_page
 from tests.support.paths import ROOT
 
@@ -34,10 +34,6 @@ HELPS = ROOT / "tests" / "golden" / "help"
 )
 def test_a_link_leads_to_the_site_or_to_the_repository(source: str, link: str, repository: str, shown: str) -> None:
     assert of_the_site(link, source, repository) == shown
-
-
-def test_a_condition_can_be_linked_to_by_its_code() -> None:
-    assert with_anchors("| `a_b`, `c` | x |\n| code |") == '| <a id="a_b"></a><a id="c"></a>`a_b`, `c` | x |\n| code |'
 
 
 def test_the_reference_has_every_command() -> None:

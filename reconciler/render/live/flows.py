@@ -21,6 +21,7 @@ from reconciler.render.reports.status.status import (
     verdict,
     work_lines,
 )
+from reconciler.replication.names import runbook_of
 from reconciler.text import counted
 
 _HEADS = ("flow", "from, to", "state", "records/s", "volume/s", "lag", "seconds", "time left", "conditions")
@@ -118,7 +119,9 @@ def _condition(flow: str, condition: Fields) -> str:
     stops = pill("stops copying", "problem") if condition.get("stops") else pill("copying goes on", "idle")
     head = f"<header>{flow_link(flow)} {mono(place)} {stops}</header>"
     words = f"<p>{code(str(condition['code']))} {safe(str(condition['text']))}</p>"
-    return f'<article class="card">{head}{words}<p><b>{safe(str(condition["todo"]))}</b></p></article>'
+    todo = f"<p><b>{safe(str(condition['todo']))}</b></p>"
+    page = f'<p class="faint">runbook: {mono(runbook_of(str(condition["code"])))}</p>'
+    return f'<article class="card">{head}{words}{todo}{page}</article>'
 
 
 def _one_flow(view: LiveView, live: LiveState, name: str, now_ms: int) -> tuple[Region, ...]:

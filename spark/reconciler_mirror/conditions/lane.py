@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
+from reconciler.replication.names import ConditionCode
 from reconciler_mirror.model import Condition, LaneSpec, PartitionSpec
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
     )
 
 
-def lane_failed(lane: LaneSpec, code: str, text: str) -> Condition:
+def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
     todo = {
         "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
         f"{lane.source.cluster}; reconciler plan lists them. The lane is retried automatically.",
@@ -222,7 +223,7 @@ def unavailable(spec: PartitionSpec, side: str, why: str) -> Condition:
     """``side``: source or target."""
     topic = spec.topic if side == "source" else spec.target_topic
     return Condition.of_partition(
-        f"{side}_unavailable",
+        "source_unavailable" if side == "source" else "target_unavailable",
         spec,
         f"waits: {topic}-{spec.partition} at the {side} does not serve it: {why}",
         f"Check that the partition has a leader and enough in-sync replicas at the {side}; it is retried "
@@ -275,7 +276,7 @@ def unreachable(spec: LaneSpec, side: str, why: str) -> Condition:
     """``side``: source or target. The whole lane waits."""
     end = spec.source if side == "source" else spec.target
     return Condition(
-        f"{side}_unreachable",
+        "source_unreachable" if side == "source" else "target_unreachable",
         f"lane {spec.lane} of {spec.flow} waits for {end.cluster}: {why}",
         f"Check {end.cluster} ({', '.join(end.bootstrap_servers)}); copying resumes automatically.",
     )

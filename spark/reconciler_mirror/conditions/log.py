@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reconciler.replication.names import ConditionCode
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.driver.views import FlowView
 from reconciler_mirror.model import Condition
 from reconciler_mirror.report.losses import Loss
 
 _log = logs.logger("condition")
-_Key = tuple[str, str, str | None, int | None]
+_Key = tuple[str, ConditionCode, str | None, int | None]
 
 
 class ConditionLog:

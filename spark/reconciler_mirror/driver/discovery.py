@@ -12,7 +12,7 @@ from typing import Protocol
 
 from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import Endpoint, FlowSettings
-from reconciler.replication.names import LONGEST_TOPIC
+from reconciler.replication.names import LONGEST_TOPIC, ConditionCode
 from reconciler.replication.policy import TopicSelector
 from reconciler_mirror.clients.own import setting_refused
 from reconciler_mirror.model import Condition, PartitionSpec, lane_of
@@ -83,7 +83,7 @@ class Discovery:
     def look(self, before: Discovered) -> Discovered:
         """One look at both clusters. ``before`` is the answer that stands when one of them cannot be read, and when
         neither says anything new; what stands in the way is looked at each time, since rights are in no list."""
-        at = (self._flow.source, "source_unreachable")
+        at: tuple[Endpoint, ConditionCode] = (self._flow.source, "source_unreachable")
         try:
             listed = self._source.topics()
             at = (self._flow.target, "target_unreachable")
@@ -166,7 +166,7 @@ def _unread(before: Discovered, condition: Condition) -> Discovered:
     return replace(before, conditions=(*kept, condition))
 
 
-def _unreachable(code: str, endpoint: Endpoint, error: Exception) -> Condition:
+def _unreachable(code: ConditionCode, endpoint: Endpoint, error: Exception) -> Condition:
     servers = ", ".join(endpoint.bootstrap_servers)
     return Condition(
         code,

@@ -25,7 +25,7 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
 from reconciler.kafka.client.transaction_ends import Aborted, Endings
 from reconciler.kafka.client.transactions import Identity
-from reconciler.replication.names import data_producer, marker_producer
+from reconciler.replication.names import ConditionCode, data_producer, marker_producer
 from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of, setting_refused
@@ -248,7 +248,7 @@ class Attempts:
         text = f"fenced, but no later application owns the flow: {error}"
         return LaneReport(LaneEnd.FAILED, self._progress, text)
 
-    def _failed(self, code: str, text: str) -> LaneReport:
+    def _failed(self, code: ConditionCode, text: str) -> LaneReport:
         return self._ended(lane_failed(self._spec, code, text), text)
 
     def _ended(self, condition: Condition, text: str) -> LaneReport:

@@ -352,9 +352,9 @@ def test_a_condition_is_logged_when_it_begins_and_when_it_is_over(board: Board) 
     ("state", "condition", "shown"),
     [
         ("running", None, "running"),
-        ("running", Condition("a", "b", "c", stops=True), "degraded"),
-        ("running", Condition("a", "b", "c", "orders", 1), "running"),
-        ("stopped", Condition("a", "b", "c", stops=True), "stopped"),
+        ("running", Condition("lane_failed", "b", "c", stops=True), "degraded"),
+        ("running", Condition("lane_failed", "b", "c", "orders", 1), "running"),
+        ("stopped", Condition("lane_failed", "b", "c", stops=True), "stopped"),
     ],
 )
 def test_the_record_follows_its_schema(

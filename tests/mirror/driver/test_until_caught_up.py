@@ -23,6 +23,7 @@ from reconciler.kafka.client.cluster import Key
 from reconciler.render.console import seconds
 from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.names import ConditionCode
 from reconciler.replication.pauses import Pause, Scope
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_spec import lane as any_lane
@@ -116,7 +117,7 @@ def test_a_condition_that_stays_ends_it_with_what_to_do(
 
 @pytest.mark.parametrize("code", ["authentication_failed", "permission_denied", "secret_missing", "lane_failed"])
 def test_a_lane_that_fails_again_and_again_ends_it(
-    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, code: str
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, code: ConditionCode
 ) -> None:
     """Nothing of the lane is copied meanwhile, so its flow is degraded and not running."""
     world = World(settings, Goal())
@@ -176,7 +177,7 @@ def test_what_is_paused_can_never_be_caught_up_with(settings: MirrorSettings) ->
 @pytest.mark.parametrize("calm_s", [0.0, 5.0])
 @pytest.mark.parametrize("code", ["target_topic_missing", "target_topic_smaller", "permission_denied"])
 def test_topics_that_have_no_lane_are_not_caught_up_with(
-    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, code: str, calm_s: float
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, code: ConditionCode, calm_s: float
 ) -> None:
     """Nothing of them is behind, since nothing of them is known; that is not the same as copied."""
     world = World(settings, Goal(calm_s=calm_s))

@@ -19,6 +19,7 @@ from reconciler_mirror.model import Condition, PartitionSpec
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.names import ConditionCode
 from tests.support.lanes.lane_spec import lane as lane_spec
 
 NOW = 1_000.0
@@ -153,7 +154,9 @@ def test_what_a_session_told_counts_to_the_moment_it_stops_or_pauses(monkeypatch
 
 
 @pytest.mark.parametrize("code", ["record_refused", *sorted(WITHOUT_LAG)])
-def test_a_position_of_another_log_is_not_told_as_one_of_this(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_of_another_log_is_not_told_as_one_of_this(
+    code: ConditionCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(lane: Lane, source: Source) -> None:
         partition = lane.partitions["orders", STOPPED]
         partition.condition = Condition(code, "text", "todo", "orders", STOPPED, stops=True)

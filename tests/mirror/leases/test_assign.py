@@ -94,7 +94,7 @@ PROGRESS = LaneProgress(
         PartitionProgress("orders", 3, 5, None, 4, 100, 17, "record", "small batches"),
         PartitionProgress("orders", 4, None, None),
     ),
-    (Condition("record_refused", "text", "todo", "orders", 3, stops=True), Condition("other", "text", "todo")),
+    (Condition("record_refused", "text", "todo", "orders", 3, stops=True), Condition("lane_failed", "text", "todo")),
     7,
     "batch",
     "whole batches",

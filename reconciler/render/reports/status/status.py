@@ -16,6 +16,7 @@ from reconciler.render.report_json import report_json
 from reconciler.render.reports.status.rollout import standing_lines, standing_value
 from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import Codec
+from reconciler.replication.names import runbook_of, runbooks_of
 from reconciler.replication.pauses import Pause
 from reconciler.resources.mirrors.pause import reported_pauses, words
 from reconciler.text import counted, time_words
@@ -126,6 +127,7 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int) -> dict[str, Any]:
         "status_age_seconds": _seconds_since(mirror.updated_at_ms, now_ms),
         "flows": {  # without its name, which is its key
             name: {key: value for key, value in _CODEC.encoded(flow).items() if key != "name"}
+            | {"conditions": [{**fields, "runbook": runbook_of(str(fields["code"]))} for fields in flow.conditions]}
             | ({} if mirror.lag_is_current else _last_reported(flow))
             for name, flow in mirror.flows.items()
         },
@@ -215,7 +217,8 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[st
         lines += [f"  - {line}" for line in lost_lines(flow)]
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
         lines += _untold_conditions(flow)
-    return lines
+    codes = [code for flow in mirror.flows.values() for code, _ in flow.counted_conditions]
+    return [*lines, *(f"  runbook: {page}" for page in runbooks_of(codes))]
 
 
 def since_when(mirror: LiveMirror, now_ms: int) -> str:

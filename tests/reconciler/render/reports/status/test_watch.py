@@ -307,7 +307,19 @@ def test_what_the_record_says_of_a_flow_is_printed() -> None:
     known = {"records_lag_at_least": 9, "lag_unknown_partitions": 2, "standing_partitions": 1}
     mirror = mirror_from_record(record(flows={"f": EVERYTHING}), 5, json.dumps({"flows": {"f": known}}).encode())
     printed = json.loads(status_json(topology(), LiveState({}, {"west": mirror}), 5))["mirrors"]["west"]["flows"]["f"]
+    [told] = printed["conditions"]
+    assert told.pop("runbook") == "docs/mirror/conditions.md#target_topic_missing"
     assert {**printed, "lanes": 4} == EVERYTHING | known
+
+
+def test_the_runbook_of_each_code_is_named_once_below_the_flows() -> None:
+    codes = ["source_truncated", "source_truncated", "quota_throttled", "of_a_later_release"]
+    conditions = [{"code": code, "text": "t", "todo": "d", "since_ms": 1, "stops": True} for code in codes]
+    mirror = mirror_from_record(record(flows={"f": {**EVERYTHING, "conditions": conditions}}), 5)
+    lines = status_text(topology(), LiveState({}, {"west": mirror}), 5).splitlines()
+    anchors = ("#source_truncated", "#quota_throttled", "")
+    assert lines[-3:] == [f"  runbook: docs/mirror/conditions.md{anchor}" for anchor in anchors]
+    assert "runbook" not in status_text(topology(), LiveState({}, {"west": SILENT}), 5)
 
 
 def test_same_offsets_are_said_of_each_flow_with_what_is_left_to_fill() -> None:
