@@ -67,8 +67,8 @@ def view(topology: Topology, seen: LiveState) -> LiveView:
         topology,
         LiveReading(JobsSeen(seen.mirrors), now),
         LiveReading(ClustersSeen(seen.clusters, drawn, topic_list(topology, seen)), now),
-        LiveReading(StatusInputs(None), now),
-        LiveReading(Reviewed(made, drawn, NOTHING), now),
+        lock=LiveReading(StatusInputs(None), now),
+        review=LiveReading(Reviewed(made, drawn, NOTHING), now),
     )
 
 

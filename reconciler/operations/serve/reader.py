@@ -44,10 +44,12 @@ Opened = TypeVar("Opened")
 @dataclass(frozen=True, slots=True)
 class Paces:
     """Seconds from one reading to the next. Clusters and plans may take long: they are paused for nine times as long as
-    they took, so that reading takes a tenth of the time at most, and for no longer than ``most_s``."""
+    they took, so that reading takes a tenth of the time at most, and for no longer than ``most_s``; for ``clusters_s``
+    where a cluster has come back meanwhile. ``silent_s``: between looks at which clusters are silent."""
 
     jobs_s: float = 1.0
     lock_s: float = 1.0
+    silent_s: float = 0.2
     clusters_s: float = 10.0
     review_s: float = 60.0
     most_s: float = 45.0
@@ -64,6 +66,12 @@ class LockReader(Protocol):
     def look(self, live: LiveState) -> StatusInputs: ...
 
 
+class SilenceReader(Protocol):
+    def look(self) -> Mapping[str, Unknown]:
+        """The clusters that do not answer now, and why. Raises nothing."""
+        ...
+
+
 class ClusterReads(Protocol):
     """``review``: the plan, what earlier runs did, and the clusters as it saw them. ``observe``: these alone."""
 
@@ -78,6 +86,7 @@ class Sources(Protocol):
     def read_topology(self) -> Topology: ...
     def jobs(self, topology: Topology) -> AbstractContextManager[JobReader]: ...
     def lock(self, topology: Topology) -> AbstractContextManager[LockReader]: ...
+    def silent(self, topology: Topology) -> AbstractContextManager[SilenceReader]: ...
     def clusters(self, topology: Topology) -> AbstractContextManager[ClusterReads]: ...
 
 
@@ -101,7 +110,8 @@ class LiveReader:
         self._view = LiveView(sources.read_topology())
         self._swap = threading.Lock()
         self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(3, thread_name_prefix="live")
+        self._came_back = threading.Event()
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="live")
         self._threads: list[Future[None]] = []
 
     @property
@@ -112,6 +122,7 @@ class LiveReader:
         self._threads = [
             self._pool.submit(self._repeat, self._sources.jobs, self._jobs),
             self._pool.submit(self._repeat, self._sources.lock, self._lock),
+            self._pool.submit(self._repeat, self._sources.silent, self._silent),
             self._pool.submit(self._repeat, self._sources.clusters, self._clusters),
         ]
         return self
@@ -142,12 +153,16 @@ class LiveReader:
             with opened(topology) as source:
                 read(topology, source)
 
-    def _goes_on(self, topology: Topology, seconds: float) -> bool:
-        """After a pause; False when ``topology`` is no more that of the view, or the end was asked for."""
+    def _goes_on(self, topology: Topology, seconds: float, due: Callable[[], bool] = lambda: False) -> bool:
+        """After a pause, or when ``due``; False when ``topology`` is no more that of the view, or the end was asked
+        for."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self._stop.is_set() and topology is self._view.topology:
+        while (left := until - time.monotonic()) > 0 and not self._over(topology) and not due():
             self._stop.wait(min(SLICE_SECONDS, left))
-        return not self._stop.is_set() and topology is self._view.topology
+        return not self._over(topology)
+
+    def _over(self, topology: Topology) -> bool:
+        return self._stop.is_set() or topology is not self._view.topology
 
     def _publish(self, **parts: Any) -> None:
         with self._swap:
@@ -179,10 +194,20 @@ class LiveReader:
             if not self._goes_on(topology, self._paces.lock_s):
                 return
 
+    def _silent(self, topology: Topology, source: SilenceReader) -> None:
+        while True:
+            silent, before = source.look(), self._view.silent.value or {}
+            self._publish(silent=LiveReading(silent, self.now_ms()))
+            if before.keys() - silent.keys():
+                self._came_back.set()
+            if not self._goes_on(topology, self._paces.silent_s):
+                return
+
     def _clusters(self, topology: Topology, source: ClusterReads) -> None:
         reviewed_at = None
         while True:
             began = time.monotonic()
+            self._came_back.clear()
             try:
                 if reviewed_at is None:  # clusters alone come sooner
                     self._see(topology, source.observe())
@@ -195,7 +220,9 @@ class LiveReader:
                     self._see(topology, source.observe())
             except ReconcilerError as error:
                 self._failed("clusters" if self._view.clusters.value is None else "review", error)
-            if not self._goes_on(topology, self._paces.pause(time.monotonic() - began)):
+            least, pause = self._paces.clusters_s, self._paces.pause(time.monotonic() - began)
+            # A cluster that has come back is known again as soon as it may be read.
+            if not (self._goes_on(topology, least) and self._goes_on(topology, pause - least, self._came_back.is_set)):
                 return
 
     def _folder_changed(self, topology: Topology) -> bool:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from reconciler.backends.connections.sign_of_life import SignOfLife
 from reconciler.engine.drift.causes import history
 from reconciler.engine.observe.read_all import MirrorWatch
+from reconciler.engine.observe.silence import SilenceWatch
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.operations.drift import past_lines
-from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead
+from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead, SilenceReader
 from reconciler.operations.session.rollout_world import lock_of, standing
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.operations.session.verify_audit import verified
 from reconciler.render.live.view import AuditTrail
 from reconciler.render.reports.status.status import StatusInputs
+
+LOOK_SECONDS = 0.3
+"""How long one look waits for clusters that have not answered yet."""
 
 
 class SessionSources:
@@ -41,6 +47,14 @@ class SessionSources:
             yield _Lock(session)
 
     @contextmanager
+    def silent(self, topology: Topology) -> Iterator[SilenceReader]:
+        asked = {name: SignOfLife(cluster, Principal.PLAN) for name, cluster in topology.clusters.items()}
+        with ExitStack() as closed, ThreadPoolExecutor(max(1, len(asked)), thread_name_prefix="silent") as pool:
+            for sign in asked.values():
+                closed.callback(sign.close)
+            yield _Silence(SilenceWatch(pool, asked))
+
+    @contextmanager
     def clusters(self, topology: Topology) -> Iterator[ClusterReads]:
         with self._session(topology) as session:
             yield _Clusters(session, self.say)
@@ -55,6 +69,14 @@ class _Jobs:
 
     def look(self) -> Mapping[str, LiveMirror | Unknown]:
         return self._watched.look().mirrors
+
+
+class _Silence:
+    def __init__(self, watch: SilenceWatch) -> None:
+        self._watch = watch
+
+    def look(self) -> Mapping[str, Unknown]:
+        return self._watch.look(LOOK_SECONDS)
 
 
 class _Lock:

@@ -24,6 +24,8 @@ from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.reports.status.status import StatusInputs
 
 TOO_OLD_MS = 90_000
+SILENCE_HOLDS_MS = 10_000
+"""What was said of silent clusters longer ago than this says nothing of now."""
 Value = TypeVar("Value", covariant=True)
 
 
@@ -79,11 +81,13 @@ class AuditTrail:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """``folder_problem``: why the folder cannot be read now; ``topology`` is its last good state then."""
+    """``silent``: clusters that answer nothing now, asked far more often than ``clusters`` are read, and why.
+    ``folder_problem``: why the folder cannot be read now; ``topology`` is its last good state then."""
 
     topology: Topology
     jobs: LiveReading[JobsSeen] = LiveReading()
     clusters: LiveReading[ClustersSeen] = LiveReading()
+    silent: LiveReading[Mapping[str, Unknown]] = LiveReading()
     lock: LiveReading[StatusInputs] = LiveReading()
     review: LiveReading[Reviewed] = LiveReading()
     audit: LiveReading[AuditTrail] = LiveReading()
@@ -140,7 +144,14 @@ def _clusters(view: LiveView, now_ms: int) -> Mapping[str, LiveCluster | Unknown
     reading = view.clusters
     if reading.value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
         return {name: _too_old(f"cluster {name}", reading, now_ms) for name in view.topology.clusters}
-    return reading.value.clusters
+    return {**reading.value.clusters, **_silent(view, now_ms)}
+
+
+def _silent(view: LiveView, now_ms: int) -> Mapping[str, Unknown]:
+    reading = view.silent
+    if reading.value is None or reading.age_ms(now_ms) > SILENCE_HOLDS_MS:
+        return {}
+    return reading.value
 
 
 def _mirrors(view: LiveView, now_ms: int) -> Mapping[str, LiveMirror | Unknown]:

@@ -13,19 +13,27 @@ import pytest
 from reconciler.engine.drift.causes import NOTHING
 from reconciler.errors import ClusterError, ReconcilerError, TopologyError, Unknown
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.audit import AuditVerification
 from reconciler.model.state.audit_chain import check
 from reconciler.operations.serve.reader import LiveReader, Paces, ReviewRead
 from reconciler.operations.serve.standings import KEPT_SECONDS, StandingsReader
 from reconciler.render.live.groups import Standings
-from reconciler.render.live.view import AuditTrail, LiveView
+from reconciler.render.live.pages import regions as parts_of
+from reconciler.render.live.view import SILENCE_HOLDS_MS, AuditTrail, LivePage, LiveView, live_now
 from reconciler.render.reports.status.status import StatusInputs
 from tests.support.builders import topic, world
 from tests.support.documents.live import standings
 from tests.support.documents.maps import copying, regions, regions_world, running
 
 QUICK = Paces(jobs_s=0.01, lock_s=0.01, clusters_s=0.01, review_s=0.02, most_s=0.02)
+
+
+class LongPauses(Paces):
+    """As where reading clusters takes long."""
+
+    def pause(self, took_s: float) -> float:
+        return 3600.0
 
 
 class FakeSources:
@@ -40,6 +48,8 @@ class FakeSources:
         self.wait = threading.Event()
         self.open: list[str] = []
         self.looks = 0
+        self.reads = 0
+        self.silent_now: Mapping[str, Unknown] = {}
 
     def _raise(self, part: str) -> None:
         if part in self.failing:
@@ -58,6 +68,11 @@ class FakeSources:
     def lock(self, _: Topology) -> Iterator[FakeLock]:
         with self._opened("lock"):
             yield FakeLock(self)
+
+    @contextmanager
+    def silent(self, _: Topology) -> Iterator[FakeSilence]:
+        with self._opened("silent"):
+            yield FakeSilence(self)
 
     @contextmanager
     def clusters(self, topology: Topology) -> Iterator[FakeClusters]:
@@ -87,6 +102,14 @@ class FakeLock:
         return StatusInputs(None)
 
 
+class FakeSilence:
+    def __init__(self, sources: FakeSources) -> None:
+        self._sources = sources
+
+    def look(self) -> Mapping[str, Unknown]:
+        return self._sources.silent_now
+
+
 class FakeClusters:
     def __init__(self, sources: FakeSources, topology: Topology) -> None:
         self._sources = sources
@@ -94,6 +117,7 @@ class FakeClusters:
 
     def observe(self) -> LiveState:
         self._sources._raise("clusters")
+        self._sources.reads += 1
         return self._sources.world.look(self._topology)
 
     def review(self) -> ReviewRead:
@@ -125,7 +149,7 @@ def test_all_parts_come_and_move_on_and_everything_is_closed() -> None:
         assert {row.cluster for row in view.clusters.value.topics} == {"east", "west", "hub"}
         sources.lag = 6
         until(reader, lambda view: lag(view) == 6)
-        assert sorted(sources.open) == ["clusters", "jobs", "lock"]
+        assert sorted(sources.open) == ["clusters", "jobs", "lock", "silent"]
     assert sources.open == []
 
 
@@ -175,6 +199,36 @@ def test_reading_takes_a_tenth_of_the_time_and_no_pause_is_so_long_that_all_is_o
     assert paces.pause(0.1) == 10
     assert paces.pause(3) == 27
     assert paces.pause(60) == 45
+
+
+def test_a_cluster_that_falls_silent_is_unknown_before_clusters_are_read_again() -> None:
+    sources = FakeSources()
+    with LiveReader(sources, replace(QUICK, clusters_s=30.0, most_s=60.0)) as reader:
+        until(reader, lambda view: view.review.value is not None)
+        reads = sources.reads
+        sources.silent_now = {"west": Unknown("cluster west", "no answer for 2 s", "Wait.")}
+        view = until(reader, lambda view: bool(view.silent.value))
+        live = live_now(view, reader.now_ms())
+        assert {name for name, cluster in live.clusters.items() if isinstance(cluster, Unknown)} == {"west"}
+        assert "no answer for 2 s" in "".join(part.html for part in parts_of(view, LivePage(), reader.now_ms(), None))
+        later = live_now(view, reader.now_ms() + SILENCE_HOLDS_MS + 1)
+        assert isinstance(later.clusters["west"], LiveCluster), "what was said of it then holds no longer"
+        sources.silent_now = {}
+        view = until(reader, lambda view: not view.silent.value)
+        assert all(isinstance(cluster, LiveCluster) for cluster in live_now(view, reader.now_ms()).clusters.values())
+        assert sources.reads == reads, "clusters were not read more often"
+
+
+def test_a_cluster_that_comes_back_is_read_as_soon_as_its_pace_allows() -> None:
+    sources = FakeSources()
+    with LiveReader(sources, LongPauses(0.01, 0.01, 0.01, clusters_s=0.1)) as reader:
+        until(reader, lambda view: view.review.value is not None)
+        reads = sources.reads
+        sources.silent_now = {"west": Unknown("cluster west", "no answer", "Wait.")}
+        until(reader, lambda view: bool(view.silent.value))
+        assert sources.reads == reads
+        sources.silent_now = {}
+        until(reader, lambda _: sources.reads > reads)
 
 
 def test_standings_are_asked_once_for_all_who_look_within_a_while() -> None:
