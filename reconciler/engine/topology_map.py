@@ -165,7 +165,7 @@ def _cluster(
     if isinstance(read, LiveCluster):
         problems = tuple(_problems(read))
         state = State.PROBLEM if problems else State.OK
-        shown = sum(not topic.internal for topic in read.topics.values())
+        shown = read.topic_count
         return MapCluster(*head, state, len(read.brokers), shown, problems, planned, outside, wave)
     if isinstance(read, Unknown):
         return MapCluster(*head, problems=(f"unknown: {read.what}",), planned=planned, outside=outside, wave=wave)

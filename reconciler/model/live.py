@@ -155,6 +155,12 @@ class LiveCluster:
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
     users: LiveUsers | None = None
 
+    @property
+    def topic_count(self) -> int:
+        """As `plan`, `status` and the map tell it: without topics that the brokers call internal
+        (``__consumer_offsets``, ``__transaction_state``), which nobody declares and which come and go with brokers."""
+        return sum(not topic.internal for topic in self.topics.values())
+
     def place_for(self, replicas: int) -> int:
         """On how many brokers, at most ``replicas``, a new topic may have one: also on those that are away but hold
         replicas of other topics. Kafka places some on them, and they come back."""

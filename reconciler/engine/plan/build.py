@@ -115,7 +115,7 @@ def _seen_clusters(topology: Topology, live: LiveState) -> tuple[SeenCluster, ..
     for name in sorted(topology.clusters):
         cluster = live.clusters.get(name)
         if isinstance(cluster, LiveCluster):
-            brokers, topics, rules = len(cluster.brokers), len(cluster.topics), _count(cluster.acls)
+            brokers, topics, rules = len(cluster.brokers), cluster.topic_count, _count(cluster.acls)
             seen_cluster = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all)
             users = _count(cluster.users.credentials) if cluster.users else None
             clusters.append(replace(seen_cluster, quotas=_count(cluster.quotas), users=users))

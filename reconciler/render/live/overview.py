@@ -148,7 +148,7 @@ def _clusters(view: LiveView, live: LiveState) -> Iterator[str]:
 def counted_topics(cluster: LiveCluster | Unknown) -> str:
     if isinstance(cluster, Unknown):
         return "unknown"
-    return counted(sum(not topic.internal for topic in cluster.topics.values()), "topic")
+    return counted(cluster.topic_count, "topic")
 
 
 def _jobs(live: LiveState, now_ms: int) -> Iterator[str]:

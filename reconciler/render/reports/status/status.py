@@ -107,7 +107,7 @@ def _cluster(cluster: LiveCluster | Unknown) -> dict[str, Any]:
         "state": "answers",
         "cluster_id": cluster.cluster_id,
         "brokers": len(cluster.brokers),
-        "topics": sum(not topic.internal for topic in cluster.topics.values()),
+        "topics": cluster.topic_count,
         "leaderless_partitions": sum(partition.leader < 0 for partition in partitions),
         "under_replicated_partitions": sum(len(partition.isr) < len(partition.replicas) for partition in partitions),
     }
