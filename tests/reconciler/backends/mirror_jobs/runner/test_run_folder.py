@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.mirror_jobs.runner.processes import is_running
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, private_files, required
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files, required
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.backends.state.audit.file import AuditFile
@@ -38,7 +38,7 @@ def started(run: Path) -> tuple[subprocess.Popen[bytes], int]:
     process = subprocess.Popen([sys.executable, "-m", SUPERVISOR, str(run)], stderr=subprocess.PIPE)
     until((run / "driver.json").exists, 60)
     pid = int(Path(f"{run}.pid").read_text())
-    until(lambda: '"running"' in (run / "supervisor.json").read_text(), 60)
+    until(lambda: RunFolder(run).word("supervisor.json", "state") == "running", 60)
     shutil.rmtree(run)
     return process, pid
 
