@@ -47,7 +47,7 @@ from reconciler.render.console import (
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
 for module in (begin, review, compare, clusters, apply, failover, topology_map, live, sizing):
@@ -126,14 +126,14 @@ def status(
             from reconciler.render.live_table import columns
             from reconciler.render.live_table import watch as live_table
             from reconciler.render.reports.status.catch_up import LagTrend
-            from reconciler.render.reports.status.watch import watch_table
+            from reconciler.render.reports.status.watch import watch_frame
 
             catch_up = LagTrend()
 
-            def frame() -> Table:
+            def frame() -> RenderableType:
                 live = watched.look().as_reported()
                 left = catch_up.look(time.monotonic(), live)
-                return watch_table(live, time.strftime("%H:%M:%S"), left, columns(sys.stdout))
+                return watch_frame(live, time.strftime("%H:%M:%S"), left, columns(sys.stdout))
 
             with session.watch() as watched:
                 return live_table(frame, sys.stdout)

@@ -1,4 +1,4 @@
-"""Shows a table again and again until Ctrl-C: in place on a terminal, else one after the other."""
+"""Shows a table and what belongs to it again and again until Ctrl-C: in place on a terminal, else one by one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 
 REFRESH_SECONDS = 2.0
 PLAIN_WIDTH = 160
@@ -20,7 +19,7 @@ def columns(out: TextIO) -> int:
     return Console(file=out).width if out.isatty() else PLAIN_WIDTH
 
 
-def watch(frame: Callable[[], Table], out: TextIO, pause: Callable[[float], None] = time.sleep) -> None:
+def watch(frame: Callable[[], RenderableType], out: TextIO, pause: Callable[[float], None] = time.sleep) -> None:
     """Returns at Ctrl-C; what was shown last stays."""
     console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH)
     if not console.is_terminal:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TextIO
 
 from reconciler.render.wrap import NARROWEST, wrapped
@@ -59,6 +61,25 @@ class MovingLine:
 
     def _erased(self) -> str:
         return _ERASE + _ERASE_ABOVE * (self._rows - 1) if self._rows else ""
+
+
+@contextmanager
+def counting_seconds(text: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """``text`` with the seconds it has taken, told each second while the body runs."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def count() -> None:
+        tell(text)
+        while not ended.wait(1.0):
+            tell(f"{text}: {time.monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=count, name="seconds", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 MOVING = MovingLine()

@@ -18,6 +18,7 @@ from reconciler.render.console import (
     PageOption,
     ReportOption,
     say,
+    say_now,
     seconds,
     show,
     style,
@@ -123,7 +124,7 @@ def adopt(
 
     if servers is not None:
         request = adoption.adopt_request(name, servers, client or (), out, exclude or (), topics or ())
-        show(adoption.run(request, say))
+        show(adoption.run(request, say, say_now))
         return
     if not topics or client:
         given = "--client is given without --bootstrap-servers" if client else "neither --bootstrap-servers nor --topic"

@@ -164,5 +164,5 @@ def _flow(text: str, identity: bool) -> FirstFlow:
 
 def no_choice(subject: str, text: str, choices: Sequence[str]) -> ReconcilerError:
     return ReconcilerError(
-        f"{subject} is {text or 'empty'}", "It is none of the choices.", f"Choose of {', '.join(choices)}."
+        f"{subject} is {text or 'empty'}", "It is none of the choices.", f"Choose one of {', '.join(choices)}."
     )

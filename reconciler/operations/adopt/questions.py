@@ -36,15 +36,14 @@ def completed(options: InitOptions, ask: Ask, say: Callable[[str], None], is_set
         options = replace(options, clusters=tuple(_ask_clusters(questions)))
     names = [address_of(text)[0] for text in options.clusters]
     if not options.protocol:
-        question = f"Security protocol ({', '.join(PROTOCOLS)})"
-        options = replace(options, protocol=questions.choice(question, PROTOCOLS, "SASL_SSL"))
+        options = replace(options, protocol=questions.choice("Security protocol", PROTOCOLS, "SASL_SSL"))
     client = (*options.client, *_ask_client(options, names, questions, is_set))
     options = replace(options, client=client)
     if not options.flows:
         flows = tuple(_ask_flows(names, questions)) or (NO_FLOW,)
         options = replace(options, flows=flows)
         if flows != (NO_FLOW,) and not options.naming:
-            question = "Names of copies (default: <source>.<topic>; identity: the same name)"
+            question = "Names of copies (default: SOURCE.TOPIC; identity: the same)"
             options = replace(options, naming=questions.choice(question, ("default", "identity"), "default"))
     return options
 
@@ -68,7 +67,8 @@ class _Questions:
                     return word
             raise no_choice("the answer", text, choices)
 
-        return self.until(question, default, judge)
+        self.say(f"{question}: {', '.join(choices)}")  # in a line of its own: with the default it would not fit in 80
+        return self.until("  which", default, judge)
 
 
 def _ask_clusters(questions: _Questions) -> Iterator[str]:
@@ -105,8 +105,7 @@ def _ask_client(
     if protocol.startswith("SASL"):
         mechanism = given[names[0]].get("sasl.mechanism", "")
         if "sasl.mechanism" not in everywhere:
-            question = f"SASL mechanism ({', '.join(MECHANISMS)})"
-            mechanism = questions.choice(question, MECHANISMS, "SCRAM-SHA-512")
+            mechanism = questions.choice("SASL mechanism", MECHANISMS, "SCRAM-SHA-512")
             yield f"sasl.mechanism={mechanism}"
         for name in names:
             yield from _ask_settings(login_settings(name, mechanism), set(given[name]), f"{name}:", questions, is_set)
@@ -160,6 +159,6 @@ def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
 
     while source := questions.until("Copy topics from cluster (empty: nothing more)", "", cluster):
         others = [name for name in names if name != source]
-        target = questions.choice(f"To cluster ({', '.join(others)})", others, others[0])
+        target = questions.choice("To cluster", others, others[0])
         topics = questions.until(f"Topics of {source} to copy (expression of whole names)", ".*", expression)
         yield f"{source}:{target}={topics}"

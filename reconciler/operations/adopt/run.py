@@ -24,6 +24,7 @@ from reconciler.model.plan import Plan
 from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, expressions, require_alias
+from reconciler.render.moving_line import counting_seconds
 from reconciler.render.plan.text import plan_text
 from reconciler.text import counted, first_of, suggestion
 
@@ -55,20 +56,22 @@ def adopt_request(
     return AdoptRequest(cluster, out, expressions(exclude, "--exclude"), expressions(only, "--topic"))
 
 
-def run(request: AdoptRequest, say: Callable[[str], None]) -> str:
+def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[str], None]) -> str:
     """Reads, writes, and reads again to prove it; the words to end with. Raises ReconcilerError, then nothing is done
     or, when the cluster moved meanwhile, the files are there and it is said what differs."""
     there, known = _environment(request)
-    say(f"reading cluster {request.cluster.name}")
-    live = read_live(request.cluster, environment_name(request.out))
+    with counting_seconds(f"reading cluster {request.cluster.name}", say_now):
+        live = read_live(request.cluster, environment_name(request.out))
+    say(f"read {counted(len(live.topics), 'topic')} of cluster {request.cluster.name}")
     adoption = adopted(request, live, known)
     require_matched(adoption, live, [pattern.pattern for pattern in request.only])
     files = {str(request.folder / path): text for path, text in texts(adoption).items()}
     whole = load({**there, **files}, environment_name(request.out), expired_too=True)
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
-    say(f"wrote {counted(len(files), 'file')} below {request.folder}; reading again to prove that a plan is empty")
-    applied = _applied(whole)
-    proved_plan = _prove(request, whole, files, applied)
+    say(f"wrote {counted(len(files), 'file')} below {request.folder}")
+    with counting_seconds("reading again, to prove that a plan is empty", say_now):
+        applied = _applied(whole)
+        proved_plan = _prove(request, whole, files, applied)
     _require_unblocked(request, proved_plan)
     unread = f"not checked against {applied.subject}: {applied.error}" if isinstance(applied, Unknown) else ""
     noted = replace(adoption, notes=(*adoption.notes, unread)) if unread else adoption

@@ -173,7 +173,8 @@ def _progress(session: Any, compared: Any) -> Iterator[None]:
             known = [stage for stage in stages if stage is not None]
             if waiting := cores.look(sum(item.numActiveTasks + item.numCompletedTasks for item in known), len(known)):
                 _tell(waiting)
-            tasks = ", ".join(f"{item.numCompletedTasks} of {item.numTasks} tasks done" for item in known)
+            done, every = sum(item.numCompletedTasks for item in known), sum(item.numTasks for item in known)
+            tasks = f"{done} of {every} tasks done" if known else ""
             step = "reading" if compared.offsets_read < compared.total_offsets else "comparing"
             line = reading.words(compared.offsets_read) or (tasks and f"{step}: {tasks}")
             if line and line != said:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -28,13 +29,13 @@ _NARROW = 100
 _WIDE = 160
 
 
-def watch_table(
+def watch_frame(
     live: LiveState, now: str, left: Mapping[tuple[str, str], str] = NO_TIME_LEFT, width: int = _WIDE
-) -> Table:
+) -> Group:
     """``now``: the time of the look, as people read it. ``left``: words for the time until a flow has caught up, by
     mirror and flow. ``width``: of the terminal, in columns."""
     live = live.as_reported()
-    table = Table(title=f"{now}  {verdict(live)}", title_justify="left", box=None, pad_edge=False, title_style="")
+    table = Table(box=None, pad_edge=False)
     narrow = width < _NARROW
     below: list[str] = []
     for column in _COLUMNS[:-1] if narrow else _COLUMNS:
@@ -46,10 +47,8 @@ def watch_table(
             if narrow and (conditions := rest.pop()):
                 below.append(f"{flow}: {conditions}")
             table.add_row(Text(flow), Text(state, style=_COLOURS.get(words[0], "")), *(Text(cell) for cell in rest))
-    if below:
-        table.caption = Text("\n".join(below))
-        table.caption_justify, table.caption_style = "left", ""
-    return table
+    # Beside the table, not its title and caption: these would break where the table ends.
+    return Group(Text(f"{now}  {verdict(live)}"), table, *([Text("\n".join(below))] if below else ()))
 
 
 def _rows(name: str, mirror: LiveMirror | Unknown, left: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, ...]]:

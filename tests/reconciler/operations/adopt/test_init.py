@@ -107,7 +107,9 @@ def test_answers_give_what_options_give() -> None:
         "west:sasl.username=plan",
         "west:sasl.password=${file:/run/secrets/west}",
     )
-    assert len(said) == 4, "each answer that cannot be meant is asked for again"
+    assert sum("\n" in words for words in said) == 4, "each answer that cannot be meant is asked for again"
+    assert "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER" in said
+    assert max(len(words) for words in said if "\n" not in words) <= 80
     assert "hunter2" not in "".join(said) + command_line(complete)
     again = options_of(shlex.split(command_line(complete))[3:])
     assert (again, init_request(again)) == (complete, init_request(complete))

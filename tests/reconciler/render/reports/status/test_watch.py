@@ -23,7 +23,7 @@ from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Sta
 from reconciler.render.live_table import REFRESH_SECONDS, watch
 from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
-from reconciler.render.reports.status.watch import watch_table
+from reconciler.render.reports.status.watch import watch_frame
 from tests.support.builders import topology
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.jobs.status_records import FLOW, record
@@ -44,7 +44,7 @@ def live(state: JobState = JobState.RUNNING, *flows: FlowStatus) -> LiveState:
 
 def shown(state: LiveState) -> str:
     out = io.StringIO()
-    Console(file=out, width=160).print(watch_table(state, "12:00:00"))
+    Console(file=out, width=160).print(watch_frame(state, "12:00:00"))
     return out.getvalue()
 
 
@@ -77,11 +77,21 @@ def test_a_flow_is_one_row_of_figures() -> None:
 def test_a_terminal_of_80_columns_has_whole_words_and_conditions_below_the_table() -> None:
     state = live(JobState.RUNNING, replace(BUSY, name="orders-east-to-west"), replace(BUSY, name="x", conditions=()))
     out = io.StringIO()
-    Console(file=out, width=80).print(watch_table(state, "12:00:00", {("west", "x"): "3.2 h"}, 80))
+    Console(file=out, width=80).print(watch_frame(state, "12:00:00", {("west", "x"): "3.2 h"}, 80))
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
     assert "orders-east-to-west: ! record_refused x2, quota_throttled" in lines
     assert next(line for line in lines if line.startswith("x ")).endswith("5.2    3.2 h")
+
+
+def test_the_verdict_breaks_at_the_edge_of_the_terminal_and_not_of_a_narrow_table() -> None:
+    calm = FlowStatus("x", "f" * 16, "running", 1, 3, 9, 0.0, 0.0, 0, 0.0)
+    out = io.StringIO()
+    Console(file=out, width=80).print(watch_frame(live(JobState.RUNNING, calm), "12:00:00", width=80))
+    first, heads, *_ = (line.rstrip() for line in out.getvalue().splitlines())
+    assert first == "12:00:00  1 of 1 mirror running; 0 records behind; 0 conditions"
+    assert heads.startswith("flow ")
+    assert len(heads) < len(first)
 
 
 def test_the_time_left_comes_from_how_the_lag_falls_and_is_unknown_where_the_lag_is() -> None:
@@ -232,7 +242,7 @@ def looks(count: int) -> tuple[list[float], Callable[[float], None]]:
 def test_without_a_terminal_each_look_is_printed_plainly() -> None:
     out = io.StringIO()
     waited, pause = looks(3)
-    watch(lambda: watch_table(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
+    watch(lambda: watch_frame(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
     assert waited == [REFRESH_SECONDS] * 3
     assert out.getvalue().count("orders") == 3
     assert "\x1b" not in out.getvalue()
@@ -242,7 +252,7 @@ def test_on_a_terminal_each_look_replaces_the_last(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     _, pause = looks(2)
-    watch(lambda: watch_table(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
+    watch(lambda: watch_frame(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
     assert "\x1b[2K" in out.getvalue(), "the lines of the first look are cleared"
     assert out.getvalue().endswith("\x1b[?25h"), "the cursor is back"
 
