@@ -25,6 +25,9 @@ from reconciler.replication.names import runbook_of
 from reconciler.text import counted
 
 _HEADS = ("flow", "from, to", "state", "records/s", "volume/s", "lag", "seconds", "time left", "conditions")
+_NUMBERS = frozenset(
+    ("records/s", "volume/s", "lag", "seconds", "time left", "partition", "records lag", "seconds lag")
+)
 _WORST = {"problem": 0, "unknown": 1, "busy": 2, "idle": 3, "ok": 4}
 MOST_CARDS = 60
 Fields = Mapping[str, object]
@@ -50,7 +53,7 @@ def flow_table(view: LiveView, live: LiveState, most: int | None = None) -> str:
     rows = [_row(view, flow, live) for flow in view.topology.flows.values()]
     if most is not None and len(rows) > most:
         rows = sorted(rows, key=lambda row: _WORST[row[0]])[:most]
-    return table(_HEADS, (cells for _, cells in rows)) if rows else "<p>no flow is declared</p>"
+    return table(_HEADS, (cells for _, cells in rows), _NUMBERS) if rows else "<p>no flow is declared</p>"
 
 
 def _row(view: LiveView, flow: Flow, live: LiveState) -> tuple[str, tuple[str, ...]]:
@@ -142,7 +145,7 @@ def _one_flow(view: LiveView, live: LiveState, name: str, now_ms: int) -> tuple[
         Region("head", f"<h1>flow {mono(name)}</h1>{about}"),
         Region("ages", ages(view, now_ms)),
         Region("todo", todo if cards else ""),
-        Region("figures", table(_HEADS[2:], [cells[2:]])),
+        Region("figures", table(_HEADS[2:], [cells[2:]], _NUMBERS)),
         Region("behind", "".join(_behind(status, mirror))),
         Region("notes", "".join(_notes(status))),
     )
@@ -164,7 +167,8 @@ def _behind(status: FlowStatus | None, mirror: LiveMirror | Unknown | None) -> I
 
 
 def _columns(rows: Sequence[Fields], keys: Sequence[str]) -> str:
-    return table([key.replace("_", " ") for key in keys], ([_cell(row.get(key)) for key in keys] for row in rows))
+    heads = [key.replace("_", " ") for key in keys]
+    return table(heads, ([_cell(row.get(key)) for key in keys] for row in rows), _NUMBERS)
 
 
 def _cell(value: object) -> str:

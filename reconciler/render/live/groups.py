@@ -17,6 +17,7 @@ from reconciler.text import counted
 MOST_GROUPS = 200
 OPENED = 4
 """Of more groups than that each is folded."""
+_NUMBERS = frozenset(("stands at", "would stand at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
     heads = (f"on {safe(origin)}", "stands at", f"on {safe(destination)}", "stands at", "would stand at", "why")
     return folded(
         f"{code(group.group)} {exact} {counted(len(group.offsets), 'partition')}, {members}",
-        table(heads, map(_offset, _worst_first(group.offsets))),
+        table(heads, map(_offset, _worst_first(group.offsets)), _NUMBERS),
         f"group-{group.group}",
         opened,
     )

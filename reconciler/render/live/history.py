@@ -9,7 +9,7 @@ from reconciler.errors import Unknown
 from reconciler.model.state.audit_chain import ChainReport
 from reconciler.render.elements import code, codes, folded, table
 from reconciler.render.escape import page as safe
-from reconciler.render.live.parts import age, pill
+from reconciler.render.live.parts import ages_of, pill
 from reconciler.render.live.view import AuditTrail, LiveView, Region, affairs_now, live_now
 from reconciler.render.reports.status.status import lock_line
 from reconciler.text import counted, grouped
@@ -24,8 +24,8 @@ def history_page(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     trail = view.audit.value
     runs = "<p class=unknown>unknown: it was not read</p>" if trail is None else "".join(_runs(trail.lines))
     return (
-        Region("head", f"<h1>{safe(lock)}</h1>"),
-        Region("ages", age("lock", view.lock, now_ms) + age("audit record", view.audit, now_ms)),
+        Region("head", f"<h1>{safe(lock[:1].upper() + lock[1:])}</h1>"),
+        Region("ages", ages_of({"lock": view.lock, "audit record": view.audit}, now_ms)),
         Region("chains", "".join(_chains(trail)) if trail is not None else ""),
         Region("runs", f"<h2>Who changed what</h2>{runs}", calm=True),
     )
@@ -33,7 +33,7 @@ def history_page(view: LiveView, now_ms: int) -> tuple[Region, ...]:
 
 def _chains(trail: AuditTrail) -> Iterator[str]:
     rows = [(code(place), *_chain(report)) for place, report in trail.checked.places.items()]
-    yield table(("audit record of", "state", ""), rows)
+    yield table(("audit record of", "state", "why"), rows)
 
 
 def _chain(report: ChainReport | Unknown) -> tuple[str, str]:

@@ -38,11 +38,15 @@ def ages(view: LiveView, now_ms: int) -> str:
         "lock": view.lock,
         "plan and drift": view.review,
     }
-    return f'<p class="faint">{"; ".join(_ages(readings, now_ms))}</p>'
+    return ages_of(readings, now_ms)
 
 
 def age(title: str, reading: LiveReading[object], now_ms: int) -> str:
-    return f'<p class="faint">{"; ".join(_ages({title: reading}, now_ms))}</p>'
+    return ages_of({title: reading}, now_ms)
+
+
+def ages_of(readings: Mapping[str, LiveReading[object]], now_ms: int) -> str:
+    return f'<p class="faint">{"; ".join(_ages(readings, now_ms))}</p>'
 
 
 def _ages(readings: Mapping[str, LiveReading[object]], now_ms: int) -> Iterator[str]:

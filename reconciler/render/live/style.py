@@ -33,11 +33,14 @@ white-space:nowrap}.pill.ok{color:var(--add);border-color:var(--add)}
 .pill.idle,.pill.busy{color:var(--change);border-color:var(--change)}
 p.unknown{color:var(--faint);border-left:3px dashed var(--faint);padding-left:.6rem}
 .late{color:var(--remove);font-weight:600}
-form{display:flex;flex-wrap:wrap;gap:.6rem;align-items:end;margin:.6rem 0}form label{color:var(--faint);font-size:.9rem}
-form input,select,button{font:inherit;width:auto;padding:.35rem .6rem;border:1px solid var(--line);border-radius:8px;
-background:var(--card);color:var(--ink);margin:0}
+form{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center;margin:.6rem 0}
+form label{display:flex;align-items:center;gap:.4rem;color:var(--faint);font-size:.9rem}
+form input{min-width:min(18rem,100%)}
+form input,select,button{font:inherit;font-size:.95rem;line-height:1.4;width:auto;padding:.35rem .6rem;
+border:1px solid var(--line);border-radius:8px;background:var(--card);color:var(--ink);margin:0}
 button{cursor:pointer}
-td:nth-child(n+4){font-variant-numeric:tabular-nums}
+td:nth-child(n+4),.number{font-variant-numeric:tabular-nums}
+@media (min-width:36.01rem){th.number,td.number{text-align:right;padding-right:1.4rem}}
 .urgent .cards{margin-bottom:.4rem}
 @media print{.bar,.changed,.skip{display:none}}
 """
@@ -54,7 +57,8 @@ function ages(){if(Date.now()-heard>20000){cut()}
 [].forEach.call(document.querySelectorAll('time[data-at]'),function(each){
 var seconds=Math.max(0,Math.round((Date.now()-offset-Number(each.getAttribute('data-at')))/1000));
 each.title=each.getAttribute('datetime');
-each.textContent=seconds<120?seconds+' s ago':Math.round(seconds/60)+' min ago'})}
+each.textContent=seconds<120?seconds+' s ago':seconds<7200?Math.round(seconds/60)+' min ago':
+seconds<172800?Math.round(seconds/3600)+' h ago':Math.round(seconds/86400)+' days ago'})}
 function opened(part){var names={};[].forEach.call(part.querySelectorAll('details[id]'),function(each){
 names[each.id]=each.open});return names}
 function put(name,html,digest){var part=document.getElementById(name);

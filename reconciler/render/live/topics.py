@@ -13,6 +13,7 @@ from reconciler.render.live.view import TOO_OLD_MS, LivePage, LiveView, PageKind
 from reconciler.text import counted
 
 AT_ONCE = 100
+_NUMBERS = frozenset(("partitions", "replicas"))
 
 
 def topics_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
@@ -46,7 +47,7 @@ def _choice(view: LiveView, page: LivePage) -> Iterator[str]:
         options.append(f'<option value="{safe(name)}"{chosen}>{safe(name)}</option>')
     yield f'<form action="/{PageKind.TOPICS.value}" method="get" role="search">'
     yield f'<label>cluster <select name="cluster">{"".join(options)}</select></label>'
-    hint = "name, flow, file, under-replicated"
+    hint = "name, flow, file, problem"
     yield f'<label>search <input type="search" name="q" value="{safe(page.search)}" placeholder="{hint}"></label>'
     yield "<button>Show</button></form>"
 
@@ -58,7 +59,7 @@ def _page(rows: Sequence[TopicRow], page: LivePage) -> Iterator[str]:
     if not shown:
         yield "<p>no topic is so</p>"
         return
-    yield table(("cluster", "topic", "partitions", "replicas", "problem", "whose"), map(_row, shown))
+    yield table(("cluster", "topic", "partitions", "replicas", "problem", "whose"), map(_row, shown), _NUMBERS)
     if pages > 1:
         yield f'<nav class="pages" aria-label="pages">{"".join(_numbers(page, number, pages))}</nav>'
 

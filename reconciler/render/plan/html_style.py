@@ -18,6 +18,7 @@ main{max-width:72rem;margin:0 auto;padding:1rem 1rem 3rem}
 h1{font-size:1.35rem;line-height:1.3;margin:.3rem 0 .5rem;text-wrap:balance}
 h2{font-size:1.1rem;line-height:1.35;margin:2rem 0 .5rem}h2 small{display:block;font-weight:400;color:var(--faint)}
 h3{font-size:.95rem;margin:1rem 0 .3rem;color:var(--faint)}
+a{color:inherit;text-underline-offset:.15em}
 p{margin:.3rem 0}.faint,.what{color:var(--faint)}
 code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.88em;unicode-bidi:isolate}
 code{background:var(--code);border-radius:4px;padding:.1em .3em}
