@@ -62,7 +62,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
             _require_reviewed(plan, request.reviewed)
         require_wave(plan, request.until)
         if request.form is Page.TEXT:
-            show(plan_text(plan, style(), request.ignore))
+            show(plan_text(plan, style(), request.ignore, session.amounts))
         if not request.part:
             limits.refuse_if_blocked(plan)
         chosen = ending(known_part(plan) if request.part else Narrowed(plan), request.until)

@@ -34,6 +34,27 @@ def _bounded(count: int | None) -> str:
     return _UNKNOWN if count is None else f"at most {size(count)}" if count else "nothing"
 
 
+def amounts_lines(amounts: Sequence[Amount]) -> tuple[str, ...]:
+    """For text and comments, a line for each flow and cluster: ``flow a to copy: 2 topics, at most 20,000 records, at
+    most 19.2 MiB, about 4 s``."""
+    return tuple(f"{about} {kind}: {', '.join(rest)}" for kind, about, *rest in map(_words, amounts))
+
+
+def _words(amount: Amount) -> tuple[str, ...]:
+    records, bytes_, seconds = _figures(amount)
+    of_records = "all of their records" if amount.kind is AmountKind.MOVE else f"{records} records"
+    if amount.bytes == 0 and amount.records == 0:
+        return amount.kind.value, _place(amount), counted(amount.topics, "topic"), "no record"
+    time = f"time {seconds}" if seconds == _UNKNOWN else seconds
+    of_bytes = f"bytes {bytes_}" if bytes_ == _UNKNOWN else bytes_
+    of_records = of_records.replace(f"{_UNKNOWN} records", f"records {_UNKNOWN}")
+    return amount.kind.value, _place(amount), counted(amount.topics, "topic"), of_records, of_bytes, time
+
+
+def _place(amount: Amount) -> str:
+    return f"{_PLACES[amount.kind]} {amount.about}"
+
+
 def amounts_section(amounts: Sequence[Amount]) -> Iterator[str]:
     if not amounts:
         return
@@ -43,11 +64,16 @@ def amounts_section(amounts: Sequence[Amount]) -> Iterator[str]:
 
 
 def _row(amount: Amount) -> tuple[str, ...]:
+    about = f"{_PLACES[amount.kind]} {mono(amount.about)}"
+    return amount.kind.value, about, f"{amount.topics:,}", *_figures(amount)
+
+
+def _figures(amount: Amount) -> tuple[str, str, str]:
+    """Records, bytes, time."""
     records = _UNKNOWN if amount.records is None else f"at most {amount.records:,}"
     if amount.kind is AmountKind.MOVE:
         records = "all of them"
     seconds = _UNKNOWN if amount.seconds is None else f"about {time_words(amount.seconds)}"
     if amount.kind is AmountKind.LOSE:
         seconds = "at once"
-    about = f"{_PLACES[amount.kind]} {mono(amount.about)}"
-    return amount.kind.value, about, f"{amount.topics:,}", records, _bounded(amount.bytes), seconds
+    return records, _bounded(amount.bytes), seconds

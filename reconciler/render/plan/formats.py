@@ -75,7 +75,7 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
     before = _before(review)
     match form:
         case Format.TEXT:
-            plan_part = [] if review.plan is None else [plan_text(review.plan, style)]
+            plan_part = [] if review.plan is None else [plan_text(review.plan, style, amounts=review.amounts)]
             return "\n".join([*([comparison_text(before, style)] if before else []), *plan_part])
         case Format.JSON:
             if review.comparison is not None and review.against is not None:
@@ -85,7 +85,7 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
             return planfile.dumps(review.plan)
         case Format.MARKDOWN:
             if review.plan is not None:
-                return plan_markdown(review.plan, handoff, before=before, drawn=_drawn(review))
+                return plan_markdown(review.plan, handoff, before=before, drawn=_drawn(review), amounts=review.amounts)
             return offline_markdown(_environment(review), before)
         case Format.HTML:
             if review.plan is not None:

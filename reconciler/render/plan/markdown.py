@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
@@ -13,9 +14,10 @@ from reconciler.render.comment_limit import GITHUB_LIMIT, NO_HANDOFF, Detail, Ha
 from reconciler.render.escape import code, fence, markdown
 from reconciler.render.map.mermaid import map_mermaid
 from reconciler.render.plan.access_shifts import shift_sections
+from reconciler.render.plan.amounts import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, outline, risk_words, seen
 from reconciler.render.plan.outside import outside_sections
-from reconciler.render.plan.sections import ReportPage, Section, left_sections, load_sections
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections, load_sections
 from reconciler.render.plan.waves import gates_words
 from reconciler.render.style import SHOWN
 from reconciler.text import counted
@@ -33,9 +35,11 @@ def plan_markdown(
     limit: int = GITHUB_LIMIT,
     before: Sequence[Section] = (),
     drawn: TopologyMap | None = None,
+    amounts: Sequence[Amount] = (),
 ) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map, which
-    is left out where values before and after are. ``limit`` in UTF-16 code units."""
+    is left out where values before and after are. ``amounts``: what it copies, loses and moves. ``limit`` in UTF-16
+    code units."""
     digest = planfile.digest(plan)
     facts = {"digest": digest, "apply": handoff.apply}
     environment = plan.basis.environment
@@ -43,11 +47,14 @@ def plan_markdown(
     steps, sections = outline(plan), left_sections(plan)
     after = (*load_sections(plan), *shift_sections(plan))
 
+    amount_items = tuple(SectionItem(line) for line in amounts_lines(amounts))
+    how_much = (Section("How much", amounts_sentence(amounts), amount_items),) if amounts else ()
     chart = map_mermaid(drawn) if drawn is not None else ""
 
     def render(detail: Detail) -> Iterator[str]:
         yield from head
         yield from less(detail, handoff.artifact)
+        yield from _sections(how_much, detail)
         yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
         yield from _sections([section for section in sections if section.urgent], detail)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.access_shifts import shift_sections
+from reconciler.render.plan.amounts import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, basis_words, outline, risk_words, seen
 from reconciler.render.plan.outside import outside_lines
 from reconciler.render.plan.sections import (
@@ -24,10 +26,14 @@ from reconciler.render.plan.waves import gates_words, ignored_words
 from reconciler.render.style import PLAIN, SHOWN, Style
 
 
-def plan_text(plan: Plan, style: Style = PLAIN, ignoring: str = "") -> str:
-    """``ignoring``: why gates are left out when it is carried out, or empty."""
-    lines = [style.paint("bold", verdict(plan)), basis_words(plan.basis)]
+def plan_text(plan: Plan, style: Style = PLAIN, ignoring: str = "", amounts: Sequence[Amount] = ()) -> str:
+    """``ignoring``: why gates are left out when it is carried out, or empty. ``amounts``: what it copies, loses and
+    moves."""
+    lines = [style.paint("bold", verdict(plan))]
+    lines += [style.paint("bold", amounts_sentence(amounts))] if amounts else []
+    lines += [basis_words(plan.basis)]
     lines += [f"  {cluster.name}: {seen(cluster)}" for cluster in plan.basis.clusters]
+    lines += ["", "How much", *_cut([f"  {line}" for line in amounts_lines(amounts)], style)] if amounts else []
     lines += outside_lines(plan, style)
     if plan.rollout and plan.changes:
         lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))

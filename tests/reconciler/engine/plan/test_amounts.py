@@ -14,9 +14,11 @@ from reconciler.engine.plan.amounts import (
 from reconciler.engine.plan.impact import weighed
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan
+from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.impact import ImpactQuery, Stakes
-from reconciler.render.plan.amounts import amounts_section, amounts_sentence
+from reconciler.render.plan.amounts import amounts_lines, amounts_section, amounts_sentence
+from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.text import plan_text
 from reconciler.resources.flows.routes import TopicHop
 from tests.support.builders import World, flow, topic, topology, world
 from tests.support.documents.maps import copying, running
@@ -123,3 +125,27 @@ def test_a_plan_that_makes_nothing_new_asks_nothing() -> None:
     seen, declared = widened()
     seen.apply(declared)
     assert looked(seen, declared)[2] == ()
+
+
+def test_text_and_comment_tell_it_below_the_headline_and_for_each_flow() -> None:
+    told = (
+        Amount(AmountKind.COPY, "f", 2, 20_000, 20 << 20, 4.0),
+        Amount(AmountKind.COPY, "quiet", 1, 0, 0, 0.0),
+        Amount(AmountKind.LOSE, "east", 1),
+        Amount(AmountKind.MOVE, "west", 2, None, 1 << 20, None),
+    )
+    assert amounts_lines(told) == (
+        "flow f to copy: 2 topics, at most 20,000 records, at most 20.0 MiB, about 4 s",
+        "flow quiet to copy: 1 topic, no record",
+        "cluster east to lose: 1 topic, records unknown, bytes unknown, at once",
+        "cluster west to move: 2 topics, all of their records, at most 1.0 MiB, time unknown",
+    )
+    plan = Plan(Basis("shop", "0"))
+    lines = plan_text(plan, amounts=told).splitlines()
+    assert lines[1] == amounts_sentence(told)
+    assert f"  {amounts_lines(told)[0]}" in lines
+    assert "How much" not in plan_text(plan)
+    comment = plan_markdown(plan, amounts=told)
+    assert "How much (4): to copy: at most 20.0 MiB, of 3 topics over 2 flows" in comment
+    assert amounts_lines(told)[0] in comment
+    assert "How much" not in plan_markdown(plan)
