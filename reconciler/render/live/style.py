@@ -35,7 +35,7 @@ p.unknown{color:var(--faint);border-left:3px dashed var(--faint);padding-left:.6
 .late{color:var(--remove);font-weight:600}
 form{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center;margin:.6rem 0}
 form label{display:flex;align-items:center;gap:.4rem;color:var(--faint);font-size:.9rem}
-form input{min-width:min(18rem,100%)}
+form label{white-space:nowrap}@media (min-width:36.01rem){form input{min-width:18rem}}
 form input,select,button{font:inherit;font-size:.95rem;line-height:1.4;width:auto;padding:.35rem .6rem;
 border:1px solid var(--line);border-radius:8px;background:var(--card);color:var(--ink);margin:0}
 button{cursor:pointer}

@@ -61,7 +61,10 @@ def _kind(
 ) -> Iterator[str]:
     signs = Counter(planned.change.action.value for planned in some)
     order = [action.value for action in Action]
-    words = " ".join(f"{sign}{signs[sign]:,}" for sign in sorted(signs, key=order.index))
+    words = " ".join(
+        counted(signs[sign], "restart") if sign == Action.RESTART.value else f"{sign}{signs[sign]:,}"
+        for sign in sorted(signs, key=order.index)
+    )
     rows: list[str] = []
     by_owner = grouped((_owner(planned, owners), planned) for planned in some)
     for owner in sorted(by_owner, key=lambda owner: (owner == NOBODY, owner)):
