@@ -22,12 +22,19 @@ class Detail(IntEnum):
     """How much is told. The first that fits is taken."""
 
     ALL = 0
-    NO_VALUES = 1
-    NAMES = 2
-    COUNTS = 3
+    SHORT_LISTS = 1
+    NO_VALUES = 2
+    NAMES = 3
+    COUNTS = 4
+
+    @property
+    def values(self) -> bool:
+        """What changes is told with its values before and after."""
+        return self <= Detail.SHORT_LISTS
 
 
 _LESS = {
+    Detail.SHORT_LISTS: "This comment would be too long: folded lists are cut after 60 lines.",
     Detail.NO_VALUES: "This comment would be too long: values before and after are left out, long lists are cut.",
     Detail.NAMES: "This comment would be too long: changes are listed by name only, long lists are cut.",
     Detail.COUNTS: "This comment would be too long: only counts are shown.",

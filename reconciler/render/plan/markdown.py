@@ -58,7 +58,7 @@ def plan_markdown(
         yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
         yield from _sections([section for section in sections if section.urgent], detail)
-        yield from _map(chart) if detail is Detail.ALL else ()
+        yield from _map(chart) if detail.values else ()
         yield from _sections(before, detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
@@ -134,7 +134,7 @@ def _dangers(steps: Sequence[PlanStep], detail: Detail) -> Iterator[str]:
     yield from (f"**HIGH risk ({sum(len(entry.names) for _, entry in high):,})**", "")
     if detail is Detail.COUNTS:
         return
-    shown = high if detail is Detail.ALL else high[:_NAMES]
+    shown = high if detail.values else high[:_NAMES]
     for cluster, entry in shown:
         where = f"{code(cluster)} " if cluster else ""
         which = f" ({_listed(entry.names, SHOWN)})" if len(entry.names) > 1 else ""
@@ -175,11 +175,11 @@ def _names(entries: Sequence[PlanEntry]) -> Iterator[str]:
 
 def _entry(entry: PlanEntry, detail: Detail) -> Iterator[str]:
     yield f"- {code(entry.sign)} {_titled(entry)}: {markdown(entry.headline)}"
-    shown = len(entry.names) if detail is Detail.ALL else SHOWN
+    shown = len(entry.names) if detail.values else SHOWN
     if len(entry.names) > 1:
         yield f"  - {_listed(entry.names, shown)}"
         yield f"  - why: {markdown(entry.why)}"
-    if detail is Detail.ALL:
+    if detail.values:
         yield from (f"  - {code(line)}" for line in entry.lines)
     yield from (f"  - {markdown(line)}" for line in entry.stakes)
     if words := risk_words(entry):
@@ -215,19 +215,21 @@ def _sections(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
 
 
 def _items(section: Section, detail: Detail) -> Iterator[str]:
-    shown = {Detail.ALL: len(section.items), Detail.NO_VALUES: _NAMES}.get(detail, SHOWN)
+    every = detail is Detail.ALL or (detail.values and section.urgent)
+    shown = len(section.items) if every else _NAMES if detail <= Detail.NO_VALUES else SHOWN
+    most = _NAMES if detail.values else SHOWN
     inner = 2 if detail is Detail.NO_VALUES else 3
     for item in section.items[:shown]:
         sign = f"{code(item.sign)} " if item.sign else ""
-        yield f"- {sign}{markdown(item.text if detail is Detail.ALL else _cut(item.text))}"
+        yield f"- {sign}{markdown(item.text if detail.values else _cut(item.text))}"
         if item.names:
-            yield f"  - {_listed(item.names, len(item.names) if detail is Detail.ALL else SHOWN)}"
-        more = item.more if detail is Detail.ALL else item.more[:inner]
-        yield from (f"  - {markdown(line if detail is Detail.ALL else _cut(line))}" for line in more)
+            yield f"  - {_listed(item.names, len(item.names) if every else most)}"
+        more = item.more if detail.values else item.more[:inner]
+        yield from (f"  - {markdown(line if detail.values else _cut(line))}" for line in more)
         if len(more) < len(item.more):
             yield f"  - and {len(item.more) - len(more)} more"
     if shown < len(section.items):
-        yield f"- and {len(section.items) - shown} more"
+        yield f"- and {len(section.items) - shown:,} more"
 
 
 def _listed(names: Sequence[str], shown: int) -> str:

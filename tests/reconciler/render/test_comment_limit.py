@@ -36,11 +36,23 @@ def test_the_first_step_down_still_names_what_differs() -> None:
     assert "and 40 more" in less
     least = report_markdown(page, limit=1_500)
     assert "only counts are shown" in least
-    assert len(list(Detail)) == 4
+    assert len(list(Detail)) == 5
+
+
+def test_thousands_of_topics_that_nobody_manages_cost_a_change_none_of_its_values() -> None:
+    seen = world("east")
+    for number in range(4_000):
+        seen.clusters["east"].put(f"unmanaged-{number:04}")
+    seen.clusters["east"].put("orders", 2, retention_ms="9000")
+    text = plan_markdown(seen.plan(topology(topic("orders", configs={"retention.ms": "60"}))))
+    assert "folded lists are cut after 60 lines" in text
+    assert "9s" in text, "the value before"
+    assert "Unmanaged (4,000)" in text
+    assert "and 3,940 more" in text
 
 
 def _steps(detail: Detail) -> list[str]:
-    return [f"told as {detail.name}", *("x" * 9 for _ in range(40 - 10 * detail))]
+    return [f"told as {detail.name}", *("x" * 9 for _ in range(50 - 10 * detail))]
 
 
 @pytest.mark.parametrize("text", ["x" * 9, "\U0001f40d" * 4 + "x"], ids=["ascii", "characters of two code units"])
