@@ -1,4 +1,5 @@
-"""The whole job on Spark and two brokers: one application for most cases, three in a row for the faults."""
+"""The whole job on Spark and two brokers: one application for most cases, three in a row for the faults, of which the
+second runs on a standalone cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from reconciler.model.environment.topology import Mirror as DeclaredMirror
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.mirror_job import Job, flow, handover, status, until
 from tests.support.jobs.records import digest, producer, total, write_awkward, write_transactions
+from tests.support.jobs.standalone import Standalone, mirror_on
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -46,9 +49,10 @@ class Mirror:
     jobs: list[Job] = field(default_factory=list)
     metrics_port: int = field(default_factory=free_port)
 
-    def start(self) -> Job:
+    def start(self, declared: DeclaredMirror | None = None) -> Job:
+        """``declared``: where it runs; else a local master."""
         told = handover(self.west, self.name, self.flows) | {"metrics_port": self.metrics_port}
-        job = Job(self.folder / f"run{len(self.jobs)}", told)
+        job = Job(self.folder / f"run{len(self.jobs)}", told, mirror=declared)
         self.jobs.append(job)
         return job.start()
 
@@ -259,10 +263,34 @@ def _said_frozen(mirror: Mirror) -> bool:
     return told["records_lag"] is None and any(c["code"] == "lane_silent" for c in told["conditions"])
 
 
-def test_frozen_and_killed_workers_a_second_application_and_a_killed_driver_lose_and_double_nothing(
-    mirror: Mirror,
+def goes_on(mirror: Mirror, topic: str) -> Callable[[], bool]:
+    """Whether each partition has more records at the target than now."""
+    before = digest(mirror.west, f"east.{topic}")
+
+    def look() -> bool:
+        return all(count > before[number][0] for number, (count, _) in digest(mirror.west, f"east.{topic}").items())
+
+    return look
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Standalone]:
+    """A master and two workers, each with a folder of its own and none of our packages."""
+    spark = Standalone(tmp_path / "spark")
+    try:
+        spark.start()
+        for worker in ("a", "b"):
+            spark.worker(worker)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def test_frozen_and_killed_workers_a_standalone_cluster_and_a_killed_driver_lose_and_double_nothing(
+    mirror: Mirror, cluster: Standalone, tmp_path: Path
 ) -> None:
-    """In one row, because every start of Spark costs its time: the load never pauses."""
+    """In one row, because every start of Spark costs its time: the load never pauses. The second application has its
+    executors on the cluster, with Python from the archive, and loses one."""
     topic = mirror.both(f"{mirror.name}-main-load", 4)
     first = mirror.job
     load = Load(mirror.east, topic, 4)
@@ -279,12 +307,18 @@ def test_frozen_and_killed_workers_a_second_application_and_a_killed_driver_lose
         until("it is heard of again", lambda: not _said_frozen(mirror), first)
         os.kill(workers[0], signal.SIGKILL)
         time.sleep(2)
-        second = mirror.start()
+        second = mirror.start(mirror_on(cluster, mirror.name, tmp_path))
         assert first.wait(90) == 3, first.log[-2000:]
         mirror.running()
         until("its metrics", lambda: ("mirror_info", second.application_id) in mirror.metrics(), second)
-        before = total(digest(mirror.west, f"east.{topic}"))
-        until("it goes on", lambda: total(digest(mirror.west, f"east.{topic}")) > before, second)
+        until("it goes on", goes_on(mirror, topic), second)
+        _, *workers_of_spark = cluster.daemons
+        executors = [worker.executors() for worker in workers_of_spark]
+        assert all(executors), "one on each worker"
+        workers_of_spark[0].kill_executors()
+        until("Spark has lost an executor", lambda: "Lost executor" in second.log, second)
+        until("each partition goes on", goes_on(mirror, topic), second, 120.0)
+        assert set(executors[0]) - set(workers_of_spark[0].executors()), "it was killed"
         os.kill(second.driver_pid, signal.SIGKILL)
         second.wait(60)
         mirror.start()

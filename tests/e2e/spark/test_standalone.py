@@ -27,7 +27,7 @@ from reconciler.sandbox.handles import Sandbox
 from tests.support.access.spellings import kept, spellings
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, command_lines, create_topics, flow, handover, status, until
-from tests.support.jobs.standalone import Standalone
+from tests.support.jobs.standalone import QUICK, Standalone, mirror_on
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -36,7 +36,6 @@ PARTITIONS = 8  # of four, CRC-32 gives all to one of two lanes; losing the othe
 SECRET = "5ec7e7c4" * 4
 PATIENCE_S = 300.0
 LOST = '"code": "lane_without_task", "stops": true'
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture
@@ -46,25 +45,6 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         yield spark.start()
     finally:
         spark.stop()
-
-
-def mirror_on(cluster: Standalone, name: str, folder: Path, executors: int = 2) -> Mirror:
-    """Executors of one core, with Python from the archive."""
-    return Mirror(
-        name,
-        (name,),
-        master=cluster.master,
-        parallelism=executors,
-        deployment=Deployment(
-            executors=executors, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
-        ),
-        spark_conf={
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.executor.extraJavaOptions": QUICK,
-        },
-    )
 
 
 def test_workers_and_executors_are_lost_and_come_back(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:

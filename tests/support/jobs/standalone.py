@@ -16,7 +16,12 @@ from pathlib import Path
 
 import pyspark
 
+from reconciler.backends.mirror_jobs.runner.python_archive import pack
+from reconciler.model.environment.topology import Mirror
+from reconciler.replication.deployment import Deployment, ExecutorPython
+
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -109,7 +114,7 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "SPARK_DAEMON_MEMORY": "160m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK,
             **({"JAVA_HOME": home} if (home := os.environ.get("JAVA_HOME")) else {}),
         }
         given = (
@@ -127,3 +132,22 @@ class Standalone:
             )
         self.daemons.append(Daemon(process))
         return self.daemons[-1]
+
+
+def mirror_on(cluster: Standalone, name: str, folder: Path, executors: int = 2) -> Mirror:
+    """Executors of one core, with Python from the archive."""
+    return Mirror(
+        name,
+        (name,),
+        master=cluster.master,
+        parallelism=executors,
+        deployment=Deployment(
+            executors=executors, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
+        ),
+        spark_conf={
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.executor.extraJavaOptions": QUICK,
+        },
+    )
