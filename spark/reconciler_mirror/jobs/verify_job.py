@@ -1,4 +1,4 @@
-"""Entry script of the verify job: ``verify_job.py --handover FILE --request FILE --run-dir DIR``.
+"""Entry script of the verify job: ``verify_job.py --handover FILE --request FILE --run-dir DIR [--caller PID]``.
 
 Writes ``result.json`` into the run directory and tells its progress on standard output, a line ``verify: ...`` each.
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
@@ -21,6 +21,7 @@ from typing import Any
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler_mirror import log_lines as logs
+from reconciler_mirror.jobs.caller import leave_with
 from reconciler_mirror.jobs.spark_settings import with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
@@ -49,7 +50,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
     parser.add_argument("--request", type=Path, required=True, help="flows, window and topic traits")
     parser.add_argument("--run-dir", type=Path, required=True, help="gets result.json")
+    parser.add_argument("--caller", type=int, help="pid of the command that waits for the answer")
     given = parser.parse_args(arguments)
+    if given.caller is not None:
+        leave_with(given.caller, given.run_dir)
     try:
         settings = parse(given.handover.read_text(encoding="utf-8"))
         request = _request(json.loads(given.request.read_text(encoding="utf-8")))

@@ -49,7 +49,7 @@ class VerifyRun:
 
 def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
-    job with it, and Spark its application."""
+    job with it, and Spark its application; killed with -9, the job sees that within a second and ends by itself."""
     require_java()
     secret = spark_secret(run.mirror, _master(run), os.environ)
     folder = _prepared(run)
@@ -143,7 +143,7 @@ def _command(run: VerifyRun, folder: Path) -> list[str]:
         **_application_conf(run),
     }
     words = spark_words(_master(run), f"verify-{run.mirror.name}", conf, folder, "verify_job.py")
-    return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder)]
+    return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
 
 
 def _follow(output: IO[str] | None, log: IO[str], progress: Say) -> None:

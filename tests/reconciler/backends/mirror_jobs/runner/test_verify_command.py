@@ -6,6 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from reconciler.backends.mirror_jobs.runner.processes import is_running
@@ -70,3 +71,34 @@ def test_a_verify_that_is_terminated_takes_its_application_along(tmp_path: Path)
     assert process.wait(60) != 0
     until(lambda: not any(is_running(pid, "sleep") or is_running(pid, "sh") for pid in pids))
     assert not list(tmp_path.glob("m/verify-*")), "its folder goes, too"
+
+
+LEFT_ALONE = """
+import pathlib, subprocess, sys, time
+from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, _command
+from reconciler.model.environment.topology import Mirror
+
+folder = pathlib.Path(sys.argv[1])
+words = _command(VerifyRun(Mirror("m", ("f",)), folder, "{}", {}), folder)
+job = "import sys, time; from reconciler_mirror.jobs import verify_job; verify_job.parse = lambda _: time.sleep(600); "
+job += "verify_job.main(sys.argv[1:])"
+arguments = words[next(at for at, word in enumerate(words) if word.endswith("verify_job.py")) + 1 :]
+print(subprocess.Popen([sys.executable, "-c", job, *arguments]).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_verify_that_is_killed_is_missed_by_its_job(tmp_path: Path) -> None:
+    folder = tmp_path / "verify-1"
+    folder.mkdir()
+    (folder / "handover.json").write_text("{}", encoding="utf-8")
+    command = [sys.executable, "-c", LEFT_ALONE, str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    time.sleep(2.5)
+    assert is_running(pid, str(folder)), "while the command is there, so is its job"
+    process.kill()
+    process.wait(20)
+    until(lambda: not is_running(pid, str(folder)))
+    assert not folder.exists()
