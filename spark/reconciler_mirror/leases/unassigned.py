@@ -19,8 +19,9 @@ where none was placed yet, which counts as stopped only after ``STOPS_S``: a bus
 LANE_CODES = ("lane_without_task", "lane_silent")
 HOPELESS_S = 300.0
 """No lane has a task for that long, and Spark lost each that it tried: this application cannot run any."""
-FORGOTTEN_S = 30.0
-"""The same where Spark has no executor for it either: a standalone master does not know it any more."""
+FORGOTTEN_S = 15.0
+"""The same where Spark has no executor for it either: a standalone master does not know it any more. One that knows it
+starts an executor within seconds; the next application has not lost a task yet, so that a slow one is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,13 @@ class Untasked:
 
     def hopeless(self, seconds: float = HOPELESS_S) -> str:
         """Why, once it has lasted for ``seconds``; empty while there is hope."""
-        lanes = self.lanes()
-        if lanes.keys() != self._all or not all(gap.why and gap.seconds >= seconds for gap in lanes.values()):
+        now = self._clock()
+        with self._guard:
+            whys = {self._why.get(lane, "") for lane, since in self._since.items() if now - since >= seconds}
+            lost = sum(now - since >= seconds for since in self._since.values())
+        if lost < len(self._all) or not whys or "" in whys:
             return ""
-        return f"Spark lost every task for {seconds:.0f} s: {'; '.join(sorted({gap.why for gap in lanes.values()}))}"
+        return f"Spark lost every task for {seconds:.0f} s: {'; '.join(sorted(whys))}"
 
 
 def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Condition:
