@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
@@ -23,6 +24,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.operations.session import session as wiring
+from tests.support.waiting import until
 
 EARLIER = LiveMirror("west", JobState.STOPPED, application_id="local-1", fingerprint="old")
 
@@ -120,6 +122,7 @@ def test_a_job_that_lives_here_is_alive(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", LASTING, str(folder.path)]) as job:
         write_json(folder.path / "driver.json", {"pid": job.pid, "application_id": "local-2"})
         said = LiveMirror("west", JobState.RUNNING, application_id="local-2", pid=job.pid)
+        until(lambda: is_running(job.pid, str(folder.path)))  # its command line is there a moment after the process
         assert observed(folder, said) == said
         job.kill()
     assert observed(folder, said).gone
