@@ -51,7 +51,8 @@ test-least-privilege: install
 # A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, same offsets by commands and over
 # three clusters, the live page within 2 s of status, and the tutorial.
 test-clusters: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_yarn.py tests/e2e/spark/test_mirror_hosts.py \
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_yarn.py \
+		tests/e2e/spark/test_yarn_cluster_mode.py tests/e2e/spark/test_mirror_hosts.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
 		tests/mirror/lane/same_offsets/test_unclean_elections.py

@@ -259,7 +259,8 @@ class LiveMirror:
 
     ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
     ``gone``: this machine ran it, and its process is no more. ``host``: where its driver runs, as it says.
-    ``unseen``: why nobody can see what its process does, of which nothing else is known then.
+    ``unseen``: why nobody can see what its process does, of which nothing else is known then. ``run``: in deploy mode
+    cluster, by which its driver is given orders from any machine.
     """
 
     name: str
@@ -275,6 +276,7 @@ class LiveMirror:
     gone: bool = False
     host: str = ""
     unseen: Unknown | None = None
+    run: str = ""
 
     @property
     def lag_is_current(self) -> bool:

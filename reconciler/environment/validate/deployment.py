@@ -50,15 +50,7 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
 def _keys(mirror: Mirror, places: Places) -> Iterator[Problem]:
     deployment, kind = mirror.deployment, master_kind(mirror.master)
     if deployment.deploy_mode == CLUSTER:
-        problem = f"mirror {mirror.name}: deploy_mode is cluster"
-        why = (
-            "The driver would run on a machine of the cluster, where it finds neither its definition nor the wish to "
-            "stop: both are files of the machine that starts it"
-        )
-        todo = (
-            "Write client; with hosted: true, mirror hosts in the cluster keep the driver there (docs/mirror/host.md)"
-        )
-        yield Problem("deploy-mode", places.of(mirror, "deploy_mode"), problem, why, todo)
+        yield from _cluster_mode(mirror, kind, places)
     if kind is MasterKind.LOCAL:
         for key in deployment.settings():
             if key != "deploy_mode":
@@ -82,6 +74,35 @@ def _keys(mirror: Mirror, places: Places) -> Iterator[Problem]:
         why = "Each lease is a task that keeps a core, so some would never get one"
         todo = "Raise executors or cores, or lower parallelism"
         yield Problem("too-few-cores", places.of(mirror, "executors"), problem, why, todo)
+
+
+def _cluster_mode(mirror: Mirror, kind: MasterKind, places: Places) -> Iterator[Problem]:
+    if kind in _NO_CLUSTER_MODE:
+        problem = f"mirror {mirror.name}: deploy_mode is cluster, and the master {mirror.master}"
+        todo = "Write client. With hosted: true, mirror hosts keep the driver alive on machines of your choice"
+        why = _NO_CLUSTER_MODE[kind]
+        yield Problem("deploy-mode", places.of(mirror, "deploy_mode"), problem, why, todo)
+    for setting, why in _NOT_IN_CLUSTER_MODE.items():
+        value = mirror.spark_conf.get(setting)
+        if value is not None and value.lower() != "true":
+            problem = f"mirror {mirror.name}: spark_conf sets {setting} to {value}, and deploy_mode is cluster"
+            yield Problem("set-by-the-job", places.of(mirror, "spark_conf", setting), problem, why, "Remove it")
+
+
+_WATCHED = "Who starts the driver watches it by Spark's client, and would take one that only starts for one that ended"
+_NO_CLUSTER_MODE: Mapping[MasterKind, str] = MappingProxyType(
+    {
+        MasterKind.LOCAL: "A local master has no machines but this one",
+        MasterKind.STANDALONE: "Spark runs no Python driver on a standalone cluster: its submission would be refused",
+    }
+)
+_NOT_IN_CLUSTER_MODE: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.driver.host": "Spark sets it to the address of the machine that it chooses, and executors connect there",
+        "spark.yarn.submit.waitAppCompletion": _WATCHED,
+        "spark.kubernetes.submission.waitAppCompletion": _WATCHED,
+    }
+)
 
 
 def _spark_settings(mirror: Mirror, section: str, conf: Mapping[str, str], places: Places) -> Iterator[Problem]:

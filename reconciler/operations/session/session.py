@@ -44,6 +44,7 @@ from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.operations.session.copy_facts import with_copy_facts
+from reconciler.operations.session.driver_orders import order_stop
 from reconciler.operations.session.early_reads import Begun
 from reconciler.operations.session.hosted_mirrors import HostedMirrors
 from reconciler.operations.session.unseen_jobs import UnseenJobs
@@ -96,7 +97,13 @@ class Session:
         self.hosted = HostedMirrors(self)
         unseen = UnseenJobs(topology, self.records, principal, self.status, self._last_apply)
         self.runner = RoutedRunner(
-            self.state, topology.mirrors, self.status, unseen.here, unseen.require_heard, hosts=self.hosted
+            self.state,
+            topology.mirrors,
+            self.status,
+            unseen.here,
+            unseen.require_heard,
+            hosts=self.hosted,
+            order_stop=partial(order_stop, self.records, principal),
         )
 
     def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:

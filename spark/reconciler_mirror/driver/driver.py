@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import Endpoint, FlowSettings, MirrorSettings
-from reconciler.replication.run_folders import RunPlace
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import setting_refused
 from reconciler_mirror.conditions.log import ConditionLog
@@ -60,6 +59,17 @@ class DriverOutcome:
     detail: str = ""
 
 
+class DriverPlace(Protocol):
+    """Whose place this application takes: ``RunPlace``, or the same over records. ``needs``: see there."""
+
+    @property
+    def needs(self) -> tuple[str, ...]: ...
+    def is_current(self) -> bool: ...
+    def take(self) -> None: ...
+    def predecessor_left(self) -> bool: ...
+    def leave(self) -> None: ...
+
+
 class Driver:
     """``run`` blocks until ``stop_asked`` says so or another application has taken a flow."""
 
@@ -69,7 +79,7 @@ class Driver:
         settings: MirrorSettings,
         who: Application,
         channel_host: str,
-        place: RunPlace,
+        place: DriverPlace,
         goal: Goal | None,
     ) -> None:
         """``place``: whose place this application takes; ``goal``: at which it ends by itself."""

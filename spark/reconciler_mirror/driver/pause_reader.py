@@ -11,19 +11,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from reconciler.replication.handover import StatusPlace
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.clients.status_topic import DENIED, MISSING, followed
 from reconciler_mirror.model import Condition
 
-_AGAIN_S, _ANSWER_S, _WAIT_S = 2.0, 10.0, 1.0
-_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-# A client made anew reads a password or a certificate that was renewed.
-_LOST = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN)
+_AGAIN_S = 2.0
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]
@@ -54,39 +51,19 @@ class PauseReader:
             end.wait(_AGAIN_S)
 
     def _follow(self, consumer: Consumer, end: threading.Event, troubles: Sequence[KafkaError]) -> None:
-        topic = self._place.topic
-        follow = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
-        if follow.error is not None:
-            raise KafkaException(follow.error)
-        waiting = dict.fromkeys(follow.partitions, 0)
-        for partition in waiting:
-            waiting[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)[1]
         fresh: dict[Scope, Pause] = {}
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in waiting])
-        complete = False
-        while not end.is_set():
-            message = consumer.poll(_WAIT_S)
-            if lost := [trouble for trouble in troubles if trouble.code() in _LOST]:
-                raise KafkaException(lost[0])
-            moved = message is not None and self._take(message, fresh, waiting)
-            if not complete and not waiting:
-                complete = True
+        was_complete = False
+        for message, complete in followed(consumer, self._place.topic, troubles):
+            if end.is_set():
+                return
+            moved = message is not None and self._take(message, fresh)
+            if complete and (moved or not was_complete):
                 self._tell(fresh)
-            elif complete and moved:
-                self._tell(fresh)
+            was_complete = complete
 
-    def _take(self, message: Message, into: dict[Scope, Pause], waiting: dict[int, int]) -> bool:
-        """True when a pause came or went. ``waiting``: partition -> end, until it was read that far."""
-        error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            if error.code() in (*_DENIED, *_MISSING) or error.fatal():
-                raise KafkaException(error)
-            return False
-        partition, offset = message.partition(), message.offset() + (error is None)
-        if offset >= waiting.get(partition, offset + 1):
-            del waiting[partition]
-        key = (message.key() or b"").decode(errors="replace")
-        scope = None if error is not None else scope_of(self._environment, key)
+    def _take(self, message: Message, into: dict[Scope, Pause]) -> bool:
+        """True when a pause came or went."""
+        scope = scope_of(self._environment, (message.key() or b"").decode(errors="replace"))
         if scope is None:
             return False
         value = message.value()
@@ -103,9 +80,9 @@ class PauseReader:
             self.known.set()
 
     def _failed(self, error: KafkaError) -> None:
-        if error.code() in _MISSING:
+        if error.code() in MISSING:
             self._tell({})
-        elif error.code() in _DENIED:
+        elif error.code() in DENIED:
             topic, cluster = self._place.topic, self._place.cluster.cluster
             self.trouble = Condition(
                 "pauses_unreadable",

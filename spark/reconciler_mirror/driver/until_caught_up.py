@@ -45,9 +45,16 @@ class Goal:
 
 def goal_of(run_dir: Path) -> Goal | None:
     try:
-        goal = json.loads((run_dir / "goal.json").read_text(encoding="utf-8"))
+        return read_goal((run_dir / "goal.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def read_goal(text: str) -> Goal | None:
+    try:
+        goal = json.loads(text)
         return Goal(frozenset(map(str, goal["flows"])), float(goal["calm_s"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -52,12 +52,13 @@ _log = logs.logger("status")
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Who writes: one run of the job."""
+    """Who writes: one run of the job. ``run``: under which records its submitter follows it (deploy mode cluster)."""
 
     application_id: str
     started_at_ms: int
     host: str
     pid: int
+    run: str = ""
 
 
 def record(
@@ -78,6 +79,7 @@ def record(
         "status_interval_ms": settings.status_interval_ms,
         "host": who.host,
         "pid": who.pid,
+        **({"run": who.run} if who.run else {}),
         "flows": {view.settings.name: _flow(view, state, share, of_pauses) for view in flows},
     }
 

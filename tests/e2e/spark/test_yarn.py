@@ -9,29 +9,22 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from reconciler_mirror.model import lane_of
 
-from reconciler.backends.mirror_jobs.runner.python_archive import pack
-from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, until
 from tests.support.jobs.yarn.cluster import Yarn
+from tests.support.jobs.yarn.mirror import NODE_MB, mirror_on_yarn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 LANES = 2
 PARTITIONS = 8
 PATIENCE_S = 300.0
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 MASTER_OF_APPLICATION = "org.apache.spark.deploy.yarn.ExecutorLauncher"
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
-NODE_MB = (
-    1800  # two containers: an executor of 480m, and Spark's 384m beside its heap; the application's master as well
-)
 
 
 @pytest.fixture
@@ -41,25 +34,6 @@ def yarn(tmp_path: Path) -> Iterator[Yarn]:
         yield cluster.start()
     finally:
         cluster.stop()
-
-
-def mirror_on_yarn(name: str, folder: Path) -> Mirror:
-    """As docs/mirror/spark-clusters.md has it, with what tests on one machine need."""
-    return Mirror(
-        name,
-        (name,),
-        master="yarn",
-        deployment=Deployment(
-            executors=2, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
-        ),
-        spark_conf={
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
-            "spark.yarn.stagingDir": f"file://{folder}/staging",
-            "spark.executor.extraJavaOptions": QUICK,
-        },
-    )
 
 
 def test_executors_and_nodes_are_lost_and_come_back(plain: Sandbox, yarn: Yarn, tmp_path: Path) -> None:

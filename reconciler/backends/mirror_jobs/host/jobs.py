@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from reconciler.backends.mirror_jobs.runner.processes import terminate
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner, StatusReader
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState
 from reconciler.model.state.mirror_control import DesiredMirror
+from reconciler.replication.deployment import CLIENT, Deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class SparkJobs:
             master=submission["master"],
             parallelism=desired.handover["parallelism"],
             spark_conf=submission["spark_conf"],
+            deployment=Deployment(deploy_mode=desired.handover.get("deployment", {}).get("deploy_mode", CLIENT)),
         )
         text = json.dumps(desired.handover, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         runs = any(folder.pids() for folder in (self._runner.folder(self._name), self._runner.other_folder(self._name)))
@@ -98,6 +102,15 @@ class SparkJobs:
     def end(self) -> None:
         if self._ending is None or not self._ending.is_alive():
             self._ending = self._started(self._ended)
+
+    def leave_running(self) -> bool:
+        """Ends what follows a driver on the cluster, which copies on. False: its driver is on this machine."""
+        folder = self._runner.folder(self._name)
+        if not folder.follows_elsewhere():
+            return False
+        for pid in folder.pids():  # the supervisor first, which would start another
+            terminate(pid, signal.SIGKILL)
+        return True
 
     def _ended(self) -> None:
         for folder in (self._runner.other_folder(self._name), self._runner.folder(self._name)):

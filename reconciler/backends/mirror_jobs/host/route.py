@@ -8,7 +8,12 @@ from typing import Protocol
 
 from reconciler.backends.mirror_jobs.host.ask import Asker, HostedMirror
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
-from reconciler.backends.mirror_jobs.runner.spark_submit import Progress, SparkRunner, StatusReader
+from reconciler.backends.mirror_jobs.runner.spark_submit import (
+    OrderStop,
+    Progress,
+    SparkRunner,
+    StatusReader,
+)
 from reconciler.errors import RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import LiveMirror
@@ -41,8 +46,9 @@ class RoutedRunner(SparkRunner):
         require_heard: Callable[[str], None],
         *,
         hosts: Hosts,
+        order_stop: OrderStop | None = None,
     ) -> None:
-        super().__init__(state, mirrors, status, unseen, require_heard)
+        super().__init__(state, mirrors, status, unseen, require_heard, order_stop=order_stop)
         self._hosts = hosts
 
     def observe(self, mirror: str) -> LiveMirror:

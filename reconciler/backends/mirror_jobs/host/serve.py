@@ -181,6 +181,9 @@ def _hand_over(served: list[ClusterHost], say: Say) -> None:
             taken = cluster_host.keepers[mirror].taken_by_other(cluster_host.control)
             patience = TAKEN_S + REPLACED_S if taken else TAKEN_S
             if waited > patience and mirror not in asked:
+                if cluster_host.jobs[mirror].leave_running():
+                    say(f"mirror {mirror}: its driver copies on in the cluster; the next host follows it")
+                    continue
                 say(f"mirror {mirror}: {'the new application is late' if taken else 'no other host took it'}; stopping")
                 asked.add(mirror)
                 cluster_host.jobs[mirror].end()

@@ -52,7 +52,8 @@ def await_running(
         state = folder.word("supervisor.json", "state")
         if state in ENDED or folder.number("supervisor.json", "restarts"):
             raise NotRunningError(f"its process ended ({state})", why_ended(folder), ended=True)
-        before, (live_mirror, words) = words, _look(source, mirror, expected)
+        here = folder.word("driver.json", "application_id")
+        before, (live_mirror, words) = words, _look(source, mirror, expected, here)
         if live_mirror is not None:
             return live_mirror
         now, is_up = time.monotonic(), bool(folder.read("driver.json"))
@@ -65,15 +66,16 @@ def await_running(
         time.sleep(_LOOK_S)
 
 
-def _look(source: StatusSource, mirror: str, expected: StartedAs) -> tuple[LiveMirror | None, str]:
-    """The application once it runs with the hand-over it was given, else what is known of it."""
+def _look(source: StatusSource, mirror: str, expected: StartedAs, here: str) -> tuple[LiveMirror | None, str]:
+    """The application once it runs with the hand-over it was given, else what is known of it. ``here``: its id, where
+    the run folder has it: in deploy mode cluster it may have begun long before."""
     try:
         reported = source.status(mirror)
     except ClusterError as error:
         return None, f"its status cannot be read: {error.what}"
     if (
         reported is None
-        or (reported.started_at_ms or 0) < expected.asked_at_ms
+        or ((reported.started_at_ms or 0) < expected.asked_at_ms and reported.application_id != here)
         or reported.fingerprint != expected.fingerprint
     ):
         return None, "it has written no status record yet"

@@ -15,7 +15,7 @@ from pathlib import Path
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror
 from reconciler.replication.allowed import VARIABLE
-from reconciler.replication.deployment import MasterKind, master_kind
+from reconciler.replication.deployment import CLIENT, CLUSTER, MasterKind, master_kind
 from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 JOB_MARK = "mirror_job.py"
@@ -105,15 +105,44 @@ def application_conf(mirror: Mirror) -> Mapping[str, str]:
 
 
 def submit_command(mirror: Mirror, folder: Path) -> list[str]:
+    if mirror.deployment.deploy_mode == CLUSTER:
+        return _follow_command(mirror, folder)
     conf = {
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": QUICK_START,
-        "spark.ui.showConsoleProgress": "false",
+        **_DRIVER_CONF,
         "spark.local.dir": str(folder / "spark"),
         **application_conf(mirror),
         **mirror.spark_conf,
     }
     return [*spark_words(mirror.master, f"mirror-{mirror.name}", conf, folder, JOB_MARK), "--run-dir", str(folder)]
+
+
+_DRIVER_CONF = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.ui.showConsoleProgress": "false",
+}
+_CLUSTER_CONF = {
+    "spark.yarn.maxAppAttempts": "1",  # the follower's supervisor starts it again, elsewhere too, and knows when not to
+    "spark.yarn.submit.waitAppCompletion": "true",
+    "spark.kubernetes.submission.waitAppCompletion": "true",
+}
+UPLOAD_PATH = "spark.kubernetes.file.upload.path"
+SCRIPT_IN_IMAGE = "local:///opt/reconciler/mirror_job.py"
+"""Where docs/mirror/deploy/Containerfile has the entry script: without an upload path a pod cannot be given files."""
+
+
+def _follow_command(mirror: Mirror, folder: Path) -> list[str]:
+    """Deploy mode cluster: a process on this machine submits the driver and follows it (decision 164)."""
+    conf = {**_DRIVER_CONF, **_CLUSTER_CONF, **mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
+    in_image = master_kind(mirror.master) is MasterKind.KUBERNETES and not conf.get(UPLOAD_PATH)
+    files = [] if in_image else ["--py-files", str(folder / "bundle.zip")]
+    script = SCRIPT_IN_IMAGE if in_image else str(job_script(JOB_MARK))
+    words = _submit_words(mirror.master, f"mirror-{mirror.name}", conf)
+    submitted = [words[0], "--deploy-mode", CLUSTER, *words[1:], *files, script]
+    return [sys.executable, "-m", FOLLOWER, "--run-dir", str(folder), "--", *submitted]
+
+
+FOLLOWER = "reconciler_mirror.jobs.follow_driver"
 
 
 def _security(master: str) -> Mapping[str, str]:
@@ -167,7 +196,9 @@ _PASSED_ON = re.compile(
 JOB_VARIABLES = "RECONCILER_JOB_VARIABLES"
 
 
-def job_environment(master: str, handover: str, environ: Mapping[str, str]) -> dict[str, str]:
+def job_environment(
+    master: str, handover: str, environ: Mapping[str, str], deploy_mode: str = CLIENT
+) -> dict[str, str]:
     """Of ``environ`` what Spark and Python need, what ``handover`` refers to, and what the variable
     RECONCILER_JOB_VARIABLES names (patterns between spaces): the secrets of ``apply`` are no business of a job."""
     referred = {name for kind, name in REFERENCE.findall(handover) if kind == "env"}
@@ -179,16 +210,23 @@ def job_environment(master: str, handover: str, environ: Mapping[str, str]) -> d
     }
     if master.startswith("local"):
         kept.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where Spark's page listens
+    if deploy_mode == CLUSTER:  # Spark would hand it on to a machine that has no such path
+        return kept
     return {**kept, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable)}
 
 
 def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, script: str) -> list[str]:
     """``folder``: with the job's hand-over and the zip of our code. ``conf`` wins over how ports are closed."""
+    words = _submit_words(master, name, conf)
+    words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]
+    return [*words, "--handover", str(folder / "handover.json")]
+
+
+def _submit_words(master: str, name: str, conf: Mapping[str, str]) -> list[str]:
     words = [spark_submit(), "--master", master, "--name", name]
     given = {**_security(master), **conf}
     if given.pop(SPARK_SECRET, None) is not None and master.startswith("spark://"):
         given = {"spark.authenticate": "true", **_ENCRYPTED, **given, SPARK_SECRET: _IN_THE_VARIABLE}
     for key, value in sorted(given.items()):
         words += ["--conf", f"{key}={value}"]
-    words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]
-    return [*words, "--handover", str(folder / "handover.json")]
+    return words

@@ -1,4 +1,4 @@
-"""The archive of Python packages that a mirror's executors need, made of what is installed here.
+"""The archive of Python packages that a mirror's executors need, and its driver on a cluster: of what is installed.
 
 It holds ``site-packages`` and a script ``bin/python`` that finds an interpreter of this very minor version on the
 executor and puts the packages before what Spark brings. An interpreter itself is not portable between machines (its
@@ -20,8 +20,9 @@ from pathlib import Path
 
 from reconciler.errors import RunnerError
 
-PACKAGES = ("confluent-kafka", "cramjam", "crc32c", "kafka-python", "structlog")
-"""What a task imports that is neither ours nor Spark's; none of them needs another."""
+PACKAGES = ("confluent-kafka", "cramjam", "crc32c", "kafka-python", "prometheus-client", "structlog")
+"""What a task imports that is neither ours nor Spark's, and prometheus-client, which a driver on the cluster imports,
+too; none of them needs another."""
 
 _PYTHON = """\
 #!/bin/sh

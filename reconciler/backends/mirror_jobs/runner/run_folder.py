@@ -63,8 +63,13 @@ class RunFolder:
 
     def has_lost(self, application_id: str | None, reported: int | None) -> bool:
         """Whether this very application ran here, and its process is gone: nobody needs to wait for its next word."""
-        here = self.word("driver.json", "application_id")
+        here = "" if self.follows_elsewhere() else self.word("driver.json", "application_id")
         return bool(here) and here == application_id and self.driver_pid(reported) is None
+
+    def follows_elsewhere(self) -> bool:
+        """Whether the driver runs on a machine of the cluster: then the process here only follows it, and the loss of
+        one says nothing of the other."""
+        return bool(self.read("driver.json").get("driver"))
 
     def asked_at_ms(self) -> int | None:
         """When the application was asked for that a supervisor keeps here, in ms since 1970."""

@@ -37,7 +37,7 @@ from reconciler.backends.mirror_jobs.runner.supervisor import ONCE, write_json
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.replication import run_folders as succession
+from reconciler.replication.runs import run_folders as succession
 
 STOP_TIMEOUT_S = 75.0
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
@@ -46,6 +46,8 @@ _LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json", 
 
 StatusReader = Callable[[str], LiveMirror | None]
 Progress = Callable[[str], None]
+OrderStop = Callable[[LiveMirror], None]
+"""Raises ClusterError. It may be asked again."""
 
 
 class SparkRunner:
@@ -62,8 +64,11 @@ class SparkRunner:
         require_heard: Callable[[str], None] = lambda _: None,
         *,
         supervisor_restarts: bool = True,
+        order_stop: OrderStop | None = None,
     ) -> None:
-        """``supervisor_restarts``: whether a crashed application is started again by its supervisor."""
+        """``supervisor_restarts``: whether a crashed application is started again by its supervisor. ``order_stop``
+        asks a driver in deploy mode cluster to stop that no process here follows."""
+        self._order_stop = order_stop
         self._supervisor_restarts = supervisor_restarts
         self._unseen = unseen
         self._require_heard = require_heard
@@ -205,7 +210,13 @@ class SparkRunner:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=job_environment(mirror_settings.master, texts["handover.json"], os.environ) | secret,
+                env=job_environment(
+                    mirror_settings.master,
+                    texts["handover.json"],
+                    os.environ,
+                    mirror_settings.deployment.deploy_mode,
+                )
+                | secret,
             )
         return asked_at_ms
 
@@ -245,13 +256,35 @@ class SparkRunner:
         self._name_again(mirror, reported)
         folder = self.folder(mirror)  # the new one may just have become the current one
         if not folder.pids(reported.pid if reported else None):
-            self._refuse_remote(mirror, reported)
+            if reported is not None and reported.run and reported.state is JobState.RUNNING and self._order_stop:
+                self._stop_driver(reported, self._order_stop, progress)
+            else:
+                self._refuse_remote(mirror, reported)
             return
         progress(f"mirror {mirror}: stopping, open transactions are committed first")
         if self.end(folder, reported.pid if reported else None):
             progress(f"mirror {mirror}: stopped")
         else:
             progress(f"mirror {mirror}: did not leave in {STOP_TIMEOUT_S:.0f} s and was killed; no record is lost")
+
+    def _stop_driver(self, reported: LiveMirror, order: OrderStop, progress: Progress) -> None:
+        """Whatever follows it elsewhere, if anything does, sees it end as it was asked to. Raises RunnerError."""
+        mirror = reported.name
+        progress(f"mirror {mirror}: its driver on {reported.host} is asked to commit and leave")
+        now: LiveMirror | None = reported
+        until = time.monotonic() + STOP_TIMEOUT_S
+        while now is not None and now.run == reported.run and now.state is JobState.RUNNING:
+            if time.monotonic() > until:
+                raise RunnerError(
+                    f"mirror {mirror} was asked to stop {STOP_TIMEOUT_S:.0f} s ago, and {reported.application_id} on "
+                    f"{reported.host} still says that it runs",
+                    "No process on this host follows it, so it cannot be killed from here.",
+                    f"Look at its log, or end it on the cluster: {reported.application_id}. No record is lost by that.",
+                )
+            order(reported)
+            time.sleep(1.0)
+            now = self.status(mirror)
+        progress(f"mirror {mirror}: stopped")
 
     def end(self, folder: RunFolder, reported: int | None = None) -> bool:
         """Asks whatever runs in ``folder`` to commit and leave, and waits. False: it had to be killed."""
@@ -305,7 +338,7 @@ def _asked_at_ms(folder: RunFolder, fingerprint: str) -> int | None:
 def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:
     """Whether the application that reported ran under this folder's supervisor, which has begun another one since."""
     here = reported.host == socket.gethostname() and bool(folder.number("supervisor.json", "restarts"))
-    return here and not works_in(reported.pid, folder.path)
+    return here and not folder.follows_elsewhere() and not works_in(reported.pid, folder.path)
 
 
 def _after_crash(folder: RunFolder) -> str:

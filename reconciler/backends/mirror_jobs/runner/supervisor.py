@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from reconciler.replication import run_folders as succession
+from reconciler.replication.runs import run_folders as succession
 
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0

@@ -105,6 +105,7 @@ def _mirror(record: Mapping[str, Any], now_ms: int) -> LiveMirror:
         late_ms=max(0, silent_ms - LATE_INTERVALS * record["status_interval_ms"]) if state in _ALIVE else 0,
         pid=record["pid"],
         host=record["host"],
+        run=record.get("run", ""),
         detail="; ".join(word.rstrip(". ") for word in words if word),
         flows=MappingProxyType({name: _flow(name, flow) for name, flow in record["flows"].items()}),
     )

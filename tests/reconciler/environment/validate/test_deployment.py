@@ -62,7 +62,20 @@ def test_what_a_local_master_does_not_read_is_refused(key: str) -> None:
     ("lines", "found"),
     [
         (("deploy_mode: client",), []),
-        (("deploy_mode: cluster", "master: yarn"), [(1, "deploy-mode")]),
+        (("deploy_mode: cluster",), [(1, "deploy-mode")]),
+        (("deploy_mode: cluster", "master: spark://h:7077"), [(1, "deploy-mode")]),
+        (("deploy_mode: cluster", "master: yarn"), []),
+        (("deploy_mode: cluster", "master: k8s://https://h:6443"), []),
+        (
+            ("deploy_mode: cluster", "master: yarn", "spark_conf: {spark.driver.host: h}"),
+            [(3, "set-by-the-job")],
+        ),
+        (("master: yarn", "spark_conf: {spark.driver.host: h}"), []),
+        (
+            ("deploy_mode: cluster", "master: yarn", "spark_conf: {spark.yarn.submit.waitAppCompletion: false}"),
+            [(3, "set-by-the-job")],
+        ),
+        (("deploy_mode: cluster", "master: yarn", "spark_conf: {spark.yarn.submit.waitAppCompletion: true}"), []),
         (("master: spark://h:7077", "executors: 2"), [(2, "no-effect")]),
         (("master: yarn", "executors: 3", "cores: 1", "parallelism: 4"), [(2, "too-few-cores")]),
         (("master: yarn", "executors: 4", "cores: 1", "parallelism: 4"), []),

@@ -140,3 +140,46 @@ def test_the_page_is_off_where_neither_loopback_nor_a_proxy_guards_it(master: st
 def test_where_spark_makes_the_secret_what_it_sends_and_spills_is_encrypted(master: str, tmp_path: Path) -> None:
     words = submit_command(Mirror("m", ("f",), master=master), tmp_path)
     assert {"spark.network.crypto.enabled=true", "spark.io.encryption.enabled=true"} <= set(words)
+
+
+def in_cluster_mode(master: str, **conf: str) -> Mirror:
+    python = ExecutorPython("/srv/python.tar.gz")
+    return Mirror("west", ("f",), master=master, deployment=Deployment("cluster", python=python), spark_conf=conf)
+
+
+def submitted(mirror: Mirror, folder: Path) -> tuple[list[str], list[str]]:
+    """The words before and after ``--``."""
+    words = submit_command(mirror, folder)
+    return words[: words.index("--")], words[words.index("--") + 1 :]
+
+
+def test_in_deploy_mode_cluster_a_follower_submits(tmp_path: Path) -> None:
+    follower, words = submitted(in_cluster_mode("yarn"), tmp_path)
+    assert follower == [sys.executable, "-m", "reconciler_mirror.jobs.follow_driver", "--run-dir", str(tmp_path)]
+    assert f" {tmp_path} " in f" {' '.join(follower)} ", "it is found by its folder"
+    assert words[0].endswith("spark-submit")
+    assert words[words.index("--deploy-mode") + 1] == "cluster"
+    assert words[-1].endswith("mirror_job.py")
+    settings = dict(word.split("=", 1) for word in words if word.startswith("spark."))
+    assert settings["spark.pyspark.python"] == "./environment/bin/python"
+    assert {"spark.pyspark.driver.python", "spark.local.dir", "spark.driver.host"} & settings.keys() == set()
+    assert settings["spark.yarn.maxAppAttempts"] == "1"
+    assert settings["spark.yarn.submit.waitAppCompletion"] == "true"
+    assert not any(str(tmp_path) in value for value in settings.values()), "no machine of the cluster has that folder"
+
+
+def test_on_kubernetes_the_image_has_the_program_unless_files_can_be_uploaded(tmp_path: Path) -> None:
+    master = "k8s://https://h:6443"
+    words = submitted(in_cluster_mode(master), tmp_path)[1]
+    assert words[-1] == "local:///opt/reconciler/mirror_job.py"
+    assert "--py-files" not in words
+    words = submitted(in_cluster_mode(master, **{"spark.kubernetes.file.upload.path": "s3a://x/y"}), tmp_path)[1]
+    assert words[-1] == str(job_script("mirror_job.py"))
+    assert words[words.index("--py-files") + 1] == str(tmp_path / "bundle.zip")
+
+
+def test_a_driver_elsewhere_is_not_given_the_python_of_this_machine() -> None:
+    here = {"PATH": "/bin", "HADOOP_CONF_DIR": "/etc/hadoop"}
+    assert "PYSPARK_PYTHON" in job_environment("yarn", "{}", here)
+    assert job_environment("yarn", "{}", here, "cluster") == here
+    assert job_environment("yarn", "{}", {**here, "PYSPARK_PYTHON": "python3.11"}, "cluster")["PYSPARK_PYTHON"]

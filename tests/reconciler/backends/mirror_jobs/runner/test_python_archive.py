@@ -16,7 +16,8 @@ from reconciler.errors import RunnerError
 IMPORTS = """
 import sys
 import reconciler_mirror.leases.leases, reconciler_mirror.verify.tasks
-for name in ("confluent_kafka", "cramjam", "crc32c", "kafka", "structlog"):
+import reconciler_mirror.cluster_mode.record_run
+for name in ("confluent_kafka", "cramjam", "crc32c", "kafka", "prometheus_client", "structlog"):
     print(name, sys.modules[name].__file__)
 """
 

@@ -18,7 +18,7 @@ from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.replication import run_folders as succession
+from reconciler.replication.runs import run_folders as succession
 from tests.support.waiting import until
 
 JOB = """

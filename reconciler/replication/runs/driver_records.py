@@ -1,0 +1,131 @@
+"""Deploy mode cluster: what a driver on a machine of the cluster and the process that submitted it tell each other.
+
+Records in the status topic, which the mirror's principal reads and writes anyway, under
+``run/<environment>/<mirror>/<run>/``: ``definition`` and ``orders`` of the submitter, ``report`` of the driver. A *run*
+is one submission. All three are deleted when the driver has ended; a definition that is deleted before withdraws a
+submission that still waits for its place.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reconciler.replication.handover import CODEC, HandoverError, StatusPlace
+from reconciler.replication.json_codec import SPARSE, Codec, JsonRecord, MalformedError, parsed
+
+Part = Literal["definition", "orders", "report"]
+PARTS: tuple[Part, ...] = ("definition", "orders", "report")
+NO_DEFINITION = 20
+"""Exit code of a driver that could not read its definition: all that its submitter hears of why."""
+MOST_DEFINITION_BYTES = 64 * 1024 * 1024
+"""Unpacked: what a record of a megabyte may become in memory."""
+
+
+def run_prefix(status_key: str) -> str:
+    """Of the keys of all runs of a mirror; ``status_key``: ``<environment>/<mirror>``."""
+    return f"run/{status_key}/"
+
+
+def run_key(status_key: str, run: str, part: Part) -> str:
+    return f"{run_prefix(status_key)}{run}/{part}"
+
+
+def run_of(status_key: str, key: str) -> tuple[str, Part] | None:
+    """None when the key is none of a run of this mirror."""
+    prefix = run_prefix(status_key)
+    run, _, name = key.removeprefix(prefix).partition("/")
+    part = next((part for part in PARTS if part == name), None)
+    return (run, part) if key.startswith(prefix) and run and part is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDefinition:
+    """``handover`` and ``goal``: texts of the files that a driver in client mode reads. ``beside``: an earlier
+    application copies and is to be replaced once the flows it ``needs`` are ready."""
+
+    handover: str
+    goal: str = field(default="", metadata=SPARSE)
+    beside: bool = field(default=False, metadata=SPARSE)
+    needs: tuple[str, ...] = field(default=(), metadata=SPARSE)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what is copied, by which the driver knows its own; where it starts is no part of it."""
+        return hashlib.sha256(f"{self.handover}\0{self.goal}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrders:
+    """``follower``: the process that follows the run now. ``replaced``: a new application has taken its place.
+    ``predecessor_left``: the application whose place it takes has left its lanes, or is dead."""
+
+    follower: str = ""
+    stop: bool = False
+    replaced: bool = False
+    predecessor_left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReport:
+    """``definition``: its digest. ``taken``: it copies, or is about to; ``left``: its lanes are at rest. ``exit_code``
+    as in client mode, None while it runs. ``beat`` counts up every two seconds, so that a dead driver is silent."""
+
+    definition: str
+    host: str
+    pid: int
+    application_id: str = ""
+    started_at_ms: int = 0
+    phase: str = ""
+    taken: bool = False
+    left: bool = False
+    exit_code: int | None = None
+    detail: str = ""
+    beat: int = 0
+
+
+ORDERS = JsonRecord(RunOrders, "orders of a run", codec=Codec(lenient=True))
+REPORT = JsonRecord(DriverReport, "report of a driver", codec=Codec(lenient=True))
+_DEFINITION = JsonRecord(RunDefinition, "definition of a run", codec=Codec(lenient=True))
+
+
+def dumps_definition(definition: RunDefinition) -> bytes:
+    """Packed: a producer refuses what is larger than a megabyte, packed by itself or not."""
+    return zlib.compress(_DEFINITION.dumps(definition), 9)
+
+
+def loads_definition(value: bytes) -> RunDefinition:
+    """Raises HandoverError."""
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(value, MOST_DEFINITION_BYTES)
+        if unpacking.unconsumed_tail or not unpacking.eof:
+            raise ValueError(f"it is cut, or unpacks to more than {MOST_DEFINITION_BYTES} bytes")
+        return _DEFINITION.loads(text)
+    except (ValueError, zlib.error) as error:
+        raise HandoverError(f"The definition of this run in the status topic cannot be read: {error}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAddress:
+    """What a submitted driver is given on its command line. Secrets are references, as in every hand-over."""
+
+    status: StatusPlace
+    run: str
+    digest: str
+
+    def dumps(self) -> str:
+        """One word without a character that a shell or a launch script of the cluster reads in its own way."""
+        return base64.urlsafe_b64encode(json.dumps(CODEC.encoded(self), separators=(",", ":")).encode()).decode()
+
+
+def loads_address(word: str) -> RunAddress:
+    """Raises HandoverError."""
+    try:
+        return CODEC.decoded(RunAddress, parsed(base64.urlsafe_b64decode(word.encode())))
+    except (ValueError, MalformedError) as error:
+        raise HandoverError(f"--run is not what a submitter writes: {error}.") from None

@@ -1,0 +1,274 @@
+"""Follows a driver that runs on a machine of the cluster: stands in for it in the run folder, as its process would.
+
+What the reconciler does to the folder (stop, another application that takes its place) becomes orders of the run;
+what the driver reports becomes driver.json, the pointer to the current folder, and the exit code.
+
+A driver outlives its follower. A follower that starts looks first whether a driver of this mirror runs with the same
+definition, and follows that one: after its own crash, and where the machine of the one before is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from reconciler.replication.runs.driver_records import (
+    ORDERS,
+    REPORT,
+    DriverReport,
+    Part,
+    RunDefinition,
+    RunOrders,
+    dumps_definition,
+)
+from reconciler_mirror.cluster_mode.folder import Folder
+from reconciler_mirror.cluster_mode.record_run import BEAT_S
+
+FAILED = 1
+ALIVE_S = 3 * BEAT_S
+"""In this time a driver that lives has written a report."""
+SILENT_S = 30.0
+"""A driver that has said nothing for so long counts as dead: a cluster notices the loss of a machine after minutes."""
+KNOWN_S = 120.0
+KILL_AFTER_S = 34.0
+"""Before whoever asked for the stop loses patience with this process."""
+
+Say = Callable[[str], None]
+
+
+class RunRecords(Protocol):
+    """What a follower needs of ``RunTopic``."""
+
+    trouble: str
+
+    def await_known(self, patience_s: float) -> bool: ...
+    def wait(self, seconds: float) -> None: ...
+    def value(self, run: str, part: Part) -> bytes | None: ...
+    def values(self, part: Part) -> Mapping[str, bytes]: ...
+    def silent_s(self, run: str, part: Part) -> float: ...
+    def write(self, run: str, part: Part, value: bytes | None, patience_s: float = ...) -> str: ...
+    def delete(self, run: str) -> None: ...
+
+
+class Submitted(Protocol):
+    """What a follower needs of ``Submission``."""
+
+    application_id: str
+
+    def ended(self) -> int | None: ...
+    def why(self) -> str: ...
+
+
+class DriverCluster(Protocol):
+    """Where Spark runs drivers."""
+
+    def submit(self, run: str, digest: str) -> Submitted: ...
+    def kill(self, run: str, application_id: str) -> None: ...
+
+
+class Follower:
+    """``run`` blocks until the driver has ended, is dead, or is followed by somebody else; returns the exit code that
+    the driver's own process would have in client mode."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        records: RunRecords,
+        cluster: DriverCluster,
+        say: Say,
+        asked: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``asked``: whether this process was told to end (a signal)."""
+        self._clock = clock
+        self._folder, self._records, self._cluster = folder, records, cluster
+        self._say, self._asked = say, asked
+        self._id = uuid.uuid4().hex[:12]
+        self._run = ""
+        self._submitted: Submitted | None = None
+        self._orders = RunOrders(self._id)
+        self._written: bytes | None = None
+        self._told: DriverReport | None = None
+        self._stopping_since: float | None = None
+        self._was_current = folder.place.is_current()
+        self._seen_own = False
+        self._killed = False
+
+    def run(self) -> int:
+        if not self._records.await_known(KNOWN_S):
+            return self._failed(f"the status topic could not be read in {KNOWN_S:.0f} s: {self._records.trouble}")
+        try:
+            definition = self._folder.definition()
+        except OSError as error:
+            return self._failed(f"its hand-over cannot be read: {error}")
+        self._run = self._living(definition.digest)
+        if self._run:
+            self._say(f"a driver runs with this definition already; following run {self._run}")
+        elif (why := self._submit(definition)) is not None:
+            return self._failed(why)
+        while (code := self._step()) is None:
+            self._records.wait(0.2)
+        return code
+
+    def _failed(self, why: str) -> int:
+        self._say(f"The mirror job cannot run: {why}")
+        return FAILED
+
+    # which run
+
+    def _living(self, digest: str) -> str:
+        """The run of a driver that copies with this definition and is not about to leave; empty: there is none."""
+        if not self._was_current:
+            return ""
+        candidates = [run for run, report in self._reports().items() if _may_live(report, digest)]
+        before = {run: self._records.value(run, "report") for run in candidates}
+        until = self._clock() + ALIVE_S
+        while candidates and self._clock() < until:
+            for run in candidates:
+                report, orders = self._report_of(run), self._orders_of(run)
+                beats = self._records.value(run, "report") != before[run]
+                if beats and report is not None and _may_live(report, digest) and not (orders.stop or orders.replaced):
+                    self._orders = replace(orders, follower=self._id)
+                    return run
+            self._records.wait(0.2)
+        return ""
+
+    def _submit(self, definition: RunDefinition) -> str | None:
+        """None: submitted; else why not. Drivers of earlier runs that are not heard of are withdrawn: one that still
+        waits for its place finds no definition when it starts."""
+        for run in self._dead():
+            self._records.delete(run)
+        self._run = uuid.uuid4().hex[:12]
+        self._say(f"run {self._run} is submitted")
+        if why := self._records.write(self._run, "definition", dumps_definition(definition), KNOWN_S):
+            return f"the status topic did not take its definition: {why}"
+        self._submitted = self._cluster.submit(self._run, definition.digest)
+        return None
+
+    def _dead(self) -> list[str]:
+        """Runs of this mirror whose drivers say nothing, or have not begun. One that is to start beside another leaves
+        the latter alone."""
+        silent = [run for run in self._records.values("report") if self._records.silent_s(run, "report") > ALIVE_S]
+        unborn = [run for run in self._records.values("definition") if self._records.value(run, "report") is None]
+        return [*silent, *(unborn if self._was_current else ())]
+
+    def _reports(self) -> dict[str, DriverReport]:
+        reports = {run: self._report_of(run) for run in self._records.values("report")}
+        return {run: report for run, report in reports.items() if report is not None}
+
+    def _report_of(self, run: str) -> DriverReport | None:
+        try:
+            return REPORT.loads(self._records.value(run, "report") or b"")
+        except ValueError:
+            return None
+
+    def _orders_of(self, run: str) -> RunOrders:
+        try:
+            return ORDERS.loads(self._records.value(run, "orders") or b"")
+        except ValueError:
+            return RunOrders()
+
+    # following it
+
+    def _step(self) -> int | None:
+        """One look at both sides; the exit code once it is over."""
+        report = self._report_of(self._run)
+        other = self._orders_of(self._run).follower
+        self._seen_own = self._seen_own or other == self._id
+        if self._seen_own and other not in ("", self._id):
+            self._say(f"run {self._run} is followed by another process ({other}) now")
+            return 0
+        if report is not None:
+            self._hear(report)
+            if report.exit_code is not None:
+                return self._over(report)
+        self._order(report)
+        if (why := self._death(report)) is not None:
+            self._records.delete(self._run)
+            if self._orders.stop:
+                return 0
+            return self._failed(why)
+        return None
+
+    def _hear(self, report: DriverReport) -> None:
+        before = self._told
+        if before is None or replace(before, beat=0) != replace(report, beat=0):
+            if report.application_id:  # before that Spark may refuse to start, which trying again does not change
+                self._folder.tell(report)
+            if report.application_id and (before is None or before.application_id != report.application_id):
+                self._say(f"{report.application_id} runs on {report.host}, process {report.pid}")
+            if report.phase and (before is None or before.phase != report.phase):
+                self._say(report.phase)
+        place = self._folder.place
+        if report.taken and not self._was_current and not place.is_current():
+            with contextlib.suppress(OSError):
+                place.take()
+        if report.left and (before is None or not before.left):
+            with contextlib.suppress(OSError):
+                place.leave()
+        self._told = report
+
+    def _order(self, report: DriverReport | None) -> None:
+        is_current = self._folder.place.is_current()
+        self._was_current = self._was_current or is_current
+        orders = self._orders_of(self._run)
+        wanted = replace(
+            self._orders,
+            stop=self._orders.stop or orders.stop or self._folder.stop_asked() or self._asked(),
+            replaced=self._orders.replaced or (self._was_current and not is_current),
+            predecessor_left=self._orders.predecessor_left
+            or (report is not None and report.taken and self._folder.place.predecessor_left()),
+        )
+        self._orders = wanted
+        value = ORDERS.dumps(wanted)
+        if value != self._written and not self._records.write(self._run, "orders", value):
+            self._written = value
+        if wanted.stop or wanted.replaced:
+            now = self._clock()
+            self._stopping_since = self._stopping_since or now
+            if report is None and self._submitted is not None:
+                self._kill("its driver has not begun, so it is killed", report)
+            elif now - self._stopping_since > KILL_AFTER_S:
+                self._kill(f"its driver did not leave in {KILL_AFTER_S:.0f} s and is killed: no record is lost", report)
+
+    def _kill(self, why: str, report: DriverReport | None) -> None:
+        if not self._killed:
+            self._killed = True
+            self._say(f"run {self._run}: {why}")
+            self._cluster.kill(self._run, self._application_id(report))
+
+    def _application_id(self, report: DriverReport | None) -> str:
+        reported = report.application_id if report is not None else ""
+        return reported or (self._submitted.application_id if self._submitted is not None else "")
+
+    def _over(self, report: DriverReport) -> int:
+        if report.detail:
+            self._say(f"The mirror job cannot run: {report.detail}" if report.exit_code == FAILED else report.detail)
+        self._records.delete(self._run)
+        return report.exit_code or 0
+
+    def _death(self, report: DriverReport | None) -> str | None:
+        """Why the driver counts as dead; None while it lives, or may. What is left of it is killed."""
+        code = self._submitted.ended() if self._submitted is not None else None
+        watched = self._submitted is not None and code is None
+        if report is None:
+            if watched:
+                return None  # it waits for its place, or starts
+            return self._submitted.why() if self._submitted is not None else "its report is gone"
+        silent = self._records.silent_s(self._run, "report")
+        if silent <= (ALIVE_S if code else SILENT_S):
+            return None
+        if self._submitted is not None and code:
+            why = self._submitted.why()
+        else:
+            why = "it is dead or cut off"
+            self._kill("its driver is silent, so what is left of it is killed", report)
+        return f"{report.application_id} on {report.host} has said nothing for {silent:.0f} s: {why}"
+
+
+def _may_live(report: DriverReport, digest: str) -> bool:
+    return report.exit_code is None and not report.left and report.definition == digest

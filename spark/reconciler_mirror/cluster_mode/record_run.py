@@ -1,0 +1,143 @@
+"""A run whose driver is on a machine of the cluster: its definition, orders and reports are records, not files."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import dataclass, replace
+
+from reconciler.replication.handover import HandoverError
+from reconciler.replication.runs.driver_records import (
+    NO_DEFINITION,
+    ORDERS,
+    REPORT,
+    DriverReport,
+    RunAddress,
+    RunDefinition,
+    RunOrders,
+    loads_definition,
+)
+from reconciler_mirror.cluster_mode.run_topic import RunTopic
+from reconciler_mirror.driver.driver import DriverOutcome, Exit
+from reconciler_mirror.driver.until_caught_up import Goal, read_goal
+from reconciler_mirror.report.status import Application
+
+BEAT_S, AGAIN_S = 2.0, 1.0
+KNOWN_S = 120.0
+"""So long the status topic may be out of reach at the start; then the submitter hears of it by the exit code."""
+_SAID_S = 10.0
+
+
+class RecordRun:
+    """``JobRun`` over the status topic. Reports are written by a thread of its own: a cluster that does not answer
+    holds nothing up."""
+
+    def __init__(self, address: RunAddress, topic: RunTopic) -> None:
+        self._address, self._topic = address, topic
+        self.run = address.run
+        self._definition: RunDefinition | None = None
+        self._guard = threading.Condition()
+        self._report = DriverReport(address.digest, socket.gethostname(), os.getpid())
+        self._said = -1
+        """The number of the newest report that stands."""
+        self._number = 0
+        self._over = threading.Event()
+
+    def handover(self) -> str:
+        """Raises HandoverError, which says whether the run was withdrawn, or why its definition cannot be had."""
+        if not self._topic.await_known(KNOWN_S):
+            place = self._address.status
+            raise HandoverError(
+                f"the definition of this run could not be read in {KNOWN_S:.0f} s from {place.topic} at "
+                f"{place.cluster.cluster} ({', '.join(place.cluster.bootstrap_servers)}) by the driver on "
+                f"{socket.gethostname()}: {self._topic.trouble or 'no answer'}. Secrets and brokers have to be within "
+                "reach of each machine on which Spark may run the driver."
+            )
+        value = self._topic.value(self.run, "definition")
+        if value is None:
+            raise HandoverError(f"run {self.run} was withdrawn: its definition is gone from the status topic")
+        definition = loads_definition(value)
+        if definition.digest != self._address.digest:
+            raise HandoverError(
+                f"the definition of run {self.run} has the digest {definition.digest}, and {self._address.digest} was "
+                "submitted: somebody else has written it. See who may write to the status topic"
+            )
+        self._definition = definition
+        threading.Thread(target=self._tell_on, name="reports", daemon=True).start()
+        return definition.handover
+
+    def place(self) -> RecordPlace:
+        definition = self._definition or RunDefinition("")
+        return RecordPlace(self, definition.beside, definition.needs)
+
+    def goal(self) -> Goal | None:
+        return read_goal(self._definition.goal) if self._definition is not None and self._definition.goal else None
+
+    def stop_asked(self) -> bool:
+        return self.orders().stop
+
+    def orders(self) -> RunOrders:
+        """None given, or garbage: no orders."""
+        try:
+            return ORDERS.loads(self._topic.value(self.run, "orders") or b"")
+        except ValueError:
+            return RunOrders()
+
+    def tell(self, who: Application, phase: str) -> None:
+        self.report(0.0, application_id=who.application_id, started_at_ms=who.started_at_ms, phase=phase)
+
+    def ended(self, outcome: DriverOutcome) -> int:
+        """0 for what was asked for: any other code would have the cluster start the driver again."""
+        if self._definition is None:
+            return NO_DEFINITION
+        self.report(_SAID_S, exit_code=int(outcome.code), detail=outcome.detail, left=True)
+        self._over.set()
+        return 0 if outcome.code in (Exit.STOPPED, Exit.SUPERSEDED) else int(outcome.code)
+
+    def report(self, patience_s: float, **changes: object) -> bool:
+        """True once it stands; waits so long for that."""
+        with self._guard:
+            self._report = replace(self._report, **changes)  # type: ignore[arg-type]
+            self._number += 1
+            number = self._number
+            self._guard.notify_all()
+            return self._guard.wait_for(lambda: self._said >= number, patience_s)
+
+    def _tell_on(self) -> None:
+        while not self._over.is_set():
+            with self._guard:
+                self._report = replace(self._report, beat=self._report.beat + 1)
+                report, number = self._report, self._number
+            stands = not self._topic.write(self.run, "report", REPORT.dumps(report))
+            if not stands:
+                self._over.wait(AGAIN_S)
+                continue
+            with self._guard:
+                self._said = number
+                self._guard.notify_all()
+                self._guard.wait_for(lambda: self._number > self._said or self._over.is_set(), BEAT_S)
+
+
+@dataclass(slots=True)
+class RecordPlace:
+    """As ``run_folders.RunPlace``: the follower of the run hands on what happens in the folders on its machine."""
+
+    _run: RecordRun
+    beside: bool
+    needs: tuple[str, ...]
+    _taken: bool = False
+
+    def is_current(self) -> bool:
+        return (self._taken or not self.beside) and not self._run.orders().replaced
+
+    def take(self) -> None:
+        """Where nobody hears it, fencing in Kafka does what the handshake would have done in less time."""
+        self._taken = True
+        self._run.report(_SAID_S, taken=True)
+
+    def predecessor_left(self) -> bool:
+        return self._run.orders().predecessor_left
+
+    def leave(self) -> None:
+        self._run.report(_SAID_S, left=True)

@@ -1,0 +1,132 @@
+"""spark-submit in deploy mode cluster: its process, what its output tells, and how an application is killed.
+
+The process lives as long as Spark's client watches the application, and its end does not end that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from reconciler.replication.runs.driver_records import NO_DEFINITION
+
+KILL_S = 20.0
+_YARN_ID = re.compile(r"\b(application_[0-9]+_[0-9]+)\b")
+_EXIT_STATUS = re.compile(r"exited with (?:status |exitCode: )?([0-9]+)")
+_DRIVER_POD = "spark.kubernetes.driver.pod.name"
+_LONGEST_POD = 63
+
+Say = Callable[[str], None]
+
+
+def setting(words: Sequence[str], name: str, default: str = "") -> str:
+    """The value of ``--conf NAME=VALUE``; the last one counts, as Spark has it."""
+    values = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return values[-1] if values else default
+
+
+def option(words: Sequence[str], name: str) -> str:
+    return words[words.index(name) + 1] if name in words[:-1] else ""
+
+
+class Submission:
+    """One run of ``words``, a spark-submit command line that ends with the job's own arguments. ``run``: names what it
+    starts. Its output is handed on."""
+
+    def __init__(self, words: Sequence[str], run: str, address: str, say: Say) -> None:
+        self._words, self._say = tuple(words), say
+        self.application_id = ""
+        self._status: int | None = None
+        self._process = subprocess.Popen(
+            [*with_run(words, run), "--run", address],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        assert self._process.stdout is not None
+        self._reading = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reading.start()
+
+    def ended(self) -> int | None:
+        """Its exit code, once all that it said was handed on; None while it watches."""
+        code = self._process.poll()
+        if code is not None:
+            self._reading.join(5.0)
+        return code
+
+    def why(self) -> str:
+        """What can be said of an application that ended without a word of its driver."""
+        logs = f"; its own log says it: yarn logs -applicationId {self.application_id}" if self.application_id else ""
+        if self._status == NO_DEFINITION:
+            return (
+                "the driver could not read its definition from the status topic: the brokers or the secrets of the "
+                f"status cluster are not within reach of the machine that Spark chose{logs}"
+            )
+        status = "" if self._status is None else f" with exit code {self._status}"
+        lacks = ". It may lack a package, or Python (mirrors.NAME.python)" if self._status == 1 else ""
+        return f"the application ended{status} before its driver told why{lacks}{logs}"
+
+    def _read(self, output: IO[str]) -> None:
+        with contextlib.suppress(ValueError):
+            for line in output:
+                self._say(line.rstrip("\n"))
+                if not self.application_id and (named := _YARN_ID.search(line)):
+                    self.application_id = named.group(1)
+                if status := _EXIT_STATUS.search(line):
+                    self._status = int(status.group(1))
+
+
+def pod_of(words: Sequence[str], run: str) -> str:
+    """The name of the driver's pod on Kubernetes, by which it can be killed."""
+    name = re.sub(r"[^a-z0-9-]", "-", option(words, "--name").lower()).strip("-")
+    return f"{name[: _LONGEST_POD - len(run) - 8]}-{run}-driver"
+
+
+def with_run(words: Sequence[str], run: str) -> list[str]:
+    """``words`` with the settings that name this run, which yield to those that are given."""
+    master = option(words, "--master")
+    own = {}
+    if master.startswith("k8s://"):
+        own = {_DRIVER_POD: pod_of(words, run)}
+    if master == "yarn":
+        own = {"spark.yarn.tags": f"mirror-run-{run}"}
+    added = [part for key, value in own.items() if not setting(words, key) for part in ("--conf", f"{key}={value}")]
+    return [words[0], *added, *words[1:]]
+
+
+def kill_command(words: Sequence[str], run: str, application_id: str) -> list[str]:
+    """Empty where there is nothing to name: an application that YARN has not accepted yet."""
+    master = option(words, "--master")
+    if master.startswith("k8s://"):
+        pod = setting(words, _DRIVER_POD) or pod_of(words, run)
+        namespace = setting(words, "spark.kubernetes.namespace", "default")
+        return [words[0], "--master", master, *_conf(words, "spark.kubernetes."), "--kill", f"{namespace}:{pod}"]
+    if not application_id:
+        return []
+    client = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
+    return [str(Path(words[0]).parent / "spark-class"), client, "application", "-kill", application_id]
+
+
+def _conf(words: Sequence[str], prefix: str) -> list[str]:
+    return [part for word in words if word.startswith(prefix) and "=" in word for part in ("--conf", word)]
+
+
+def kill(words: Sequence[str], run: str, application_id: str, say: Say) -> None:
+    command = kill_command(words, run, application_id)
+    if not command:
+        say("the application has no id yet, so it cannot be killed; without its definition it ends by itself")
+        return
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=KILL_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"the application could not be killed: {error}; once it is superseded it ends by itself")
+        return
+    said = (done.stdout + done.stderr).strip().splitlines()
+    say(f"killed: {said[-1] if said else f'exit code {done.returncode}'}")
