@@ -87,10 +87,13 @@ class RecordRun:
     def tell(self, who: Application, phase: str) -> None:
         self.report(0.0, application_id=who.application_id, started_at_ms=who.started_at_ms, phase=phase)
 
-    def ended(self, outcome: DriverOutcome) -> int:
-        """0 for what was asked for: any other code would have the cluster start the driver again."""
+    def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:
+        """0 for what was asked for: any other code would have the cluster start the driver again. A signal is no wish
+        to stop: the cluster takes the machine away, and the mirror goes on elsewhere."""
         if self._definition is None:
             return NO_DEFINITION
+        if signalled and outcome.code is Exit.STOPPED and not self.stop_asked():
+            outcome = DriverOutcome("failed", Exit.FAILED, "the cluster told its driver to end")
         self.report(_SAID_S, exit_code=int(outcome.code), detail=outcome.detail, left=True)
         self._over.set()
         return 0 if outcome.code in (Exit.STOPPED, Exit.SUPERSEDED) else int(outcome.code)

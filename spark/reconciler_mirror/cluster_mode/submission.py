@@ -18,6 +18,8 @@ from reconciler.replication.runs.driver_records import NO_DEFINITION
 KILL_S = 20.0
 _YARN_ID = re.compile(r"\b(application_[0-9]+_[0-9]+)\b")
 _EXIT_STATUS = re.compile(r"exited with (?:status |exitCode: )?([0-9]+)")
+_EXCEPTION = re.compile(r"Exception in thread \"main\" [\w.$]+: (.+)")
+_LONGEST_REASON = 400
 _DRIVER_POD = "spark.kubernetes.driver.pod.name"
 _LONGEST_POD = 63
 
@@ -42,6 +44,7 @@ class Submission:
         self._words, self._say = tuple(words), say
         self.application_id = ""
         self._status: int | None = None
+        self._exception = ""
         self._process = subprocess.Popen(
             [*with_run(words, run), "--run", address],
             stdin=subprocess.DEVNULL,
@@ -69,6 +72,8 @@ class Submission:
                 "the driver could not read its definition from the status topic: the brokers or the secrets of the "
                 f"status cluster are not within reach of the machine that Spark chose{logs}"
             )
+        if self._exception and not self.application_id:
+            return f"spark-submit could not submit it: {self._exception}"
         status = "" if self._status is None else f" with exit code {self._status}"
         lacks = ". It may lack a package, or Python (mirrors.NAME.python)" if self._status == 1 else ""
         return f"the application ended{status} before its driver told why{lacks}{logs}"
@@ -79,6 +84,8 @@ class Submission:
                 self._say(line.rstrip("\n"))
                 if not self.application_id and (named := _YARN_ID.search(line)):
                     self.application_id = named.group(1)
+                if (failed := _EXCEPTION.match(line)) and not self._exception:
+                    self._exception = failed.group(1)[:_LONGEST_REASON]
                 if status := _EXIT_STATUS.search(line):
                     self._status = int(status.group(1))
 

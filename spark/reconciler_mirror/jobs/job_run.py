@@ -32,8 +32,8 @@ class JobRun(Protocol):
         """Who runs, and what goes on before the first status record."""
         ...
 
-    def ended(self, outcome: DriverOutcome) -> int:
-        """The last word; returns the exit code of the process."""
+    def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:
+        """The last word; returns the exit code of the process. ``signalled``: the process was told to end."""
         ...
 
 
@@ -70,5 +70,5 @@ class FolderRun:
         draft.write_text(json.dumps(content), encoding="utf-8")
         draft.replace(self._folder / "driver.json")
 
-    def ended(self, outcome: DriverOutcome) -> int:
+    def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:  # noqa: ARG002  # which is a wish to stop here
         return int(outcome.code)

@@ -50,12 +50,12 @@ def main(arguments: list[str]) -> int:
         for flow in settings.flows:
             flow.selector()
     except (HandoverError, OSError) as error:
-        code = run.ended(DriverOutcome("failed", Exit.FAILED, str(error)))
+        code = run.ended(DriverOutcome("failed", Exit.FAILED, str(error)), signalled=False)
         return _failed(str(error), code)
     logs.configure(environment=settings.environment, mirror=settings.mirror)
     outcome = _outcome(run, settings, asked)
     logs.logger("driver").info("ended", state=outcome.state, detail=outcome.detail)
-    code = run.ended(outcome)
+    code = run.ended(outcome, signalled=asked.is_set())
     return _failed(outcome.detail, code) if outcome.code is Exit.FAILED else code
 
 

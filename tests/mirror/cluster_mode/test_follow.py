@@ -78,7 +78,7 @@ class World:
 
     def delete(self, run: str) -> None:
         for part in ("definition", "orders", "report"):
-            self.records.pop((run, part), None)  # type: ignore[call-overload]
+            self.records.pop((run, part), None)
 
     # as the cluster
 
@@ -289,7 +289,7 @@ def test_any_other_driver_is_not_followed(home: Path, changes: Mapping[str, obje
 def test_a_dead_driver_is_not_waited_for_and_its_records_are_removed(home: Path) -> None:
     world = World()
     for part in ("definition", "orders"):
-        world.write("r0", part, b"{}")  # type: ignore[arg-type]
+        world.write("r0", part, b"{}")
     world.report("r0")
     world.act = lambda world: world.report(exit_code=0) if world.submitted else None
     assert follower(world, home).run() == 0

@@ -114,7 +114,9 @@ def test_a_run_from_its_definition_to_its_end(place: StatusPlace, topic: RunTopi
     topic.write("r1", "orders", ORDERS.dumps(RunOrders("f", stop=True)))
     until(run.stop_asked)
 
-    assert run.ended(DriverOutcome("superseded", Exit.SUPERSEDED, "by another")) == 0, "YARN must not start it again"
+    assert run.ended(DriverOutcome("superseded", Exit.SUPERSEDED, "by another"), signalled=False) == 0, (
+        "YARN must not start it again"
+    )
     until(lambda: (told := report(topic)) and (told.exit_code, told.detail) == (3, "by another"))
     last = report(topic)
     time.sleep(record_run.BEAT_S + 0.5)
@@ -128,15 +130,31 @@ def test_failure_is_told_and_is_the_exit_code(place: StatusPlace, topic: RunTopi
     topic.write("r1", "definition", dumps_definition(definition))
     run = driver(place, definition, opened)
     run.handover()
-    assert run.ended(DriverOutcome("failed", Exit.FAILED, "no memory")) == 1
+    assert run.ended(DriverOutcome("failed", Exit.FAILED, "no memory"), signalled=False) == 1
     until(lambda: (told := report(topic)) and (told.exit_code, told.detail) == (1, "no memory"))
+
+
+@pytest.mark.parametrize(("ordered", "code"), [(True, 0), (False, 1)])
+def test_a_signal_alone_is_no_wish_to_stop(
+    place: StatusPlace, topic: RunTopic, opened: list[RunTopic], ordered: bool, code: int
+) -> None:
+    """Else a mirror would stay stopped after its node was drained, or its container preempted."""
+    definition = RunDefinition("{}")
+    topic.write("r1", "definition", dumps_definition(definition))
+    if ordered:
+        topic.write("r1", "orders", ORDERS.dumps(RunOrders("f", stop=True)))
+    run = driver(place, definition, opened)
+    run.handover()
+    until(lambda: run.stop_asked() == ordered)
+    assert run.ended(DriverOutcome("stopped", Exit.STOPPED), signalled=True) == code
+    until(lambda: (told := report(topic)) and told.exit_code == code)
 
 
 def test_without_a_definition_it_was_withdrawn(place: StatusPlace, opened: list[RunTopic], topic: RunTopic) -> None:
     run = driver(place, RunDefinition("{}"), opened)
     with pytest.raises(HandoverError, match="run r1 was withdrawn"):
         run.handover()
-    assert run.ended(DriverOutcome("failed", Exit.FAILED)) == NO_DEFINITION
+    assert run.ended(DriverOutcome("failed", Exit.FAILED), signalled=False) == NO_DEFINITION
     assert report(topic) is None, "its submitter has removed its records, and nobody would again"
 
 

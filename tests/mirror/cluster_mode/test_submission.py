@@ -52,7 +52,8 @@ def test_what_cannot_be_killed_is_said(tmp_path: Path) -> None:
 
 def submit(tmp_path: Path, output: str, code: int) -> tuple[Submission, list[str]]:
     """A spark-submit that says ``output`` and ends."""
-    script, said = tmp_path / "submit", []
+    script = tmp_path / "submit"
+    said: list[str] = []
     script.write_text(f"#!{sys.executable}\nimport sys\nprint({output!r})\nprint(sys.argv[1:])\nsys.exit({code})\n")
     script.chmod(0o755)
     submission = Submission([str(script), *YARN[1:]], "r1", "ADDRESS", said.append)
@@ -74,6 +75,7 @@ def submit(tmp_path: Path, output: str, code: int) -> tuple[Submission, list[str
         ("SparkUserAppException: User application exited with 1", ["exit code 1", "lack a package", "mirrors.NAME"]),
         ("User application exited with status 20", ["could not read its definition", "not within reach"]),
         ("exited with exitCode: 137", ["exit code 137"]),
+        ('Exception in thread "main" a.b.C$D: pods is forbidden', ["could not submit it: pods is forbidden"]),
     ],
 )
 def test_what_its_output_tells_of_a_driver_that_said_nothing(tmp_path: Path, output: str, words: list[str]) -> None:
