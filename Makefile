@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-pages test-brokers pictures check bench soak down lock docs licences sbom advisories
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-brokers pictures check bench soak down lock docs licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,6 +56,10 @@ test-clusters: install
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
 		tests/mirror/lane/same_offsets/test_unclean_elections.py
+
+# On a real API server of Kubernetes, which Go builds (some minutes, once); as root: pods are isolated processes.
+test-kubernetes: install
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_kubernetes.py
 
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install

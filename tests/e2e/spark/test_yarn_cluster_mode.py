@@ -103,7 +103,7 @@ def test_driver_follower_and_nodes_are_lost(plain: Sandbox, yarn: Yarn, tmp_path
             copies("after the loss of the machine with the driver")
             assert_all_once_in_order(load, arrivals, {name: PARTITIONS}, PATIENCE_S)
         assert job.stop() == 0
-        until("no container is left", lambda: not drivers(yarn), job)
+        until_true(lambda: not drivers(yarn))
         assert (status(west, name) or {})["state"] == "stopped"
     finally:
         sys.stdout.write(job.log[-3000:])

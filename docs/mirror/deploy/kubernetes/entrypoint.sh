@@ -1,6 +1,12 @@
 #!/bin/sh
-# As Spark's own image: `executor` starts an executor with what Spark put into the pod's environment; all else is a command.
+# As Spark's own image: `executor` starts an executor with what Spark put into the pod's environment, `driver` a driver
+# (deploy_mode: cluster); all else is a command.
 set -eu
+if [ "${1:-}" = driver ]; then
+    shift
+    exec "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" \
+        --conf "spark.executorEnv.SPARK_DRIVER_POD_IP=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+fi
 if [ "${1:-}" != executor ]; then
     exec "$@"
 fi
