@@ -6,147 +6,44 @@ Then that one is asked to leave, and hands the mirror on to a third.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.replication.names import STATUS_TOPIC
 from reconciler.sandbox.handles import Sandbox
 from tests.support.commands import two_clusters
-from tests.support.jobs.records import digest, total, write_awkward
-from tests.support.paths import ROOT
-from tests.support.reading import to_the_end
+from tests.support.jobs.mirror_hosts import Hosts
+from tests.support.jobs.records import write_awkward
+from tests.support.jobs.yarn.cluster import Yarn
+from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500)]
-
-
-@dataclass
-class Machine:
-    """A state folder and the processes that work in it."""
-
-    folder: Path
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {**os.environ, "RECONCILER_STATE": str(self.folder / "state")}
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "host.log").read_text("utf-8", errors="replace")
-
-    def host(self, environment: Path, accept: Path) -> None:
-        self.folder.mkdir()
-        words = ["mirror", "host", str(environment), "--accept", str(accept)]
-        with (self.folder / "host.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", *words], stdout=log, stderr=log, cwd=ROOT, env=self.environ
-            )
-
-    def pids(self) -> list[int]:
-        """Every process with the state folder among its words or in its environment."""
-        mark, found = str(self.folder / "state").encode(), []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    if mark in (entry / "cmdline").read_bytes() or mark in (entry / "environ").read_bytes():
-                        found.append(int(entry.name))
-                except OSError:
-                    continue
-        return found
-
-    def lose(self) -> None:
-        """As when the power goes."""
-        while pids := self.pids():
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            if self.process is not None:
-                self.process.poll()
-            time.sleep(0.1)
-        if self.process is not None:
-            self.process.wait(20)
-
-
-@dataclass
-class Hosts:
-    environment: Path
-    sandbox: Sandbox
-    topic: str
-    folder: Path
-    machines: dict[str, Machine] = field(default_factory=dict)
-
-    def start(self, name: str) -> Machine:
-        accept = self.folder / "accept.yaml"
-        accept.write_text(f"environments: [{self.environment.name}]\nmasters: ['local[[]*']\n", "utf-8")
-        self.machines[name] = machine = Machine(self.folder / name)
-        machine.host(self.environment, accept)
-        return machine
-
-    def reconciler(self, *words: str, code: int = 0) -> str:
-        """From a machine that is thrown away afterwards."""
-        command = [sys.executable, "-m", "reconciler", *words]
-        environ = {**os.environ, "RECONCILER_STATE": str(self.folder / f"ci{len([*self.folder.iterdir()])}")}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, cwd=ROOT, env=environ)
-        logs = "\n".join(f"{name}:\n{machine.log}" for name, machine in self.machines.items())
-        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{logs}"
-        return done.stdout + done.stderr
-
-    def until(self, what: str, holds: Callable[[], bool], seconds: float = 400.0) -> None:
-        end = time.monotonic() + seconds
-        while not holds():
-            logs = "\n".join(f"{name}:\n{machine.log}" for name, machine in self.machines.items())
-            assert time.monotonic() < end, f"{what}\n{logs}"
-            time.sleep(0.3)
-
-    def application(self) -> str:
-        """That reports itself running; empty while none does."""
-        key, newest = f"{self.environment.name}/{self.environment.name}".encode(), b"{}"
-        for message in to_the_end(self.sandbox["west"], STATUS_TOPIC):
-            newest = message.value() or newest if message.key() == key else newest
-        record = json.loads(newest)
-        return str(record["application_id"]) if record.get("state") == "running" else ""
-
-    def another_runs(self, before: str, what: str) -> None:
-        """Waits until an application other than ``before`` reports itself running, and tells how long that took."""
-        began = time.monotonic()
-        self.until("another application runs", lambda: self.application() not in ("", before))
-        sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
-
-    def until_equal(self, count: int) -> None:
-        """The same records in the same order in each partition, none twice."""
-        copy = f"east.{self.topic}"
-        self.until(f"{count} records", lambda: total(digest(self.sandbox["west"], copy)) >= count)
-        source = digest(self.sandbox["east"], self.topic)
-        assert total(source) == count
-        assert source == digest(self.sandbox["west"], copy)
 
 
 @pytest.fixture
 def hosts(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Hosts]:
     name = f"hosted{unique}"
-    environment = tmp_path / name
-    environment.mkdir()
-    text = two_clusters(plain) + (
-        f"topics: {{{name}: {{clusters: [east], partitions: 2, replication_factor: 1, "
-        "configs: {retention.ms: '-1'}}}\n"
-        f"flows: {{{name}-flow: {{source: east, target: west, topics: ['{name}'], replication_factor: 1}}}}\n"
-        f"mirrors: {{{name}: {{flows: [{name}-flow], hosted: true, spark_conf: {{spark.driver.memory: 480m}}}}}}\n"
-    )
-    (environment / "all.yaml").write_text(text, "utf-8")
-    made = Hosts(environment, plain, name, tmp_path)
+    made = Hosts(tmp_path / name, plain, name, tmp_path)
+    declare(made, "spark_conf: {spark.driver.memory: 480m}")
     yield made
     for machine in made.machines.values():
         machine.lose()
+
+
+def declare(hosts: Hosts, settings: str, lanes: int = 2) -> None:
+    """``settings``: of the mirror, besides that it is hosted."""
+    name = hosts.topic
+    text = two_clusters(hosts.sandbox) + (
+        f"topics: {{{name}: {{clusters: [east], partitions: 2, replication_factor: 1, "
+        "configs: {retention.ms: '-1'}}}\n"
+        f"flows: {{{name}-flow: {{source: east, target: west, topics: ['{name}'], replication_factor: 1, "
+        f"lanes: {lanes}}}}}\n"
+        f"mirrors: {{{name}: {{flows: [{name}-flow], hosted: true, {settings}}}}}\n"
+    )
+    hosts.environment.mkdir(exist_ok=True)
+    (hosts.environment / "all.yaml").write_text(text, "utf-8")
 
 
 def test_a_lost_machine_is_replaced_by_the_standby_and_each_record_is_copied_once(hosts: Hosts) -> None:
@@ -185,3 +82,88 @@ def test_a_lost_machine_is_replaced_by_the_standby_and_each_record_is_copied_onc
     assert third.process is not None
     third.process.terminate()
     assert third.process.wait(60) == 0
+
+
+@pytest.fixture
+def yarn(tmp_path: Path) -> Iterator[Yarn]:
+    cluster = Yarn(tmp_path / "yarn")
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+def test_a_driver_on_the_cluster_outlives_hosts_and_is_followed_by_the_next(
+    plain: Sandbox, tmp_path: Path, unique: str, yarn: Yarn
+) -> None:
+    """Deploy mode cluster: neither the loss of a host's machine nor a host that leaves restarts anything."""
+    for node in ("a", "b"):
+        yarn.node(node, 2 * NODE_MB, 4)
+    name = f"hosted{unique}"
+    mirror = in_cluster_mode(name, tmp_path)
+    conf, python = dict(mirror.spark_conf), mirror.deployment.python.archive
+    settings = (
+        "master: yarn, deploy_mode: cluster, parallelism: 2, executors: 2, cores: 1, memory: 480m, "
+        f"python: {{archive: '{python}'}}, spark_conf: {json.dumps(conf)}"
+    )
+    accepted = (
+        f"masters: [yarn]\nspark_conf: {json.dumps([*conf, 'spark.executor.*'])}\n"
+        f"archives: {json.dumps([python, python + '#*', conf['spark.yarn.jars'], './environment/bin/python'])}"
+    )
+    hosts = Hosts(tmp_path / name, plain, name, tmp_path, accepted, {"HADOOP_CONF_DIR": str(yarn.conf)})
+    declare(hosts, settings)
+    env = str(hosts.environment)
+    try:
+        hosts.start("first")
+        hosts.until("the host waits for the topic", lambda: "waiting for its topic" in hosts.machines["first"].log)
+        assert "checked: a new plan is empty" in hosts.reconciler("apply", env, "--yes")
+        write_awkward(plain["east"], name, 2, 300)
+        hosts.until_equal(300)
+        driver = hosts.application()
+        standby = hosts.start("standby")
+        hosts.until("the standby is there", lambda: "waiting for desired records" in standby.log)
+
+        hosts.machines["first"].lose()
+        write_awkward(plain["east"], name, 2, 300, seed=1)
+        hosts.until_equal(600)
+        hosts.until("the standby has it", lambda: f"mirror {name}: taken" in standby.log)
+        hosts.until("and follows the driver", lambda: followed(standby.folder) == driver)
+        hosts.reconciler("plan", env)  # exit code 0: it is as declared
+        assert hosts.application() == driver, "nothing was restarted"
+
+        declare(hosts, settings, lanes=3)
+        hosts.reconciler("apply", env, "--yes")
+        changed = hosts.application()
+        assert changed not in ("", driver), "a changed definition restarts it, as always"
+
+        assert standby.process is not None
+        standby.process.terminate()
+        assert standby.process.wait(190) == 0
+        assert "its driver copies on in the cluster" in standby.log
+        assert standby.pids() == []
+        write_awkward(plain["east"], name, 2, 300, seed=2)
+        hosts.until_equal(900)
+        third = hosts.start("third")
+        hosts.until("a third one follows the driver", lambda: followed(third.folder) == changed)
+        assert hosts.application() == changed
+
+        assert "stopped" in hosts.reconciler("mirror", "stop", env)
+        assert hosts.application() == ""
+        end = time.monotonic() + 60
+        while any(node.containers("mirror_job.py") for node in yarn.nodes.values()):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+    finally:
+        for machine in hosts.machines.values():
+            machine.lose()
+
+
+def followed(folder: Path) -> str:
+    """The application that a machine's run folder names."""
+    for path in sorted((folder / "state").rglob("driver.json")):
+        try:
+            document = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        return str(document["application_id"])
+    return ""

@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,12 @@ from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.replication.deployment import CLUSTER
 from reconciler.replication.runs.driver_records import ORDERS, RunOrders, run_key
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
 from tests.support.jobs.yarn.cluster import Yarn
-from tests.support.jobs.yarn.mirror import NODE_MB, mirror_on_yarn
+from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode
 from tests.support.reading import to_the_end
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -43,14 +41,6 @@ def yarn(tmp_path: Path) -> Iterator[Yarn]:
         yield cluster.start()
     finally:
         cluster.stop()
-
-
-def in_cluster_mode(name: str, folder: Path) -> Mirror:
-    """As docs/mirror/spark-clusters.md has it, with what tests on one machine need."""
-    mirror = mirror_on_yarn(name, folder)
-    conf = {key: value for key, value in mirror.spark_conf.items() if not key.startswith("spark.driver.")}
-    conf |= {"spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1"}
-    return replace(mirror, deployment=replace(mirror.deployment, deploy_mode=CLUSTER), spark_conf=conf)
 
 
 def drivers(yarn: Yarn) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Protocol
 from reconciler.backends.mirror_jobs.runner.processes import terminate
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner, StatusReader
+from reconciler.backends.mirror_jobs.runner.supervisor import kill_group
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState
@@ -108,8 +109,11 @@ class SparkJobs:
         folder = self._runner.folder(self._name)
         if not folder.follows_elsewhere():
             return False
-        for pid in folder.pids():  # the supervisor first, which would start another
-            terminate(pid, signal.SIGKILL)
+        supervisor, follower = folder.supervisor_pid(), folder.driver_pid()
+        if supervisor is not None:  # first, since it would start another
+            terminate(supervisor, signal.SIGKILL)
+        if follower is not None:
+            kill_group(follower, signal.SIGKILL)  # with Spark's client
         return True
 
     def _ended(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
 
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
+from reconciler.replication.deployment import CLUSTER, Deployment, ExecutorPython
 
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 NODE_MB = 1800
@@ -32,3 +33,11 @@ def mirror_on_yarn(name: str, folder: Path) -> Mirror:
             "spark.executor.extraJavaOptions": QUICK,
         },
     )
+
+
+def in_cluster_mode(name: str, folder: Path) -> Mirror:
+    """As docs/mirror/spark-clusters.md has it, with what tests on one machine need."""
+    mirror = mirror_on_yarn(name, folder)
+    conf = {key: value for key, value in mirror.spark_conf.items() if not key.startswith("spark.driver.")}
+    conf |= {"spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1"}
+    return replace(mirror, deployment=replace(mirror.deployment, deploy_mode=CLUSTER), spark_conf=conf)
