@@ -26,7 +26,7 @@ from reconciler.model.environment.topology import Mirror as DeclaredMirror
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.mirror_job import Job, flow, handover, status, until
 from tests.support.jobs.records import digest, producer, total, write_awkward, write_transactions
-from tests.support.jobs.standalone import Standalone, mirror_on
+from tests.support.jobs.standalone.cluster import Standalone, mirror_on
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]

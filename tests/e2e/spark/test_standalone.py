@@ -27,7 +27,7 @@ from reconciler.sandbox.handles import Sandbox
 from tests.support.access.spellings import kept, spellings
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, command_lines, create_topics, flow, handover, status, until
-from tests.support.jobs.standalone import QUICK, Standalone, mirror_on
+from tests.support.jobs.standalone.cluster import QUICK, Standalone, mirror_on
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -18,7 +18,7 @@ def test_a_worker_says_nothing_about_the_end_of_its_jvm(tmp_path: Path, heard: s
     said = tmp_path / "said"
     path = os.pathsep.join([str(ROOT), str(ROOT / "spark")])
     subprocess.run(
-        [sys.executable, "-m", "tests.support.jobs.idle_worker", heard, str(said)],
+        [sys.executable, "-m", "tests.support.jobs.standalone.idle_worker", heard, str(said)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
