@@ -15,6 +15,7 @@ from typing import TypeVar
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.permissions import rights
+from reconciler.backends.mirror_jobs.runner.foreground_job import PREFLIGHT, ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.machine import machine
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
@@ -22,25 +23,33 @@ from reconciler.backends.state.lock.home import look
 from reconciler.engine.doctor import (
     asks,
     cluster_findings,
+    executor_findings,
     flow_findings,
     machine_findings,
     master_findings,
+    not_asked,
     permission_findings,
     spark_cluster_findings,
 )
 from reconciler.engine.observe.read_all import observe
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.errors import ReconcilerError, RunnerError, Unknown
 from reconciler.model.environment.topology import Cluster, Mirror, Principal, Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.options import WITHIN_S
-from reconciler.model.reports.doctor import Checkup, ClusterFacts, Finding, Rights, SparkMaster
+from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook, Finding, Rights, SparkMaster
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.session.session import read_topology
 from reconciler.resources.flows.routes import Route, find_routes
+from reconciler.resources.mirrors.handover import handovers
 
 Answer = TypeVar("Answer")
-MASTER_S = 5.0
+MASTER_S, EXECUTORS_S = 5.0, 120.0
+_NOBODY = Unknown(
+    "executors",
+    f"no executor answered in {EXECUTORS_S:.0f} s: Spark gave the application no core",
+    "Free some cores (the finding before tells how many are), and run doctor --executors again",
+)
 Told = Mapping[tuple[str, Principal], Rights]
 
 
@@ -60,8 +69,10 @@ class Deadline:
         return Unknown(subject, f"no full answer within {self.within_s * part:g} s", todo)
 
 
-def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
-    """Raises TopologyError for files that are not valid, ReconcilerError where no cluster is declared; all else becomes
+def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False) -> Checkup:
+    """``executors``: a Spark application asks those of each mirror with a cluster for a master, for up to EXECUTORS_S.
+
+    Raises TopologyError for files that are not valid, ReconcilerError where no cluster is declared; all else becomes
     a finding, also what was not asked or answered within ``within_s``. Questions that are still open then are left to
     threads that end with the program."""
     topology = read_topology(folder)
@@ -76,6 +87,10 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
         for mirror in topology.mirrors.values()
         if not mirror.master.startswith("local")
     }
+    looks = {}
+    if executors:
+        texts, state = handovers(topology), state_folder(folder)
+        looks = {name: _begun(partial(_look, topology.mirrors[name], state, texts[name])) for name in masters}
     live = _live(topology, deadline)
     with suppress(ReconcilerError):  # the cluster is told of by its own findings
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
@@ -97,7 +112,23 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
             findings += master_findings(
                 mirror, _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))
             )
+            if name not in looks:
+                findings.append(not_asked(mirror))
+            else:
+                patience = Deadline(EXECUTORS_S, deadline.began)
+                findings += executor_findings(mirror, _by(looks[name], patience) or _NOBODY)
     return Checkup(topology.environment, tuple(findings))
+
+
+def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] | RunnerError | Unknown:
+    if isinstance(spark_master(mirror.master, "", MASTER_S).reached, Unknown):
+        return Unknown("executors", "not looked at: the Spark master cannot be used")
+    try:
+        answer = run_in_foreground(ForegroundRun(mirror, state, handover, {}, script=PREFLIGHT), lambda _: None)
+    except RunnerError as error:
+        return error
+    rows = answer["executors"]
+    return tuple(ExecutorLook(str(row["host"]), str(row["python"]), tuple(row["problems"])) for row in rows)
 
 
 def _application(topology: Topology, mirror: Mirror) -> str:

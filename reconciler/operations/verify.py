@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, run_verify_job
+from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.engine.observe.read_all import with_answers
 from reconciler.engine.observe.unlisted import unlisted
 from reconciler.model.live import LiveState
@@ -44,4 +44,4 @@ def _answer(
     for side, names in unlisted(session.topology, LiveState(live, {})).items():
         live[side] = with_answers(live[side], session.clusters[side].read(names))
     asked = request_fields(request, (flow.name for flow in flows), live)
-    return run_verify_job(VerifyRun(mirror, session.state, handover, asked, request.master), progress)
+    return run_in_foreground(ForegroundRun(mirror, session.state, handover, asked, request.master), progress)

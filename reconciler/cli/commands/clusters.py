@@ -141,12 +141,15 @@ def doctor(
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="for all answers; late ones count as unknown")
     ] = f"{WITHIN_S:.0f}s",
+    executors: Annotated[
+        bool, typer.Option("--executors", help="ask the Spark executors of each mirror too; starts an application")
+    ] = False,
 ) -> None:
     """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
     from reconciler.operations import doctor as diagnosis
     from reconciler.render.reports.doctor import checkup_html, checkup_json, checkup_text
 
-    checkup = diagnosis.checkup(env, seconds("--within", within))
+    checkup = diagnosis.checkup(env, seconds("--within", within), executors=executors)
     match form:
         case ReportFormat.TEXT:
             show(checkup_text(checkup, style()))

@@ -4,6 +4,7 @@ Belongs here: findings as values. Not here: gathering the facts (`operations.doc
 """
 
 from reconciler.engine.doctor.clusters import cluster_findings
+from reconciler.engine.doctor.executors import executor_findings, not_asked
 from reconciler.engine.doctor.flows import flow_findings
 from reconciler.engine.doctor.machine import machine_findings, spark_cluster_findings
 from reconciler.engine.doctor.permissions import asks, permission_findings
@@ -12,9 +13,11 @@ from reconciler.engine.doctor.spark_master import master_findings
 __all__ = [
     "asks",
     "cluster_findings",
+    "executor_findings",
     "flow_findings",
     "machine_findings",
     "master_findings",
+    "not_asked",
     "permission_findings",
     "spark_cluster_findings",
 ]

@@ -141,6 +141,15 @@ class SparkMaster:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorLook:
+    """What one executor found on its machine. ``problems``: sentences, empty where all is well."""
+
+    host: str
+    python: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where the mirror job would start. ``java``: major version, or why not; ``spark``: version, or why not."""
 

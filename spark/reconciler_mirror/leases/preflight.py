@@ -25,6 +25,7 @@ PACKAGES: Mapping[str, str] = {
 }
 """Module -> package: what executors need besides our own code, as `reconciler mirror pack` packs it."""
 CONNECT_S, ANSWER_S = 5.0, 20.0
+HELD_S = 3.0
 
 
 class NotFitError(Exception):
@@ -151,6 +152,26 @@ def checked(given: Iterable[Checked]) -> Iterator[Any]:
         from reconciler_mirror.leases.task import in_task
 
         yield from in_task((spec,))
+
+
+def looked_at(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, dict[str, str | None], list[str]]]:
+    """What Spark runs for ``doctor``: a look at this machine and nothing else. Folder of the executor, machine, version
+    of Python, packages, problems. Each look holds its core for a while, so that others get theirs elsewhere."""
+    import time
+    from pathlib import Path
+
+    began = time.monotonic()
+    for each in given:
+        host, versions = socket.gethostname(), installed()
+        channel = () if each.channel is None else (each.channel,)
+        problems = list(unreachable(host, channel, "the control channel of the Spark driver"))
+        if lacks := missing(host, versions):
+            problems.append(lacks)
+        else:
+            endpoints, driver = pickle.loads(each.work)  # noqa: S301  # our own driver made it, and Spark brought it
+            problems += look(endpoints, driver).problems
+        time.sleep(max(0.0, HELD_S - (time.monotonic() - began)))
+        yield str(Path.cwd()), host, platform.python_version(), versions, problems
 
 
 def condition(problems: Iterable[str]) -> Any:

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,14 +22,16 @@ from reconciler_mirror.model import lane_of
 
 from reconciler.backends.mirror_jobs.runner.command_line import spark_secret
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
-from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
+from reconciler.backends.mirror_jobs.runner.spark_master import PAGE_PORT, spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import Sandbox
 from tests.support.access.spellings import kept, spellings
+from tests.support.commands import two_clusters
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, command_lines, create_topics, flow, handover, status, until
 from tests.support.jobs.standalone.cluster import QUICK, Standalone, mirror_on
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -233,3 +237,78 @@ def test_the_secret_of_the_cluster_is_nowhere_but_in_its_file_and_in_variables(
 def opened(address: str) -> str:
     with urllib.request.urlopen(address, timeout=60) as answer:
         return str(answer.read().decode(errors="replace"))
+
+
+def test_doctor_asks_the_master_and_each_executor(
+    plain: Sandbox, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fit ones, full ones, a secret and a package that they lack, a Python that is not there, a master that is gone."""
+    monkeypatch.setenv("RECONCILER_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("DOCTOR_CANARY", SECRET)
+    spark = Standalone(tmp_path / "spark", page=PAGE_PORT)
+    archive = pack(tmp_path / "python.tar.gz").path
+    lacking = tmp_path / "lacking.tar.gz"
+    with tarfile.open(archive) as whole, tarfile.open(lacking, "w:gz") as part:
+        for entry in whole:
+            if "structlog" not in entry.name:
+                part.addfile(entry, whole.extractfile(entry))
+
+    def doctor(python: str, **clusters: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
+        """All that it says, and of the mirror by check: verdicts and texts."""
+        environment = tmp_path / unique
+        environment.mkdir(exist_ok=True)
+        (environment / "all.yaml").write_text(
+            two_clusters(plain, **clusters)
+            + f"flows: {{{unique}: {{source: east, target: west, topics: ['{unique}'], replication_factor: 1}}}}\n"
+            f"mirrors:\n  {unique}:\n    flows: [{unique}]\n    master: {spark.master}\n"
+            "    executors: 2\n    cores: 1\n    memory: 480m\n"
+            f"    python: {python}\n"
+            "    spark_conf: {spark.driver.host: 127.0.0.1, spark.driver.bindAddress: 127.0.0.1}\n"
+        )
+        words = [sys.executable, "-m", "reconciler", "doctor", str(environment), "--executors", "--format", "json"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False, cwd=ROOT)
+        assert done.returncode in (0, 1), done.stderr
+        assert done.stdout, done.stderr
+        checks: dict[str, list[tuple[str, str]]] = {}
+        for finding in json.loads(done.stdout)["findings"]:
+            if finding["subject"] == f"mirror {unique}":
+                checks.setdefault(finding["check"], []).append((finding["verdict"], finding["text"]))
+        return done.stdout + done.stderr, checks
+
+    try:
+        spark.start()
+        spark.worker("a")
+        spark.worker("b")
+        until_true(lambda: spark.log("master").count("Registering worker") == 2)
+        checks = doctor(f"{{archive: {archive}}}")[1]
+        assert checks["spark master"][0][0] == "ok"
+        assert checks["free cores"][0][1].startswith("2 free on 2 workers")
+        assert [verdict for verdict, _ in checks["executors"]] == ["ok"], checks
+        assert checks["executors"][0][1].startswith("2 executors on ")
+
+        said, checks = doctor(f"{{archive: {archive}}}", west=", client: {sasl.password: '${env:DOCTOR_CANARY}'}")
+        assert [verdict for verdict, _ in checks["executors"]] == ["problem"], checks
+        assert "${env:DOCTOR_CANARY}" in checks["executors"][0][1]
+        assert SECRET not in said
+
+        checks = doctor(f"{{archive: {lacking}}}")[1]
+        assert checks["executors"][0][0] == "problem"
+        assert "lacks structlog: name an archive made by `reconciler mirror pack`" in checks["executors"][0][1]
+
+        checks = doctor("{executable: /nowhere/python}")[1]
+        assert checks["executors"][0][0] == "problem"
+        assert "/nowhere/python" in checks["executors"][0][1]
+
+        spark.stop()
+        checks = doctor(f"{{archive: {archive}}}")[1]
+        assert checks["spark master"][0][0] == "problem"
+        assert checks["executors"] == [("unknown", "not looked at: the Spark master cannot be used")]
+    finally:
+        spark.stop()
+
+
+def until_true(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)

@@ -60,7 +60,7 @@ class Standalone:
     folder: Path
     port: int = 0
     page: int = 0
-    """Port of the master's web page."""
+    """Port of the master's web page; 0: any."""
     secret: str = ""
     """Of master, workers and all applications; empty: everybody is let in."""
     daemons: list[Daemon] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Standalone:
 
     def start(self) -> Standalone:
         with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as web:
-            self.port, self.page = int(listening.getsockname()[1]), int(web.getsockname()[1])
+            self.port, self.page = int(listening.getsockname()[1]), self.page or int(web.getsockname()[1])
         self.start_master()
         return self
 

@@ -11,9 +11,9 @@ from typing import Never
 import pytest
 
 from reconciler.backends.mirror_jobs.runner import supervisor
+from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor, write_json
-from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, run_verify_job
 from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.errors import LockHeld, RunnerError
 from reconciler.model.environment.topology import Mirror
@@ -75,8 +75,8 @@ def test_a_mirror_that_cannot_be_started_for_want_of_space_says_so(
 def test_a_comparison_that_cannot_be_started_for_want_of_space_says_so_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    monkeypatch.setattr(f"reconciler.backends.mirror_jobs.runner.verify_job.{fails}", full)
-    run = VerifyRun(Mirror("west", ("f",), master="local[1]"), tmp_path, HANDOVER, {})
+    monkeypatch.setattr(f"reconciler.backends.mirror_jobs.runner.foreground_job.{fails}", full)
+    run = ForegroundRun(Mirror("west", ("f",), master="local[1]"), tmp_path, HANDOVER, {})
     with pytest.raises(RunnerError, match=r"nothing was verified.*No space left on device"):
-        run_verify_job(run, lambda _: None)
+        run_in_foreground(run, lambda _: None)
     assert list((tmp_path / "west").iterdir()) == []

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command
 from reconciler.backends.mirror_jobs.runner.processes import is_running
-from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, _command
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from tests.support.waiting import until
@@ -26,7 +26,7 @@ MIRROR = Mirror(
 
 
 def conf(mirror: Mirror, master: str | None) -> dict[str, str]:
-    words = _command(VerifyRun(mirror, Path("/s"), "{}", {}, master), Path("/f"))
+    words = _command(ForegroundRun(mirror, Path("/s"), "{}", {}, master), Path("/f"))
     return dict(word.split("=", 1) for flag, word in itertools.pairwise(words) if flag == "--conf")
 
 
@@ -48,14 +48,14 @@ def test_a_local_master_gets_nothing_that_only_a_cluster_has() -> None:
 CANCELLED = """
 import pathlib, sys
 from types import SimpleNamespace
-from reconciler.backends.mirror_jobs.runner import verify_job
+from reconciler.backends.mirror_jobs.runner import foreground_job
 from reconciler.model.environment.topology import Mirror
 from reconciler.operations import verify
 
-run = verify_job.VerifyRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
-verify_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
+run = foreground_job.ForegroundRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
+foreground_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
 verify.handovers = lambda _: {"m": "{}"}
-verify._answer = lambda *_: verify_job.run_verify_job(run, lambda text: print(text, flush=True))
+verify._answer = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
 verify.prove(SimpleNamespace(topology=None), None, ["m"], print)
 """
 
@@ -75,11 +75,11 @@ def test_a_verify_that_is_terminated_takes_its_application_along(tmp_path: Path)
 
 LEFT_ALONE = """
 import pathlib, subprocess, sys, time
-from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, _command
+from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command
 from reconciler.model.environment.topology import Mirror
 
 folder = pathlib.Path(sys.argv[1])
-words = _command(VerifyRun(Mirror("m", ("f",)), folder, "{}", {}), folder)
+words = _command(ForegroundRun(Mirror("m", ("f",)), folder, "{}", {}), folder)
 job = "import sys, time; from reconciler_mirror.jobs import verify_job; verify_job.parse = lambda _: time.sleep(600); "
 job += "verify_job.main(sys.argv[1:])"
 arguments = words[next(at for at, word in enumerate(words) if word.endswith("verify_job.py")) + 1 :]

@@ -1,4 +1,4 @@
-"""Runs the verify job once, in the foreground, as a Spark application of its own.
+"""Runs a job once, in the foreground, as a Spark application of its own: the comparison of verify, a look at executors.
 
 Its folder lies below the mirror's run folder and is removed when the job has answered; after a failure it stays.
 """
@@ -30,24 +30,60 @@ from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import master_kind
 
-_SAID = "verify: "
-_FAILED = "The comparison cannot run: "
 _LEAVE_S = 10.0
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyRun:
-    """``handover`` as the mirror gets it, with secrets as references; ``request``: reconciler.verifying.request."""
+class JobScript:
+    """``said``: how lines begin on its standard output that tell progress; ``failed``: the one that tells why it ended.
+    ``name``: of the application; ``subject``, ``unknown``, ``again``, ``nothing``: for errors."""
+
+    file: str
+    name: str
+    said: str
+    failed: str
+    subject: str
+    unknown: str
+    again: str
+    nothing: str
+
+
+VERIFY = JobScript(
+    "verify_job.py",
+    "verify",
+    "verify: ",
+    "The comparison cannot run: ",
+    "the verify job",
+    "Nothing is known about its flows.",
+    "verify again",
+    "nothing was verified",
+)
+PREFLIGHT = JobScript(
+    "preflight_job.py",
+    "doctor",
+    "preflight: ",
+    "The executors cannot be looked at: ",
+    "the look at executors",
+    "Nothing is known about its executors.",
+    "run doctor again",
+    "no executor was looked at",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ForegroundRun:
+    """``handover`` as the mirror gets it, with secrets as references; ``request``: what ``script`` is asked."""
 
     mirror: Mirror
     state: Path
     handover: str
     request: Mapping[str, Any]
     master: str | None = None
+    script: JobScript = VERIFY
 
 
-def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
+def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
     job with it, and Spark its application; killed with -9, the job sees that within a second and ends by itself."""
     require_java()
@@ -65,7 +101,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
             env=job_environment(_master(run), run.handover, os.environ) | secret,
         )
         try:
-            _follow(process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))
+            _follow(run.script, process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))
             process.wait()
         except KeyboardInterrupt:
             _end(process)
@@ -76,20 +112,20 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     answer = folder.read("result.json")
     if process.returncode != 0 or not answer:
         raise RunnerError(
-            f"the verify job of mirror {run.mirror.name} failed on Spark master {_master(run)!r}",
-            f"Nothing is known about its flows. {_cause(folder)}",
-            f"Fix the cause and verify again. The whole log: {folder.path / 'job.log'}",
+            f"{run.script.subject} of mirror {run.mirror.name} failed on Spark master {_master(run)!r}",
+            f"{run.script.unknown} {_cause(run.script, folder)}",
+            f"Fix the cause and {run.script.again}. The whole log: {folder.path / 'job.log'}",
         )
     shutil.rmtree(folder.path, ignore_errors=True)
     return answer
 
 
-def _prepared(run: VerifyRun) -> RunFolder:
+def _prepared(run: ForegroundRun) -> RunFolder:
     """A new folder with all that the job reads. Raises RunnerError, and leaves nothing then."""
     above = required(run.state / run.mirror.name)
     work_folder: Path | None = None
     try:
-        work_folder = Path(tempfile.mkdtemp(prefix="verify-", dir=above))
+        work_folder = Path(tempfile.mkdtemp(prefix=f"{run.script.name}-", dir=above))
         (work_folder / "handover.json").write_text(run.handover, encoding="utf-8")
         (work_folder / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
         bundle(work_folder / "bundle.zip")
@@ -97,21 +133,21 @@ def _prepared(run: VerifyRun) -> RunFolder:
         if work_folder is not None:
             shutil.rmtree(work_folder, ignore_errors=True)
         raise RunnerError(
-            f"nothing was verified: the folder {above} cannot be written: {error.strerror or error}",
-            "The job that compares needs its definition and code there; nothing is known about its flows.",
+            f"{run.script.nothing}: the folder {above} cannot be written: {error.strerror or error}",
+            f"It needs its definition and code there. {run.script.unknown}",
             "Check the folder's permissions and the space left, or name another place: RECONCILER_STATE=FOLDER.",
         ) from None
     return RunFolder(work_folder)
 
 
-def _cause(folder: RunFolder) -> str:
+def _cause(script: JobScript, folder: RunFolder) -> str:
     """What the job said itself; else the end of its log without the frames of Java's stacks."""
     lines = [line for line in folder.log_tail(lines=400).splitlines() if not line.lstrip().startswith("at ")]
-    said = [line for line in lines if line.startswith(_FAILED)]
+    said = [line for line in lines if line.startswith(script.failed)]
     return said[-1] if said else "\n".join(["Its log ends with:", *lines[-12:]])
 
 
-def _master(run: VerifyRun) -> str:
+def _master(run: ForegroundRun) -> str:
     return run.master or run.mirror.master
 
 
@@ -126,7 +162,7 @@ _OF_A_CLUSTER = (
 """How settings begin that another kind of master than the mirror's cannot use, such as the executors' Python."""
 
 
-def _application_conf(run: VerifyRun) -> Mapping[str, str]:
+def _application_conf(run: ForegroundRun) -> Mapping[str, str]:
     mirror = run.mirror
     if master_kind(_master(run)) is master_kind(mirror.master):
         return {**application_conf(mirror), **mirror.spark_conf, **mirror.verify_conf}
@@ -134,7 +170,7 @@ def _application_conf(run: VerifyRun) -> Mapping[str, str]:
     return {key: value for key, value in given.items() if not key.startswith(_OF_A_CLUSTER)}
 
 
-def _command(run: VerifyRun, folder: Path) -> list[str]:
+def _command(run: ForegroundRun, folder: Path) -> list[str]:
     conf = {
         "spark.driver.memory": "512m",
         "spark.ui.showConsoleProgress": "false",
@@ -142,15 +178,15 @@ def _command(run: VerifyRun, folder: Path) -> list[str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **_application_conf(run),
     }
-    words = spark_words(_master(run), f"verify-{run.mirror.name}", conf, folder, "verify_job.py")
+    words = spark_words(_master(run), f"{run.script.name}-{run.mirror.name}", conf, folder, run.script.file)
     return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
 
 
-def _follow(output: IO[str] | None, log: IO[str], progress: Say) -> None:
+def _follow(script: JobScript, output: IO[str] | None, log: IO[str], progress: Say) -> None:
     """spark-submit puts both outputs of a Python job on its standard output; what is no progress belongs to the log."""
     for line in output or ():
-        if line.startswith(_SAID):
-            progress(line.removeprefix(_SAID).rstrip())
+        if line.startswith(script.said):
+            progress(line.removeprefix(script.said).rstrip())
         else:
             log.write(line)
             log.flush()

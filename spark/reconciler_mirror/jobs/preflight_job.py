@@ -1,0 +1,104 @@
+"""Entry script that looks at executors: ``preflight_job.py --handover FILE --request FILE --run-dir DIR --caller PID``.
+
+Writes ``result.json`` into the run directory. Exit codes: 0 it is written, whatever it says; 1 failed, with one
+paragraph on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from reconciler.replication.handover import HandoverError, MirrorSettings
+from reconciler.replication.handover_reader import parse
+from reconciler_mirror.jobs.caller import leave_with
+from reconciler_mirror.jobs.spark_settings import with_defaults
+from reconciler_mirror.leases import preflight
+from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="preflight_job.py", description="Looks at the executors of a mirror.")
+    parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
+    parser.add_argument("--request", type=Path, required=True, help="an empty object")
+    parser.add_argument("--run-dir", type=Path, required=True, help="gets result.json")
+    parser.add_argument("--caller", type=int, help="pid of the command that waits for the answer")
+    given = parser.parse_args(arguments)
+    if given.caller is not None:
+        leave_with(given.caller, given.run_dir)
+    try:
+        settings = parse(given.handover.read_text(encoding="utf-8"))
+        context = _context(settings)
+    except (HandoverError, OSError) as error:
+        return _failed(str(error))
+    except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
+        return _failed(f"Spark did not start: {_in_words(error)}")
+    try:
+        listener = listen_for_tasks(settings.channel, context.getConf().get("spark.driver.host"), context)
+        threading.Thread(target=_accept, args=(listener,), name="channel", daemon=True).start()
+        rows = _look(context, settings, listener)
+        draft = given.run_dir / "result.json.new"
+        draft.write_text(json.dumps({"application_id": context.applicationId, "executors": rows}), encoding="utf-8")
+        draft.replace(given.run_dir / "result.json")
+    except HandoverError as error:
+        return _failed(str(error))
+    except Exception as error:  # noqa: BLE001
+        return _failed(_in_words(error))
+    finally:
+        context.stop()
+    return 0
+
+
+def _context(settings: MirrorSettings) -> Any:
+    from pyspark import SparkContext
+
+    own = {"spark.app.name": f"doctor {settings.environment}/{settings.mirror}", "spark.task.maxFailures": "1"}
+    all_executors = {
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "20s",
+    }
+    return SparkContext.getOrCreate(with_defaults(own, all_executors))
+
+
+def _look(context: Any, settings: MirrorSettings, listener: Listener) -> list[dict[str, Any]]:
+    """One row for each executor that got a task: as many tasks as the mirror has leases, all at the same time."""
+    sides = {side.cluster: side for flow in settings.flows for side in (flow.source, flow.target)}
+    sides[settings.status.cluster.cluster] = settings.status.cluster
+    address = (listener.advertised, listener.socket.getsockname()[1])
+    given = preflight.packed(address, (tuple(sides.values()), preflight.installed()))
+    count = settings.parallelism
+    answers = context.parallelize([given] * count, count).mapPartitions(preflight.looked_at).collect()
+    by_folder = {folder: rest for folder, *rest in answers}
+    names = ("host", "python", "versions", "problems")
+    return [dict(zip(names, rest, strict=True)) for _, rest in sorted(by_folder.items())]
+
+
+def _accept(listener: Listener) -> None:
+    """A connection is all that is looked for; nothing is said over it."""
+    while True:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.socket.accept()
+            connection.close()
+
+
+def _in_words(error: Exception) -> str:
+    """What a Python worker or the JVM said, without frames: of a traceback its last line, the cause."""
+    said = list(itertools.takewhile(lambda line: not line.startswith("at "), map(str.strip, str(error).splitlines())))
+    lines = [line for line in said if line and not line.startswith(("SQLSTATE", "Driver stacktrace"))]
+    causes = [line for line in lines if "Cannot run program" in line or "Error" in line or "Exception" in line]
+    return (causes or lines or [type(error).__name__])[-1].removeprefix(": ")
+
+
+def _failed(text: str) -> int:
+    sys.stderr.write(f"The executors cannot be looked at: {text}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
