@@ -51,15 +51,14 @@ test-least-privilege: install
 # A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, same offsets by commands and over
 # three clusters, the live page within 2 s of status, and the tutorial.
 test-clusters: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_standalone.py tests/e2e/spark/test_yarn.py \
-		tests/e2e/spark/test_yarn_cluster_mode.py tests/e2e/spark/test_mirror_hosts.py \
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters --ignore tests/e2e/spark/clusters/test_kubernetes.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
 		tests/mirror/lane/same_offsets/test_unclean_elections.py
 
 # On a real API server of Kubernetes, which Go builds (some minutes, once); as root: pods are isolated processes.
 test-kubernetes: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/test_kubernetes.py
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters/test_kubernetes.py
 
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install

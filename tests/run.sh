@@ -31,8 +31,8 @@ quick=$last
 $python -m tests.support.jobs.class_archive
 # What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
-    --ignore tests/e2e/spark/test_standalone.py --ignore tests/e2e/spark/test_mirror_hosts.py \
-    --ignore tests/e2e/spark/test_yarn.py --ignore tests/e2e/spark/test_tutorial.py \
+    --ignore tests/e2e/spark/clusters \
+    --ignore tests/e2e/spark/test_tutorial.py \
     --ignore tests/e2e/spark/test_rolling_upgrade.py --ignore tests/e2e/spark/test_live_page.py \
     --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
 share lanes 1 -m "$brokers" tests/mirror/lane tests/mirror/record_work tests/reconciler/sandbox tests/workflows \

@@ -18,7 +18,8 @@ from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.mirror_jobs.runner.foreground_job import PREFLIGHT, ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.machine import machine
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
-from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
+from reconciler.backends.mirror_jobs.runner.spark_master import page_port, spark_master
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.lock.home import look
 from reconciler.engine.doctor import (
     asks,
@@ -27,14 +28,14 @@ from reconciler.engine.doctor import (
     flow_findings,
     machine_findings,
     master_findings,
-    not_asked,
     permission_findings,
     spark_cluster_findings,
+    task_findings,
 )
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, RunnerError, Unknown
 from reconciler.model.environment.topology import Cluster, Mirror, Principal, Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.options import WITHIN_S
 from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook, Finding, Rights, SparkMaster
 from reconciler.model.state.home import home_of
@@ -82,11 +83,9 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         name: _begun(partial(cluster_facts, request, Principal.PLAN)) for name, request in topology.clusters.items()
     }
     homes = _begun(partial(look, topology, Principal.PLAN))
-    masters = {
-        mirror.name: _begun(partial(spark_master, mirror.master, _application(topology, mirror), MASTER_S))
-        for mirror in topology.mirrors.values()
-        if not mirror.master.startswith("local")
-    }
+    elsewhere = [mirror for mirror in topology.mirrors.values() if not mirror.master.startswith("local")]
+    masters = {mirror.name: _begun(partial(_master, mirror, _application(topology, mirror))) for mirror in elsewhere}
+    seen = {mirror.name: _begun(partial(_as_it_says, topology, mirror)) for mirror in elsewhere}
     looks = {}
     if executors:
         texts, state = handovers(topology), state_folder(folder)
@@ -105,15 +104,17 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         findings += permission_findings(topology, name, mine, routing.routes)
     findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
     if topology.mirrors:
-        findings += machine_findings(machine(state_folder(folder)))
+        here = machine(state_folder(folder))
+        findings += machine_findings(here)
         findings += spark_cluster_findings(topology)
         for name, asked in masters.items():
             mirror = topology.mirrors[name]
-            findings += master_findings(
-                mirror, _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))
-            )
+            master = _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))
+            findings += master_findings(mirror, master, here.spark)
             if name not in looks:
-                findings.append(not_asked(mirror))
+                wait((seen[name],), deadline.left())
+                missed = deadline.missed(f"mirror {name}")
+                findings += task_findings(mirror, seen[name].result() if seen[name].done() else missed)
             else:
                 patience = Deadline(EXECUTORS_S, deadline.began)
                 findings += executor_findings(mirror, _by(looks[name], patience) or _NOBODY)
@@ -121,7 +122,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
 
 
 def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] | RunnerError | Unknown:
-    if isinstance(spark_master(mirror.master, "", MASTER_S).reached, Unknown):
+    if isinstance(_master(mirror, "").reached, Unknown):
         return Unknown("executors", "not looked at: the Spark master cannot be used")
     try:
         answer = run_in_foreground(ForegroundRun(mirror, state, handover, {}, script=PREFLIGHT), lambda _: None)
@@ -129,6 +130,21 @@ def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] 
         return error
     rows = answer["executors"]
     return tuple(ExecutorLook(str(row["host"]), str(row["python"]), tuple(row["problems"])) for row in rows)
+
+
+def _master(mirror: Mirror, application: str) -> SparkMaster:
+    return spark_master(mirror.master, application, MASTER_S, page_port(mirror.spark_conf))
+
+
+def _as_it_says(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | None:
+    """By its newest status record, which tells what its tasks have said of their executors."""
+    records = StatusRecords(topology.clusters[topology.status_cluster(mirror)], topology.environment)
+    try:
+        return records.read(mirror.name, int(time.time() * 1000))
+    except ReconcilerError as error:
+        return Unknown(f"mirror {mirror.name}", f"its status record cannot be read: {error.what}", error.todo)
+    finally:
+        records.close()
 
 
 def _application(topology: Topology, mirror: Mirror) -> str:

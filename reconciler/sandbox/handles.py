@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -95,8 +96,9 @@ class ClusterHandle:
         folder, node = self.folder / f"broker-{node_id}", f"{self.name}/{node_id}"
         control.start_broker(folder, node)
         control.wait_listening(folder, node, next(broker for broker in self.brokers if broker.node_id == node_id))
-        running = len(control.running_nodes(self.home, self.name))
-        control.wait_answering(self.name, self.super_client(), running, self.home)
+        running = control.running_brokers(self.home, self.name)
+        watch = partial(control.keep_starting, folder, node)
+        control.wait_answering(self.name, self.super_client(), running, self.home, watch)
 
     def restart(self, node_id: int = 1) -> None:
         self.stop(node_id)

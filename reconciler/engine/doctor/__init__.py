@@ -4,7 +4,8 @@ Belongs here: findings as values. Not here: gathering the facts (`operations.doc
 """
 
 from reconciler.engine.doctor.clusters import cluster_findings
-from reconciler.engine.doctor.executors import executor_findings, not_asked
+from reconciler.engine.doctor.executors import executor_findings
+from reconciler.engine.doctor.executors_of_tasks import task_findings
 from reconciler.engine.doctor.flows import flow_findings
 from reconciler.engine.doctor.machine import machine_findings, spark_cluster_findings
 from reconciler.engine.doctor.permissions import asks, permission_findings
@@ -17,7 +18,7 @@ __all__ = [
     "flow_findings",
     "machine_findings",
     "master_findings",
-    "not_asked",
     "permission_findings",
     "spark_cluster_findings",
+    "task_findings",
 ]

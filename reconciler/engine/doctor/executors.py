@@ -30,8 +30,3 @@ def executor_findings(mirror: Mirror, looks: Sequence[ExecutorLook] | RunnerErro
         if fit:
             machines = ", ".join(sorted({f"{look.host} (Python {look.python})" for look in fit}))
             yield check.ok(f"{counted(len(fit), 'executor')} on {machines}: packages, secrets, brokers, channel")
-
-
-def not_asked(mirror: Mirror) -> Finding:
-    text = "not looked at: that takes a Spark application, which needs free cores"
-    return Check(f"mirror {mirror.name}", NAME).unknown(text, "", "doctor --executors starts one, for some 20 s")

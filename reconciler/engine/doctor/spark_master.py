@@ -13,13 +13,14 @@ from reconciler.text import counted
 _ASK: Mapping[bool, str] = {True: "yarn node -list -all", False: "kubectl describe nodes"}
 
 
-def master_findings(mirror: Mirror, master: SparkMaster) -> Iterator[Finding]:
+def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "") -> Iterator[Finding]:
+    """``ours``: the release of Spark that would submit the job; empty or Unknown: none that could be compared."""
     check = Check(f"mirror {mirror.name}", "spark master")
     if isinstance(master.reached, Unknown):
         yield check.problem(master.reached.error, "the mirror job cannot start there", master.reached.todo)
         return
     cores = Check(f"mirror {mirror.name}", "free cores")
-    yield check.ok(f"{mirror.master}: {master.reached}")
+    yield _version(check, mirror, master, ours)
     if isinstance(master.free_cores, Unknown):
         yield cores.unread(master.free_cores)
     elif master.free_cores is None:
@@ -27,6 +28,21 @@ def master_findings(mirror: Mirror, master: SparkMaster) -> Iterator[Finding]:
         yield cores.unknown("only the cluster's own tools tell how many cores are free", "", todo)
     else:
         yield _cores(cores, mirror, master.free_cores, master)
+
+
+def _version(check: Check, mirror: Mirror, master: SparkMaster, ours: str | Unknown) -> Finding:
+    here = ours.removeprefix("pyspark ") if isinstance(ours, str) and ours.startswith("pyspark ") else ""
+    spark = f", Spark {master.version}" if master.version else ""
+    text = f"{mirror.master}: {master.reached}{spark}"
+    if master.version and here and _minor(master.version) != _minor(here):
+        why = "driver and executors speak Spark's own protocol and pickle for each other, which differ between releases"
+        todo = f"Let SPARK_HOME name a Spark {master.version} on this machine, or upgrade the cluster to {here}"
+        return check.problem(f"{text}; here it is Spark {here}", why, todo)
+    return check.ok(text)
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
 
 
 def _cores(check: Check, mirror: Mirror, free: int, master: SparkMaster) -> Finding:

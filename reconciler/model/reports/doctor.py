@@ -131,13 +131,14 @@ class ClusterFacts:
 @dataclass(frozen=True, slots=True)
 class SparkMaster:
     """``reached``: where it answers, or why not. ``free_cores`` None: this kind of master is not asked. ``own_cores``:
-    those that the mirror holds now."""
+    those that the mirror holds now. ``version``: of its Spark, where its page tells it."""
 
     master: str
     reached: str | Unknown
     workers: int = 0
     free_cores: int | Unknown | None = None
     own_cores: int = 0
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -103,27 +103,47 @@ def running_nodes(home: Path, prefix: str) -> tuple[BrokerProcess, ...]:
     return tuple(process for process in processes.find(home) if f"{process.node}/".startswith(f"{prefix}/"))
 
 
+def running_brokers(home: Path, cluster: str) -> int:
+    """How many; a ZooKeeper is none."""
+    return sum(process.node.rpartition("/")[2].isdigit() for process in running_nodes(home, cluster))
+
+
 def stop_broker(home: Path, node: str, grace: float = 20.0) -> None:
     processes.stop(lambda: running_nodes(home, node), grace)
 
 
 def wait_listening(folder: Path, node: str, broker: SandboxBroker) -> None:
     """Returns when the main listener accepts connections. Raises SandboxError with the log's end if the broker died."""
-    home = folder.parent.parent
     deadline = time.monotonic() + START_SECONDS
     while not answers(broker.port):
-        if not running_nodes(home, node):
-            raise _failed(node, "ended while starting", folder)
+        keep_starting(folder, node)
         if time.monotonic() > deadline:
             raise _failed(node, f"does not listen on port {broker.port} after {START_SECONDS:.0f} s", folder)
         time.sleep(0.1)
 
 
-def wait_answering(cluster: str, client: Mapping[str, str], brokers: int, home: Path) -> None:
-    """Returns when ``brokers`` brokers are registered, unfenced and answer. Raises SandboxError."""
+def keep_starting(folder: Path, node: str) -> None:
+    """Raises SandboxError with the log's end if the broker died.
+
+    One that was killed is registered at ZooKeeper until its session is over, and Kafka 2.8 ends where it finds itself
+    registered already, after its listeners are open: that one is started again, as a supervisor would."""
+    if running_nodes(folder.parent.parent, node):
+        return
+    if not _still_registered(folder):
+        raise _failed(node, "ended while starting", folder)
+    time.sleep(1)
+    start_broker(folder, node)
+
+
+def wait_answering(
+    cluster: str, client: Mapping[str, str], brokers: int, home: Path, watch: Callable[[], None] = lambda: None
+) -> None:
+    """Returns when ``brokers`` brokers are registered, unfenced and answer. ``watch`` is called meanwhile, again and
+    again. Raises SandboxError."""
     deadline = time.monotonic() + START_SECONDS
     seen: str = "no answer"
     while time.monotonic() < deadline:
+        watch()
         # A new client each time: an old one waits out its reconnect backoff. Silent, since refusals are expected.
         admin = AdminClient({**client, "log_level": "0", "socket.timeout.ms": "5000"})
         try:
@@ -138,6 +158,13 @@ def wait_answering(cluster: str, client: Mapping[str, str], brokers: int, home: 
     why = "Nothing can be read or written there."
     todo = f"Read the logs: {home / cluster}/broker-*/broker.log"
     raise SandboxError(f"cluster {cluster} did not come up in {START_SECONDS:.0f} s: {seen}", why, todo)
+
+
+def _still_registered(folder: Path) -> bool:
+    """Whether the broker's log ends with that."""
+    log = folder / "broker.log"
+    lines = log.read_text(errors="replace").splitlines()[-60:] if log.exists() else []
+    return any("KeeperErrorCode = NodeExists" in line for line in lines)
 
 
 def _failed(node: str, how: str, folder: Path) -> SandboxError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +19,9 @@ from reconciler.model.reports.doctor import SparkMaster
 
 PAGE_PORT = 8080
 """Where a standalone master shows its page unless spark.master.ui.port says otherwise; it tells nobody which."""
+PAGE_SETTING = "spark.master.ui.port"
+_VERSION = re.compile(r'class="version[^"]*"[^>]*>\s*([0-9][^<\s]*)')
+"""On each page of Spark, beside its logo (UIUtils.prependBaseUri); the JSON does not have it."""
 _PAGE_BYTES = 16 * 2**20
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
@@ -32,6 +37,12 @@ def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
         default = 80 if split.scheme == "http" else 443
         return ((split.hostname, split.port or default),) if split.hostname else ()
     return ()
+
+
+def page_port(spark_conf: Mapping[str, str]) -> int:
+    """Of the master's page, as the mirror's settings say, which Spark itself reads at the master alone."""
+    declared = spark_conf.get(PAGE_SETTING, "")
+    return int(declared) if declared.isdigit() and 0 < int(declared) < 2**16 else PAGE_PORT
 
 
 def spark_master(
@@ -51,7 +62,8 @@ def spark_master(
             return SparkMaster(master, f"{host}:{port} takes connections")
         page = _page(host, page_port, within_s)
         if isinstance(page, Unknown) or page.get("status") == "ALIVE":
-            return standalone(master, f"{host}:{port} takes connections", page, application)
+            seen = standalone(master, f"{host}:{port} takes connections", page, application)
+            return seen if isinstance(page, Unknown) else replace(seen, version=_version(host, page_port, within_s))
         failed = f"{host}:{port} is {page.get('status')}, not ALIVE"
     todo = "Start it, or correct master under the mirror; look at the network between here and there"
     return SparkMaster(master, Unknown("spark master", f"{master} cannot be used: {failed}", todo))
@@ -70,14 +82,29 @@ def standalone(master: str, reached: str, page: Mapping[str, Any] | Unknown, app
         return SparkMaster(master, reached, free_cores=Unknown("free cores", words))
 
 
+def _place(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _version(host: str, port: int, within_s: float) -> str:
+    """Empty: the page does not tell it."""
+    try:
+        with urllib.request.urlopen(_place(host, port), timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
+            seen = _VERSION.search(answer.read(_PAGE_BYTES).decode("utf-8", errors="replace"))
+    except (OSError, ValueError, urllib.error.URLError):
+        return ""
+    return seen.group(1) if seen else ""
+
+
 def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
-    place = f"http://[{host}]:{port}/json/" if ":" in host else f"http://{host}:{port}/json/"
+    place = f"{_place(host, port)}json/"
     try:
         with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
             document = json.loads(answer.read(_PAGE_BYTES))
     except (OSError, ValueError, urllib.error.URLError) as error:
         words = f"{place} does not tell how many cores are free: {getattr(error, 'reason', error)}"
-        return Unknown("free cores", words, "Look at the master's page (spark.master.ui.port)")
+        todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"
+        return Unknown("free cores", words, todo)
     return document if isinstance(document, dict) else Unknown("free cores", f"{place} answered no JSON object")
 
 

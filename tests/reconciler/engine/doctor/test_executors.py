@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.engine.doctor import executor_findings, not_asked
+from reconciler.engine.doctor import executor_findings
 from reconciler.errors import RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.reports.doctor import DoctorVerdict, ExecutorLook
@@ -39,6 +39,4 @@ def test_what_is_not_known_is_not_fine() -> None:
     )
     (nobody,) = executor_findings(MIRROR, Unknown("executors", "no core", "free some"))
     assert (nobody.verdict, nobody.text) == (DoctorVerdict.UNKNOWN, "no core")
-    assert not_asked(MIRROR).verdict is DoctorVerdict.UNKNOWN
-    assert "--executors" in not_asked(MIRROR).todo[0]
     assert list(executor_findings(MIRROR, ())) == [], "an application without a lease looks at nothing"

@@ -19,6 +19,7 @@ import pyspark
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
+from tests.support.jobs.standalone.network_namespace import NetworkNamespace
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -60,18 +61,20 @@ class Standalone:
     folder: Path
     port: int = 0
     page: int = 0
-    """Port of the master's web page; 0: any."""
+    """Port of the master's web page."""
     secret: str = ""
     """Of master, workers and all applications; empty: everybody is let in."""
+    host: str = "127.0.0.1"
+    """Of the master, and of workers that are given no other machine."""
     daemons: list[Daemon] = field(default_factory=list)
 
     @property
     def master(self) -> str:
-        return f"spark://127.0.0.1:{self.port}"
+        return f"spark://{self.host}:{self.port}"
 
     def start(self) -> Standalone:
-        with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as web:
-            self.port, self.page = int(listening.getsockname()[1]), self.page or int(web.getsockname()[1])
+        with socket.create_server((self.host, 0)) as listening, socket.create_server((self.host, 0)) as web:
+            self.port, self.page = int(listening.getsockname()[1]), int(web.getsockname()[1])
         self.start_master()
         return self
 
@@ -80,9 +83,9 @@ class Standalone:
         words = ("--port", str(self.port), "--webui-port", str(self.page))
         return self._daemon("master", f"{_DEPLOY}.master.Master", *words)
 
-    def worker(self, name: str, cores: int = 1) -> Daemon:
+    def worker(self, name: str, cores: int = 1, machine: NetworkNamespace | None = None) -> Daemon:
         words = ("--cores", str(cores), "--memory", f"{600 * cores}m", "--work-dir", str(self.folder / name / "work"))
-        return self._daemon(name, f"{_DEPLOY}.worker.Worker", "--webui-port", "0", *words, self.master)
+        return self._daemon(name, f"{_DEPLOY}.worker.Worker", "--webui-port", "0", *words, self.master, machine=machine)
 
     @property
     def properties(self) -> Path:
@@ -104,14 +107,16 @@ class Standalone:
     def log(self, name: str) -> str:
         return (self.folder / name / "log").read_text(errors="replace")
 
-    def _daemon(self, name: str, of: str, *words: str) -> Daemon:
+    def _daemon(self, name: str, of: str, *words: str, machine: NetworkNamespace | None = None) -> Daemon:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         java = shutil.which("java") or "java"
+        host = machine.there if machine else self.host
         environment = {
             "PATH": f"{Path(java).parent}:/usr/bin:/bin",
             "HOME": str(folder),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
+            **({"SPARK_HOME": str(machine.spark)} if machine else {}),
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "SPARK_DAEMON_MEMORY": "160m",
             "SPARK_DAEMON_JAVA_OPTS": QUICK,
@@ -120,9 +125,11 @@ class Standalone:
         given = (
             [*words[:-1], *self._properties(), *words[-1:]] if of.endswith("Worker") else [*words, *self._properties()]
         )
+        command = [str(SPARK_CLASS if machine is None else machine.spark / "bin" / "spark-class")]
+        command += [of, "--host", host, *given]
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [str(SPARK_CLASS), of, "--host", "127.0.0.1", *given],
+                command if machine is None else machine.inside(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -145,8 +152,8 @@ def mirror_on(cluster: Standalone, name: str, folder: Path, executors: int = 2) 
             executors=executors, cores=1, memory="480m", python=ExecutorPython(str(pack(folder / "python.tar.gz").path))
         ),
         spark_conf={
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": cluster.host,
+            "spark.driver.bindAddress": cluster.host,
             "spark.ui.enabled": "false",
             "spark.executor.extraJavaOptions": QUICK,
         },

@@ -22,7 +22,7 @@ from reconciler_mirror.model import lane_of
 
 from reconciler.backends.mirror_jobs.runner.command_line import spark_secret
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
-from reconciler.backends.mirror_jobs.runner.spark_master import PAGE_PORT, spark_master
+from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from reconciler.sandbox.handles import Sandbox
@@ -245,7 +245,7 @@ def test_doctor_asks_the_master_and_each_executor(
     """Fit ones, full ones, a secret and a package that they lack, a Python that is not there, a master that is gone."""
     monkeypatch.setenv("RECONCILER_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("DOCTOR_CANARY", SECRET)
-    spark = Standalone(tmp_path / "spark", page=PAGE_PORT)
+    spark = Standalone(tmp_path / "spark")
     archive = pack(tmp_path / "python.tar.gz").path
     lacking = tmp_path / "lacking.tar.gz"
     with tarfile.open(archive) as whole, tarfile.open(lacking, "w:gz") as part:
@@ -263,7 +263,8 @@ def test_doctor_asks_the_master_and_each_executor(
             f"mirrors:\n  {unique}:\n    flows: [{unique}]\n    master: {spark.master}\n"
             "    executors: 2\n    cores: 1\n    memory: 480m\n"
             f"    python: {python}\n"
-            "    spark_conf: {spark.driver.host: 127.0.0.1, spark.driver.bindAddress: 127.0.0.1}\n"
+            "    spark_conf: {spark.driver.host: 127.0.0.1, spark.driver.bindAddress: 127.0.0.1, "
+            f"spark.master.ui.port: '{spark.page}'}}\n"
         )
         words = [sys.executable, "-m", "reconciler", "doctor", str(environment), "--executors", "--format", "json"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False, cwd=ROOT)
