@@ -62,11 +62,11 @@ def handover(target: ClusterHandle, mirror: str, flows: list[dict[str, Any]]) ->
     }
 
 
-def create_topics(target: ClusterHandle, *names: str, partitions: int = 1) -> None:
+def create_topics(target: ClusterHandle, *names: str, partitions: int = 1, **configs: str) -> None:
     """One that is there already, such as the status topic, stays as it is."""
     admin = AdminClient(target.client())
     for name in names:
-        made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=20)
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=configs)], operation_timeout=20)
         try:
             made[name].result(30)
         except KafkaException as error:

@@ -60,8 +60,9 @@ def start(networks: Networks, name: str, channel: Mapping[str, Any]) -> Job:
     """A mirror of one lane of work whose only worker is the other machine."""
     east, west = networks.sandbox["east"], networks.sandbox["west"]
     create_topics(west, "__mirror_status")
-    create_topics(east, name, partitions=PARTITIONS)
-    create_topics(west, f"east.{name}", partitions=PARTITIONS)
+    for_ever = {"retention.ms": "-1"}  # awkward records are old
+    create_topics(east, name, partitions=PARTITIONS, **for_ever)
+    create_topics(west, f"east.{name}", partitions=PARTITIONS, **for_ever)
     networks.spark.worker("there", machine=networks.machine)
     content = handover(west, name, [flow(name, east, west, [name], lanes=2)])
     content |= {"parallelism": 1, "channel": dict(channel)}
