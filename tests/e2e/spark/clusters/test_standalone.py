@@ -30,6 +30,7 @@ from tests.support.access.spellings import kept, spellings
 from tests.support.commands import two_clusters
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, command_lines, create_topics, flow, handover, status, until
+from tests.support.jobs.records import digest, total, write_awkward
 from tests.support.jobs.standalone.cluster import QUICK, Standalone, mirror_on
 from tests.support.paths import ROOT
 
@@ -133,6 +134,36 @@ def test_master_and_driver_are_lost_and_then_all_at_once(plain: Sandbox, cluster
         assert job.stop() == 0
     finally:
         job.kill_group()
+
+
+def test_two_workers_copy_what_one_copies(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
+    """Awkward records of one topic under two names, by one worker of one core and by two."""
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    name, for_ever = f"s{uuid.uuid4().hex[:6]}", {"retention.ms": "-1"}
+    copies = {1: (f"east.{name}", "."), 2: (f"east-{name}", "-")}
+    create_topics(west, "__mirror_status")
+    create_topics(east, name, partitions=PARTITIONS, **for_ever)
+    create_topics(west, *(copy for copy, _ in copies.values()), partitions=PARTITIONS, **for_ever)
+    write_awkward(east, name, PARTITIONS, 600)
+    source = digest(east, name)
+    for workers, (copy, separator) in copies.items():
+        daemons = [*cluster.daemons[1:], cluster.worker(f"worker{workers}")]
+        assert len(daemons) == workers
+        naming = {"policy": "default", "separator": separator}
+        flows = [flow(f"{name}-{workers}", east, west, [name], lanes=LANES, naming=naming)]
+        content = handover(west, f"{name}-{workers}", flows) | {"parallelism": workers}
+        folder = tmp_path / f"of{workers}"
+        folder.mkdir()
+        job = Job(folder / "run", content, mirror=mirror_on(cluster, f"{name}-{workers}", folder, executors=workers))
+        try:
+            job.start()
+            until("all is copied", lambda: total(digest(west, copy)) >= total(source), job, PATIENCE_S)  # noqa: B023
+            until("each task is there", lambda: job.log.count("executor looked at") >= workers, job, PATIENCE_S)  # noqa: B023
+            assert all(daemon.executors() for daemon in daemons), "each worker has its part"
+            assert job.stop() == 0
+        finally:
+            job.kill_group()
+        assert digest(west, copy) == source
 
 
 def test_three_environments_share_one_cluster(plain: Sandbox, cluster: Standalone, tmp_path: Path) -> None:
