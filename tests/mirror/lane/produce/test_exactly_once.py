@@ -120,6 +120,15 @@ def test_a_zombie_writes_neither_data_nor_positions(flow: Flow) -> None:
     assert flow.position().offset == -1
 
 
+FENCED = (47, 90)
+
+
+def _verifies_transactions(flow: Flow) -> bool:
+    """Before KIP-890 (3.6) a leader that has nothing of the new epoch takes a late request; nobody commits it then."""
+    major, minor = map(int, flow.target.kafka.split(".")[:2])
+    return (major, minor) >= (3, 6)
+
+
 async def _zombie(flow: Flow) -> None:
     cluster = cluster_of(flow.target)
     try:
@@ -137,7 +146,8 @@ async def _zombie(flow: Flow) -> None:
         connection = await cluster.connection(leader.node, "produce")
         version = zombie.produce_version
         body = producing.pack(version, zombie.transactional_id, {(flow.remote, 0): raw}, 10_000)
-        assert await _answer(connection, version, body) in (47, 90)
+        answer = await _answer(connection, version, body)
+        assert answer in (FENCED if _verifies_transactions(flow) else (0, *FENCED))
     finally:
         cluster.close()
 

@@ -18,12 +18,18 @@ from reconciler.sandbox.profiles import BLOCK, HOST, PROFILES, layout
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """First port of a block, listened on by this process."""
-    base, reserved = ports.reserve_block()
-    with reserved, socket.socket() as server:
-        server.bind((HOST, base))
-        server.listen(1)
-        yield base
+    """First port of a block, listened on by this process. Somebody else may take it just before: then another one."""
+    for _ in range(20):
+        base, reserved = ports.reserve_block()
+        with reserved, socket.socket() as server:
+            try:
+                server.bind((HOST, base))
+            except OSError:
+                continue
+            server.listen(1)
+            yield base
+            return
+    raise AssertionError("no block has a free first port")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
