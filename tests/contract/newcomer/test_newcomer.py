@@ -5,10 +5,10 @@ Where this fails, mend the first docstring line or the name of the module, never
 
 from pathlib import Path
 
-from tests.contract.newcomer import modules, ranked
-from tests.contract.newcomer_phrases import PHRASES
+from tests.contract.newcomer.phrases import PHRASES
+from tests.contract.newcomer.ranking import modules, ranked
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_there_are_forty_phrases_and_each_names_modules_that_exist() -> None:

@@ -1,0 +1,157 @@
+"""Counts what a reader of the program has to carry: ``python -m tests.contract.program``.
+
+Shares are of lines of code, which hold neither only a docstring nor only a comment. A circle is a set of modules that
+import each other, wherever in a module the import is and if only for its types. An arrow up is an import of a package
+of the Spark half from a package above it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+ROOTS = (ROOT, ROOT / "spark")
+PACKAGES = ("reconciler", "reconciler_mirror")
+FLOORS = (
+    ("jobs",), ("cluster_mode", "verify"), ("driver",), ("leases",), ("lane",), ("groups", "conditions"),
+    ("record_work", "report"), ("model",), ("clients", "log_lines"),
+)  # fmt: skip
+_LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """``explanation``: lines of docstrings, and lines that hold only a comment. ``called_once``: private functions."""
+
+    name: str
+    lines: int
+    code: int
+    imports: int
+    explanation: int
+    functions: int
+    called_once: int
+    needs: frozenset[str]
+
+
+def modules() -> list[Module]:
+    paths = {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for root, package in zip(ROOTS, PACKAGES, strict=True)
+        for path in sorted((root / package).rglob("*.py"))
+    }
+    return [_counted(name, path.read_text("utf-8"), paths) for name, path in paths.items()]
+
+
+def circles(program: Collection[Module]) -> list[list[str]]:
+    """One circle after the other, each cut at its last import before the next is looked for."""
+    graph = {module.name: set(module.needs) for module in program}
+    found: list[list[str]] = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            found.append(circle)
+            graph[circle[1]].discard(circle[0])
+        else:
+            return found
+
+
+def arrows_up(program: Collection[Module]) -> list[tuple[str, str]]:
+    """Pairs of rooms of the Spark half: the first imports the second, which is not on a floor below it."""
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    arrows = {(_room(module.name), _room(needed)) for module in program for needed in module.needs}
+    return sorted(
+        (lower, upper)
+        for lower, upper in arrows
+        if lower != upper and lower in floor and upper in floor and floor[lower] >= floor[upper]
+    )
+
+
+def _room(module: str) -> str:
+    package, _, rest = module.partition(".")
+    return rest.partition(".")[0] if package == "reconciler_mirror" else ""
+
+
+def _counted(name: str, text: str, known: Mapping[str, Path]) -> Module:
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    docstrings = set().union(*(_span(node) for node in nodes if _is_docstring(node)))
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    other = [token for token in tokens if token.type != tokenize.COMMENT and token.type not in _LAYOUT]
+    code = {line for token in other for line in range(token.start[0], token.end[0] + 1)} - docstrings
+    functions = [node for node in nodes if isinstance(node, Function)]
+    used = Counter(_used(nodes))
+    return Module(
+        name,
+        text.count("\n"),
+        len(code),
+        len(set().union(*(_span(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)))),
+        len(docstrings) + len(comments - code),
+        len(functions),
+        sum(1 for function in functions if _is_private(function) and used[function.name] <= 1),
+        frozenset(_needs(name, tree, known)),
+    )
+
+
+def _span(node: ast.stmt | ast.AST) -> set[int]:
+    assert isinstance(node, ast.stmt)
+    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_private(function: Function) -> bool:
+    return function.name.startswith("_") and not function.name.startswith("__")
+
+
+def _used(nodes: Collection[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def _needs(name: str, tree: ast.Module, known: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known and alias.name != name)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                needed = inner if inner in known else node.module
+                if needed in known and needed != name:
+                    yield needed
+
+
+def table(program: Collection[Module]) -> Iterator[str]:
+    code = sum(module.code for module in program)
+    functions, once = sum(m.functions for m in program), sum(m.called_once for m in program)
+    yield f"lines of program (installed)         {sum(module.lines for module in program):,}"
+    yield f"modules                              {len(program):,}"
+    yield f"lines of code                        {code:,}"
+    yield f"private functions with one caller    {once / functions:.1%} ({once:,} of {functions:,} functions)"
+    yield f"imports : code                       {sum(m.imports for m in program) / code:.1%}"
+    yield f"explanation : code                   {sum(m.explanation for m in program) / code:.1%}"
+    yield f"circles                              {len(found := circles(program))}"
+    yield from ("    " + " -> ".join(circle) for circle in found)
+    yield f"arrows up in the Spark half          {len(up := arrows_up(program))}"
+    yield from ("    " + " -> ".join(arrow) for arrow in up)
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in table(modules()))
