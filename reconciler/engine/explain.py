@@ -10,11 +10,12 @@ from reconciler.engine.edits.flows import blank
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Mirror, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
-from reconciler.model.reports.explain import Explanation, FlowAnswer, FlowDetails, MirrorDetails
+from reconciler.model.reports.explain import Explanation, FlowDetails, MirrorDetails
+from reconciler.replication.policy import NO_MATCH
 from reconciler.resources.acls.explain import desired_access, rules_about_principal, rules_about_topic
 from reconciler.resources.flows.explain import flow_answer
 from reconciler.resources.flows.renames import called_now
-from reconciler.resources.flows.routes import find_routes
+from reconciler.resources.flows.routes import find_routes, selector_of
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
 from reconciler.resources.quotas.explain import quotas_about
 from reconciler.resources.topics.desired import desired_topics
@@ -76,7 +77,11 @@ def _topics(basis: ExplainBasis, name: str) -> tuple[TopicRef, ...]:
 
 
 def _flow(basis: ExplainBasis, flow: Flow) -> FlowDetails:
-    answers: list[FlowAnswer] = [flow_answer(flow, ref) for ref in sorted(basis.present) if ref.cluster == flow.source]
+    selector = selector_of(flow)
+    here = [ref for ref in sorted(basis.present) if ref.cluster == flow.source]
+    answers = [flow_answer(flow, selector, ref) for ref in here]
+    # what the expressions match comes first: that it is left is the news
+    answers.sort(key=lambda answer: selector.why_not(answer.topic.name) == NO_MATCH)
     fields = flow_handover(basis.topology, flow)
     mirror = next((m.name for m in basis.topology.mirrors.values() if flow.name in m.flows), "")
     return FlowDetails(

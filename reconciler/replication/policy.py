@@ -1,7 +1,8 @@
 """The replication policy: the name of a remote topic, and which topics may be mirrored (MirrorMaker 2's rules).
 
-Rules of Kafka 4.0+ (KIP-1074) for internal topics; ``BEFORE_4`` has the policies of those before. Cycle rule
-of MirrorSourceConnector.isCycle, 4.4 line (PR 22079: any hop that equals the source or the target alias).
+Rules of Kafka 4.0+ (KIP-1074) for internal topics; ``BEFORE_4`` has the policies of those before. The cycle rule is
+that of MirrorSourceConnector.isCycle up to 4.3: a hop that equals the target's alias
+([decision 180](../../docs/decisions/mirrormaker/0180-only-the-targets-alias-is-a-cycle.md)).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Protocol, runtime_checkable
 from reconciler.replication.allowed import POLICY_GROUP, VARIABLE, policy_permitted
 
 HEARTBEATS = "heartbeats"
+NO_MATCH, EXCLUDED, INTERNAL = "no pattern matches", "excluded", "internal"
 CYCLE = "cycle"
-"""What ``TopicSelector.why_not`` says of names that tell of the source or the target."""
+"""What ``TopicSelector.why_not`` says of names that hold the target's alias as a hop."""
 # DefaultTopicFilter, topics.exclude (MirrorMaker 2, 4.0+)
 EXCLUDED_TOPICS = (r"mm2.*\.internal", r".*\.replica", r"__.*")
 
@@ -175,8 +177,12 @@ def make_policy(policy: str, separator: str, source_alias: str, *, trusted: bool
     return naming
 
 
-def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_alias: str) -> bool:
-    """Would a record of ``topic`` come back to a cluster it has been on? Identity names cannot tell."""
+def is_cycle(policy: ReplicationPolicy, topic: str, target_alias: str) -> bool:
+    """Does the name say that records of ``topic`` have been on the target? Identity names cannot tell.
+
+    The source's own alias says nothing: no flow copies ``prod.orders`` from prod to prod, so on prod it is a name that
+    an application chose.
+    """
     if isinstance(policy, IdentityReplicationPolicy) and not topic.endswith("heartbeats"):
         return False
     seen: set[str] = set()
@@ -186,7 +192,7 @@ def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_al
         hop = policy.topic_source(current)
         if hop is None:
             return False
-        if hop in (source_alias, target_alias):
+        if hop == target_alias:
             return True
         current = policy.upstream_topic(current)
     return False
@@ -224,12 +230,12 @@ class TopicSelector:
         """None when the topic travels, else the rule that keeps it: a word fit for a plan."""
         if not (self.heartbeats and is_heartbeats(self.policy, topic)):
             if not self.include.fullmatch(topic):
-                return "no pattern matches"
+                return NO_MATCH
             if self.exclude.fullmatch(topic):
-                return "excluded"
+                return EXCLUDED
         if self.policy.is_internal_topic(topic):
-            return "internal"
-        if is_cycle(self.policy, topic, self.source_alias, self.target_alias):
+            return INTERNAL
+        if is_cycle(self.policy, topic, self.target_alias):
             return CYCLE
         return None
 

@@ -106,8 +106,8 @@ def _without_effect(flow: Flow, places: Places) -> Iterator[Problem]:
         (internal(flow.naming.separator), "the rule for internal topics", "Internal topics never travel"),
     ]
     if flow.naming.policy == "default":
-        cycle = Hops(frozenset({flow.source, flow.target}), flow.naming.separator)
-        why = f"Their names say that they have been on {flow.source} or {flow.target}"
+        cycle = Hops(flow.target, flow.naming.separator)
+        why = f"Their names say that their records have been on {flow.target}"
         refused.append((cycle, "the cycle rule", why))
     for field, subject, where, text in _expressions(flow, places):
         if field != "topics":

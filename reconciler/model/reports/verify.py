@@ -102,13 +102,15 @@ class VerificationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """``applications``: Spark application ids, one a mirror."""
+    """``applications``: Spark application ids, one a mirror. ``left_out``: by flow, in words, topics that its
+    expressions match and that it does not carry: nothing is proved of them."""
 
     environment: str
     request: VerificationRequest
     partitions: tuple[ComparedPartition, ...] = ()
     applications: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
+    left_out: tuple[str, ...] = ()
 
     def of(self, state: Equality) -> tuple[ComparedPartition, ...]:
         return tuple(partition for partition in self.partitions if partition.state is state)

@@ -34,7 +34,8 @@ def verify_verdict(verification: Verification) -> str:
         return "Unknown: there was nothing to compare"
     lag = sum(partition.lag for partition in equal)
     behind = f"; {counted(lag, 'offset')} not copied yet" if lag else ""
-    return f"Equal: {total}, {_compared(equal)}{behind}"
+    left_out = "; not all that is matched is carried" if verification.left_out else ""
+    return f"Equal: {total}, {_compared(equal)}{behind}{left_out}"
 
 
 def verify_text(verification: Verification, style: Style = PLAIN) -> str:
@@ -47,6 +48,7 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     for partition in sorted(verification.of(Equality.UNKNOWN), key=_place):
         lines += ["", f"{style.paint('~', 'unknown')}: {_row(partition)[0]}: {partition.reason}"]
         lines.append(f"  {partition.todo}")
+    lines += [line for words in verification.left_out for line in ("", f"{style.paint('~', 'not compared')}: {words}")]
     return lines_of(lines, style)
 
 
@@ -61,6 +63,7 @@ def verify_json(verification: Verification) -> str:
         to_ms=verification.request.to_ms,
         seconds=round(verification.seconds, 3),
         applications=verification.applications,
+        left_out=verification.left_out,
         partitions=sorted(verification.partitions, key=_place),
     )
 
@@ -80,6 +83,7 @@ def verify_html(verification: Verification) -> str:
             "Different", "the first difference of each partition; never its content", tuple(different), urgent=True
         ),
         Section("Unknown", "could not be compared, so nothing is concluded", tuple(unknown), urgent=True),
+        Section("Not compared", "not carried", tuple(map(SectionItem, verification.left_out))),
     )
     report = ReportPage(
         "verify",

@@ -84,7 +84,7 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
     exclude = [pattern(text).language for text in flow.exclude_topics]
     separator = flow.naming.separator
     never: list[Language] = [pattern(text).language for text in EXCLUDED_TOPICS]
-    never += [internal(separator), Hops(frozenset({flow.source, flow.target}), separator)]
+    never += [internal(separator), Hops(flow.target, separator)]
     chosen = both(Union(tuple(each_pattern.language for each_pattern in include)), Complement(Union(tuple(exclude))))
     carried_names = both(Ending("", prefix=prefix), Complement(chosen), Complement(Union(tuple(never))))
     try:

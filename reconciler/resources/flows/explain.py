@@ -7,35 +7,31 @@ from collections.abc import Iterable
 
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.explain import FlowAnswer
-from reconciler.replication.policy import EXCLUDED_TOPICS
-from reconciler.resources.flows.routes import selector_of
+from reconciler.replication.policy import CYCLE, EXCLUDED, EXCLUDED_TOPICS, INTERNAL, NO_MATCH, TopicSelector
 
 
-def flow_answer(flow: Flow, topic: TopicRef) -> FlowAnswer:
+def flow_answer(flow: Flow, selector: TopicSelector, topic: TopicRef) -> FlowAnswer:
     """``topic`` is on the flow's source."""
-    selector = selector_of(flow)
-    match selector.why_not(topic.name):
-        case None:
-            rule = f"{_first(flow.topics, topic.name)} matches the whole name"
-            rule += "; offsets are the same there" if flow.keeps_offsets else ""
-            return FlowAnswer(flow.name, topic, rule, TopicRef(flow.target, selector.remote_name(topic.name)))
-        case "no pattern matches":
-            rule = _no_match(flow, topic.name)
-        case "excluded":
-            own = _first(flow.exclude_topics, topic.name)
-            by = (
-                f"exclude_topics {own}"
-                if own
-                else f"{_first(EXCLUDED_TOPICS, topic.name)}, which MirrorMaker 2 excludes"
-            )
-            rule = f"excluded by {by}"
-        case "internal":
-            rule = "internal topics never travel"
-        case "cycle":
-            rule = f"its name says that its records have been on {flow.source} or {flow.target}: they would come round"
-        case other:
-            rule = str(other)
-    return FlowAnswer(flow.name, topic, rule)
+    if (why := selector.why_not(topic.name)) is not None:
+        return FlowAnswer(flow.name, topic, rule_against(flow, topic.name, why))
+    rule = f"{_first(flow.topics, topic.name)} matches the whole name"
+    rule += "; offsets are the same there" if flow.keeps_offsets else ""
+    return FlowAnswer(flow.name, topic, rule, TopicRef(flow.target, selector.remote_name(topic.name)))
+
+
+def rule_against(flow: Flow, name: str, why: str) -> str:
+    """``why``: what ``TopicSelector.why_not`` says of ``name``."""
+    if why == NO_MATCH:
+        return _no_match(flow, name)
+    if why == EXCLUDED:
+        own = _first(flow.exclude_topics, name)
+        by = f"exclude_topics {own}" if own else f"{_first(EXCLUDED_TOPICS, name)}, which MirrorMaker 2 excludes"
+        return f"excluded by {by}"
+    if why == INTERNAL:
+        return "internal topics never travel"
+    if why == CYCLE:
+        return f"{flow.target} before a separator in its name says that its records have been on {flow.target}"
+    return why
 
 
 def _first(patterns: Iterable[str], name: str) -> str:

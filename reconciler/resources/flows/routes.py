@@ -16,9 +16,9 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveState, Source
-from reconciler.replication.policy import CYCLE, HEARTBEATS, TopicSelector
+from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
 from reconciler.resources.flows.names.carried import plain_names, selector_for
-from reconciler.resources.flows.uncarried import idle_names
+from reconciler.resources.flows.uncarried import idle_names, left_out, left_out_words
 from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 from reconciler.resources.topics.expected import (
@@ -119,6 +119,14 @@ def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:
     return hops
 
 
+def left_out_by(flow: Flow, topology: Topology, live: LiveState) -> str:
+    """Topics that are on the flow's source now, which its author may take for carried: in words, empty where there are
+    none, or its source is not known."""
+    source = live.known(flow.source)
+    rules = left_out(topology, flow, selector_of(flow), source.topics) if source is not None else {}
+    return left_out_words(flow, rules) if rules else ""
+
+
 def remote_names(topology: Topology, live: LiveState) -> Iterator[TopicRef]:
     """Every topic that a flow writes to."""
     return (hop.remote for hop in hops_between(topology, live))
@@ -166,7 +174,7 @@ def _hops(
     flows: list[Flow], selectors: Mapping[str, TopicSelector], present: Mapping[str, set[str]], limit: int
 ) -> tuple[set[TopicHop], set[TopicHop], Mapping[str, set[str]]]:
     """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless. The last
-    part is by flow what the cycle rule keeps from it."""
+    part is by flow what its expressions match and it does not carry."""
     ends = {end: present[end] for flow in flows for end in (flow.source, flow.target)}
     fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in ends.items()}
     known_names = {cluster: set(names) for cluster, names in ends.items()}
@@ -179,7 +187,7 @@ def _hops(
             selector = selectors[flow.name]
             for name, hop_count in fresh[flow.source].items():
                 if why := selector.why_not(name):
-                    if why == CYCLE:
+                    if why != NO_MATCH:
                         held[flow.name].add(name)
                     continue
                 remote = selector.remote_name(name)

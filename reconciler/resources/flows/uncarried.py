@@ -1,14 +1,40 @@
-"""Notes about topics a flow does not carry although its author may think so."""
+"""Topics that a flow's expressions match and that it does not carry: which of them its author may not expect, and why.
+
+Expected are what the flow itself excludes, names that begin with ``__``, MirrorMaker 2's own topics, and copies on
+their way back. All others are named wherever somebody could take the flow for complete: in plan, status and verify.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.replication.policy import TopicSelector
-from reconciler.text import first_of
+from reconciler.replication.policy import CYCLE, EXCLUDED, NO_MATCH, TopicSelector, is_checkpoints_topic
+from reconciler.resources.flows.explain import rule_against
+from reconciler.text import first_of, grouped
 
 NAMED = 5
+_OF_MIRRORMAKER = re.compile(r"mm2-(?:configs|offsets|status|offset-syncs)\..+\.internal")
+
+
+def left_out(topology: Topology, flow: Flow, selector: TopicSelector, names: Iterable[str]) -> Mapping[str, str]:
+    """Of ``names`` on the flow's source those that its expressions match and that it does not carry, with the rule,
+    without expected ones."""
+    whys = ((name, selector.why_not(name)) for name in names)
+    return {
+        name: rule_against(flow, name, why)
+        for name, why in sorted((name, why) for name, why in whys if why is not None and why != NO_MATCH)
+        if not _expected(topology, flow, selector, name, why)
+    }
+
+
+def left_out_words(flow: Flow, rules: Mapping[str, str]) -> str:
+    """``rules``: as of ``left_out``, at least one."""
+    them = "1 topic" if len(rules) == 1 else f"{len(rules)} topics"
+    by_rule = grouped((rule, name) for name, rule in rules.items())
+    parts = (f"{first_of(names, NAMED)} ({rule})" for rule, names in by_rule.items())
+    return f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {'; '.join(parts)}"
 
 
 def idle_names(
@@ -17,24 +43,38 @@ def idle_names(
     carried: Mapping[TopicRef, Collection[str]],
     held: Mapping[str, Collection[str]],
 ) -> Iterator[str]:
-    """``carried``: remote topic -> the flows that make it. ``held``: flow -> names the cycle rule keeps from it."""
+    """``carried``: remote topic -> the flows that make it. ``held``: flow -> names that it matches and does not
+    carry."""
     carrying = {flow for flows in carried.values() for flow in flows}
     for name in sorted(selectors):
         flow = topology.flows[name]
         begun_there = [topic for topic in held.get(name, ()) if TopicRef(flow.source, topic) not in carried]
-        odd = sorted(text for text in begun_there if _is_odd(topology, selectors[name], text))
-        if odd:
-            yield _left_out(flow, odd)
+        if rules := left_out(topology, flow, selectors[name], begun_there):
+            yield f"{left_out_words(flow, rules)}. {_todo(rules.keys(), selectors[name])}"
         elif name not in carrying:
-            yield _none_carried(flow, sorted(held.get(name, ())))
+            cycles = [topic for topic in held.get(name, ()) if selectors[name].why_not(topic) == CYCLE]
+            yield _none_carried(flow, sorted(cycles))
 
 
-def _is_odd(topology: Topology, selector: TopicSelector, name: str) -> bool:
-    """Not of a mirror that this topology does not know: those make names that begin with an alias, and nobody declares
-    them."""
+def _expected(topology: Topology, flow: Flow, selector: TopicSelector, name: str, why: str) -> bool:
+    if name.startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
+        return True
+    if why == EXCLUDED:
+        return any(re.fullmatch(pattern, name) for pattern in flow.exclude_topics)
+    if why != CYCLE:
+        return is_checkpoints_topic(name, flow.naming.separator) or is_checkpoints_topic(name)
     declared = topology.topics.get(name)
-    here = declared is not None and selector.source_alias in declared.clusters
-    return here or selector.policy.topic_source(name) not in topology.clusters
+    here = declared is not None and flow.source in declared.clusters
+    hop = selector.policy.topic_source(name)
+    brought = any(other.target == flow.source and other.source == hop for other in topology.flows.values())
+    return brought and not here
+
+
+def _todo(names: Collection[str], selector: TopicSelector) -> str:
+    carry = ""
+    if any(selector.why_not(name) == CYCLE for name in names):
+        carry = "Another alias of the target or another naming.separator carries what the cycle rule keeps. "
+    return f"{carry}To leave them there on purpose, add them to exclude_topics of the flow; then this note is gone"
 
 
 def _none_carried(flow: Flow, held: Sequence[str]) -> str:
@@ -43,13 +83,4 @@ def _none_carried(flow: Flow, held: Sequence[str]) -> str:
     return (
         f"flow {flow.name} carries no topic of {flow.source} yet: what its expressions match there has been on"
         f" {flow.target}, as its name says (the cycle rule): {first_of(held, NAMED)}"
-    )
-
-
-def _left_out(flow: Flow, names: Sequence[str]) -> str:
-    them = "1 topic" if len(names) == 1 else f"{len(names)} topics"
-    return (
-        f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {first_of(names, NAMED)}."
-        f" In a name, {flow.source} or {flow.target} before a separator is taken for a cluster that its records have"
-        " been on (the cycle rule). Another naming.separator or another alias carries them"
     )

@@ -13,7 +13,7 @@ from reconciler.model.environment.topology import Flow, Tombstone, Topic, TopicR
 from reconciler.model.live import LiveState, LiveTopic, Source
 from reconciler.model.reports.explain import ExplainedValue, NextName, TopicAnswer
 from reconciler.resources.flows.explain import flow_answer
-from reconciler.resources.flows.routes import Routing
+from reconciler.resources.flows.routes import Routing, selector_of
 from reconciler.resources.topics.defaults import DECLARED, Layer, Layers, given, layers_of
 from reconciler.resources.topics.desired import DesiredTopic
 from reconciler.resources.topics.expected import DesiredConfig
@@ -77,7 +77,7 @@ def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnsw
         declared.where.line_words if declared else "",
         _presence(basis, ref, live),
         tuple(values),
-        tuple(flow_answer(flow, ref) for flow in flows),
+        tuple(flow_answer(flow, selector_of(flow), ref) for flow in flows),
         tuple(_hops(basis.routing, ref)),
     )
 

@@ -18,6 +18,7 @@ from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import Codec
 from reconciler.replication.names import runbook_of, runbooks_of
 from reconciler.replication.pauses import Pause
+from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
 from reconciler.text import counted, time_words
 
@@ -159,9 +160,15 @@ def status_text(
             lines += ["", f"mirror {name}: {unknown_words(mirror, live)}"]
         else:
             lines += ["", *_mirror_lines(mirror, now_ms, width)]
+            lines += _left_out(topology, live, name)
     if not live.mirrors:
         lines += ["", f"environment {topology.environment} declares no flows, so there is no mirror"]
     return lines_of(lines)
+
+
+def _left_out(topology: Topology, live: LiveState, mirror: str) -> list[str]:
+    flows = topology.flows_of(topology.mirrors[mirror]) if mirror in topology.mirrors else ()
+    return [f"  {words}" for flow in flows if (words := left_out_by(flow, topology, live))]
 
 
 def verdict(live: LiveState) -> str:

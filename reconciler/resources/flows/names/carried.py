@@ -73,7 +73,7 @@ def travel_of(flow: Flow) -> FlowNaming | None:
     inexact = tuple(each.text for each in (*include, *exclude) if not each.exact)
     chosen = both(Union(tuple(each.language for each in include)), Complement(Union(held_back(exclude, flow))))
     prefix = flow.source + flow.naming.separator
-    cycle = Hops(frozenset({flow.source, flow.target}), flow.naming.separator)
+    cycle = Hops(flow.target, flow.naming.separator)
     match flow.naming.policy:
         case "default":
             renamings: tuple[Renaming, ...] = (Renaming(prefix, Memoised(both(chosen, Complement(cycle)))),)

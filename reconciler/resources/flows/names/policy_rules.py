@@ -14,13 +14,13 @@ OTHER = "\0"  # stands for a beginning that no longer matters; no topic name hol
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """Names that the default policy's cycle rule refuses: ``head sep head sep ...`` with a head among ``aliases``.
+    """Names that the default policy's cycle rule refuses: ``head sep head sep ...`` with ``alias`` as a head.
 
     A head ends at the first separator and may be empty, as in ``DefaultReplicationPolicy``. States: the head so far
-    (once it can no longer become an alias only what may be the beginning of the separator), True once an alias came.
+    (once it can no longer become the alias only what may be the beginning of the separator), True once the alias came.
     """
 
-    aliases: frozenset[str]
+    alias: str
     separator: str
 
     def start(self) -> State:
@@ -31,8 +31,8 @@ class Hops:
             return True
         head = state + char
         if head.endswith(self.separator):
-            return head[: -len(self.separator)] in self.aliases or ""
-        if any((alias + self.separator).startswith(head) for alias in self.aliases):
+            return head[: -len(self.separator)] == self.alias or ""
+        if (self.alias + self.separator).startswith(head):
             return head
         tail = head.removeprefix(OTHER)
         while not self.separator.startswith(tail):
@@ -42,14 +42,14 @@ class Hops:
     def accepts(self, state: State) -> bool:
         return state is True
 
-    def dead(self, state: State) -> bool:  # noqa: ARG002 - an alias may always follow
+    def dead(self, state: State) -> bool:  # noqa: ARG002 - the alias may always follow
         return False
 
     def full(self, state: State) -> bool:
         return state is True
 
     def distinguishes(self) -> frozenset[frozenset[str]]:
-        return frozenset(frozenset(char) for char in {*self.separator, *"".join(self.aliases)})
+        return frozenset(frozenset(char) for char in {*self.separator, *self.alias})
 
 
 @dataclass(frozen=True, slots=True)

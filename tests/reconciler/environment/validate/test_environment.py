@@ -237,13 +237,16 @@ class TestExpressions:
             (r".*\.checkpoints\.internal", "internal"),
             (r"\..*", "internal"),
             (r"west\..*", "cycle"),
-            (r"east\.orders", "cycle"),
+            (r"north\.west\..*", "cycle"),
         ],
     )
     def test_all_that_matches_is_held_back(self, text: str, rule: str) -> None:
         problem = _only(topology(flow("east", "west", "orders", text, exclude_topics=("scratch.*",))))
         assert problem.code == "regex-without-effect"
         assert rule in problem.what
+
+    def test_a_name_that_begins_with_its_own_clusters_alias_is_a_name_as_any_other(self) -> None:
+        assert check(topology(flow("east", "west", r"east\..*"))) == ()
 
     def test_identity_naming_has_no_cycle_rule(self) -> None:
         assert check(topology(flow("east", "west", r"west\..*", naming=IDENTITY))) == ()

@@ -155,3 +155,14 @@ def test_times_are_read_as_utc_or_milliseconds() -> None:
     assert time_ms("2023-11-14T23:13:20+01:00", "--from") == 1_700_000_000_000
     with pytest.raises(ReconcilerError, match=r"--from 'yesterday' is not a time"):
         time_ms("yesterday", "--from")
+
+
+def test_equal_says_that_a_matched_topic_is_not_carried() -> None:
+    """Nothing was compared of it, so "equal" alone would be untrue."""
+    words = "flow east-to-west does not carry 1 topic of east that its expressions match: west.orders (...)"
+    proved = replace(verification(EQUAL), left_out=(words,))
+    assert verify_text(proved).splitlines()[0].endswith("; not all that is matched is carried")
+    assert f"not compared: {words}" in verify_text(proved)
+    document = json.loads(verify_json(proved))
+    jsonschema.validate(document, SCHEMA)
+    assert document["left_out"] == [words]
