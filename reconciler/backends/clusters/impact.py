@@ -79,7 +79,8 @@ async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFea
             authorizer: bool | None = True
         except BrokerError as error:
             authorizer = {SECURITY_DISABLED: False, 31: True}.get(error.code)
-        return ClusterFeatures(level, authorizer)
+        apis = {key: high for key, (_, high) in connection.versions.items()}
+        return ClusterFeatures(level, authorizer, apis)
     finally:
         cluster.close()
 

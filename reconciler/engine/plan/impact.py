@@ -24,6 +24,7 @@ from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan, Planned
 from reconciler.model.reports.impact import ClusterFeatures, ImpactQuery, Stakes
+from reconciler.resources.flows.broker_apis import without_apis
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import Assessment
 from reconciler.resources.topics.risk import on_nothing
@@ -95,8 +96,8 @@ def _ref(subject: Subject) -> TopicRef:
     return TopicRef(subject.cluster, subject.name)
 
 
-def described(plan: Plan, natures: Mapping[str, ClusterFeatures]) -> Plan:
-    """``plan`` with what kind of clusters it was made for."""
+def described(plan: Plan, topology: Topology, natures: Mapping[str, ClusterFeatures]) -> Plan:
+    """``plan`` with what kind of clusters it was made for, and with what flows lack there."""
     clusters = tuple(
         replace(
             cluster,
@@ -107,7 +108,8 @@ def described(plan: Plan, natures: Mapping[str, ClusterFeatures]) -> Plan:
         else cluster
         for cluster in plan.basis.clusters
     )
-    return replace(plan, basis=replace(plan.basis, clusters=clusters))
+    refused = (*plan.refused, *without_apis(topology, natures))
+    return replace(plan, basis=replace(plan.basis, clusters=clusters), refused=refused)
 
 
 def _is(planned: Planned, asked: set[TopicRef]) -> bool:

@@ -70,6 +70,8 @@ class Why(StrEnum):
     SAME_OFFSETS_TARGET_TOO_OLD = "same-offsets-target-too-old"
     SAME_OFFSETS_FILLERS = "same-offsets-fillers"
     FLOW_STATE_LEFT = "flow-state-left"
+    TARGET_HAS_NO_TRANSACTIONS = "target-has-no-transactions"
+    BROKERS_LACK_REQUESTS = "brokers-lack-requests"
     # What is refused of replicas.
     REPLICATION_FACTOR_ABOVE_BROKERS = "replication-factor-above-brokers"
     BROKER_AWAY = "broker-away"

@@ -68,10 +68,12 @@ class ImpactQuery:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFeatures:
-    """What kind of cluster it is. None where it was not told."""
+    """What kind of cluster it is. None where it was not told. ``apis``: keys of requests that its brokers offer, with
+    the highest version."""
 
     metadata_version: int | None = None
     authorizer: bool | None = None
+    apis: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

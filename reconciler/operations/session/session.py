@@ -167,8 +167,8 @@ class Session:
         seen = seen or here
         with ThreadPoolExecutor(len(self.topology.clusters) + 2) as aside:
             applied = aside.submit(self._read_applied, consent)
-            declared = {} if alone else self.topology.clusters
-            natures = {name: aside.submit(read_nature, cluster, self.principal) for name, cluster in declared.items()}
+            asked = self._joined_by_flows() if alone else self.topology.clusters
+            natures = {name: aside.submit(read_nature, cluster, self.principal) for name, cluster in asked.items()}
             observed = aside.submit(self.observe)
             edition = Edition(seen.commit, seen.dirty, topology_digest(self.topology))  # while clusters answer
             live = observed.result()
@@ -177,7 +177,11 @@ class Session:
         self.origin = self._origin(here)
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), edition, consent.prune, self.left)
-        return self._reviewed(described(made, cluster_features), live, consent, alone)
+        return self._reviewed(described(made, self.topology, cluster_features), live, consent, alone)
+
+    def _joined_by_flows(self) -> Mapping[str, Cluster]:
+        names = {name for flow in self.topology.flows.values() for name in (flow.source, flow.target)}
+        return {name: self.topology.clusters[name] for name in sorted(names)}
 
     def _origin(self, here: Revision) -> str:
         if not isinstance(self.applied, Applied):

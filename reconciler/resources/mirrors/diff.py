@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, RestartMirror, StartMirror, StopMirror, Subject, Why
 from reconciler.model.changes.findings import Findings, Settled
+from reconciler.model.copying import Copying, look
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.replication.policy import make_selector
@@ -49,7 +50,7 @@ def compare_mirrors(
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
             mirrors = mirror_handover(topology, mirror)
-            yield Findings(notes=paused_notes(live_mirror))
+            yield Findings(notes=(*paused_notes(live_mirror), *_not_copying(live_mirror)))
             yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, previous.get(mirror.name)))
             before = (previous.get(mirror.name) or {}).get("flows", ())
             yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=_hints(before, mirrors))
@@ -83,6 +84,14 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
             assert_never(live.state)
     because = (*_flows(fields), *_deployment(mirror), *_record_work(fields, {}), *_keeping(fields))
     return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because),))
+
+
+def _not_copying(live: LiveMirror) -> Iterable[str]:
+    """Of a job that runs as declared and copies nothing all the same: no change of the plan helps."""
+    if live.state is JobState.RUNNING:
+        for flow in (look(flow) for flow in live.flows.values()):
+            if flow.copying is Copying.NO:
+                yield f"mirror {live.name} runs, but {flow.words}. {flow.todo}"
 
 
 def _starting(live: LiveMirror) -> Reason:

@@ -162,7 +162,7 @@ def guarded_plan() -> Plan:
         rules=Rules(protected=(Protection(r"scratch\.3", TOPICS),)),
     )
     made = plan(now, seen.look(now), prune=True)
-    made = described(made, {"east": ClusterFeatures(30, True), "west": ClusterFeatures(99, False)})
+    made = described(made, now, {"east": ClusterFeatures(30, True), "west": ClusterFeatures(99, False)})
     last = Applied("sandbox", 0, "ada", "4f0c2d1e9ab3", {"east": "another-id"}, tuple("abcdefgh"), ("east-to-west",))
     made = guarded(made, now, seen.look(now), last, Consent(prune=True))
     readers = (ReadingGroup("billing", "Stable", 3, 120), ReadingGroup("audit", "Empty", 0, None))

@@ -1,4 +1,5 @@
 """A proxy before one broker that cuts connections at a chosen request: after the broker has done it, or in its midst.
+It also hides requests, as services that speak Kafka's protocol leave some out.
 
 Answers that name the broker name the proxy instead, so that a client meets the broker through it alone.
 """
@@ -19,6 +20,9 @@ from bench.processes.proxy import HOST, NAMING_BROKERS
 _INT = struct.Struct(">i")
 
 
+API_VERSIONS = 18
+
+
 class Cut(StrEnum):
     """UNANSWERED: the broker did it, no answer comes. HALF_ANSWERED: half of the answer comes. HALF_ASKED: half of the
     request arrives, so the broker does nothing."""
@@ -30,11 +34,13 @@ class Cut(StrEnum):
 
 @dataclass
 class Wishes:
-    """What to cut next, by API key; ``done`` counts. ``dripping``: answers come byte by byte, five a second."""
+    """What to cut next, by API key; ``done`` counts. ``dripping``: answers come byte by byte, five a second.
+    ``hidden``: API keys that ApiVersions does not offer; a request of one ends the connection."""
 
     wanted: dict[int, Cut] = field(default_factory=dict)
     done: collections.Counter[tuple[int, Cut]] = field(default_factory=collections.Counter)
     dripping: bool = False
+    hidden: frozenset[int] = frozenset()
 
     def taken(self, api: int, *cuts: Cut) -> Cut | None:
         cut = self.wanted.get(api)
@@ -51,7 +57,7 @@ class _Line:
     def __init__(self, wishes: Wishes, ports: tuple[int, int]) -> None:
         self._wishes = wishes
         self._listen, self._broker = ports
-        self._asked: collections.deque[int] = collections.deque()
+        self._asked: collections.deque[tuple[int, int]] = collections.deque()
 
     async def run(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
         far_out = None
@@ -75,7 +81,9 @@ class _Line:
                 far_out.write(frame[: len(frame) // 2])
                 await far_out.drain()
                 return
-            self._asked.append(api)
+            if api in self._wishes.hidden:
+                return
+            self._asked.append((api, int.from_bytes(body[2:4], "big")))
             far_out.write(frame)
             await far_out.drain()
 
@@ -84,10 +92,12 @@ class _Line:
         there, here = (HOST.encode() + _INT.pack(port) for port in (self._broker, self._listen))
         while True:
             body = await far.readexactly(_INT.unpack(await far.readexactly(4))[0])
-            api = self._asked.popleft()
+            api, version = self._asked.popleft()
             cut = self._wishes.taken(api, Cut.UNANSWERED, Cut.HALF_ANSWERED)
             if api in NAMING_BROKERS:
                 body = body.replace(there, here)
+            if api == API_VERSIONS and self._wishes.hidden:
+                body = _without(body, version, self._wishes.hidden)
             frame = _INT.pack(len(body)) + body
             while self._wishes.dripping and len(frame) > 1:
                 near_out.write(frame[:1])
@@ -99,6 +109,19 @@ class _Line:
                 await near_out.drain()
             if cut is not None:
                 return
+
+
+def _without(body: bytes, version: int, hidden: frozenset[int]) -> bytes:
+    """An ApiVersions answer without the keys that are hidden. One that says an error stays."""
+    if int.from_bytes(body[4:6], "big"):
+        return body
+    width, at = (6, 10) if version < 3 else (7, 7)  # flexible: tags of each key, and a count of one byte
+    count = int.from_bytes(body[6:10], "big") if version < 3 else body[6] - 1
+    assert count < 127, "the count takes another byte"
+    entries = [body[at + width * n : at + width * (n + 1)] for n in range(count)]
+    kept = [entry for entry in entries if int.from_bytes(entry[:2], "big") not in hidden]
+    counted = _INT.pack(len(kept)) if version < 3 else bytes([len(kept) + 1])
+    return body[:6] + counted + b"".join(kept) + body[at + width * count :]
 
 
 @contextlib.contextmanager

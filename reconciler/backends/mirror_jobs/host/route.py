@@ -58,7 +58,7 @@ class RoutedRunner(SparkRunner):
     def require_startable(self, mirrors: Iterable[str]) -> None:
         super().require_startable([name for name in mirrors if self._hosted(name) is None])
 
-    def start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
+    def _start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         hosted = self._hosted(mirror)
         if hosted is None and self._is_declared_hosted(mirror):
             waiting = self._hosts.of(mirror)
@@ -67,12 +67,12 @@ class RoutedRunner(SparkRunner):
             return hosted.run(handover, self._hosts.submission(self.mirrors[mirror]), self._hosts.asker(), progress)
         if self._is_declared_hosted(mirror):
             progress(f"mirror {mirror}: no mirror host was ever seen, so its job is started on this machine")
-        return super().start(mirror, handover, progress)
+        return super()._start(mirror, handover, progress)
 
-    def restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
+    def _restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         hosted = self._hosted(mirror)
         if hosted is None:
-            return super().restart(mirror, handover, progress)
+            return super()._restart(mirror, handover, progress)
         return hosted.run(handover, self._hosts.submission(self.mirrors[mirror]), self._hosts.asker(), progress)
 
     def stop(self, mirror: str, progress: Progress) -> None:

@@ -1,0 +1,94 @@
+"""What flows need of brokers, by the requests that these offer (ApiVersions): what is missing is refused.
+
+Belongs here: needs without which a flow copies nothing. Not here: what only some changes need, which brokers refuse
+when they check those beforehand (``broker-refuses``), and what flows that keep offsets need besides (``same_offsets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.model.changes import About, Refused, Subject, Why
+from reconciler.model.environment.topology import Delivery, Flow, Topology
+from reconciler.model.reports.impact import ClusterFeatures
+
+PRODUCE, FETCH = 0, 1
+LOWEST = {PRODUCE: 8, FETCH: 11}
+"""By which the mirror writes and reads batches; Kafka has them since 2.4."""
+READ = {PRODUCE: "Produce", FETCH: "Fetch"}
+TRANSACTIONS = {
+    22: "InitProducerId",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    28: "TxnOffsetCommit",
+}
+AT_LEAST_ONCE = {8: "OffsetCommit", 9: "OffsetFetch", 22: "InitProducerId"}
+GROUPS_READ = {9: "OffsetFetch", 16: "ListGroups"}
+GROUPS_WRITTEN = {8: "OffsetCommit", 9: "OffsetFetch", 16: "ListGroups"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """``names``: requests that a cluster does not offer. ``use``: what the flow wants them for."""
+
+    cluster: str
+    names: tuple[str, ...]
+    use: str
+    todo: str
+
+
+def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) -> Iterator[Refused]:
+    """Clusters whose brokers did not tell are not judged: their job looks again."""
+    for flow in topology.flows.values():
+        source, target = (features.get(name, ClusterFeatures()).apis for name in (flow.source, flow.target))
+        subject = Subject(About.FLOW, name=flow.name)
+        if flow.delivery is Delivery.EXACTLY_ONCE and (names := _missing(TRANSACTIONS, target)):
+            yield Refused.of(subject, Why.TARGET_HAS_NO_TRANSACTIONS, *_no_transactions(flow, names, target))
+        for lack in _lacks(flow, source, target):
+            text = (
+                f"flow {flow.name} {lack.use}, and brokers of {lack.cluster} do not offer {', '.join(lack.names)} "
+                "(ApiVersions)"
+            )
+            yield Refused.of(subject, Why.BROKERS_LACK_REQUESTS, text, lack.todo)
+
+
+def _no_transactions(flow: Flow, names: tuple[str, ...], target: Mapping[int, int] | None) -> tuple[str, str]:
+    text = (
+        f"flow {flow.name} delivers exactly once, in transactions, and brokers of {flow.target} do not offer them "
+        f"({', '.join(names)} missing from their ApiVersions): its job would start and copy nothing"
+    )
+    todo = f"Switch transactions on at {flow.target}"
+    if _missing(AT_LEAST_ONCE, target):
+        return text, todo
+    offsets = ", without offsets: same," if flow.keeps_offsets else ""
+    agreed = (
+        f"or agree to records that come twice after a failure: delivery: at_least_once{offsets} in flow {flow.name}"
+    )
+    return text, f"{todo}, {agreed}"
+
+
+def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, int] | None) -> Iterator[_Lack]:
+    newer = "Upgrade its brokers to Kafka 2.4 or later"
+    if flow.delivery is Delivery.AT_LEAST_ONCE and (names := _missing(AT_LEAST_ONCE, target)):
+        yield _Lack(
+            flow.target, names, "keeps its positions in a group there", "Switch them on, or take another target"
+        )
+    for cluster, apis, key in ((flow.source, source, FETCH), (flow.target, target, PRODUCE)):
+        if apis is not None and apis.get(key, -1) < LOWEST[key]:
+            name = f"{READ[key]} {LOWEST[key]}"
+            yield _Lack(cluster, (name,), "copies whole batches", newer)
+    if flow.groups.sync_offsets:
+        todo = f"Switch them on, or write groups: {{sync_offsets: false}} in flow {flow.name}"
+        for cluster, apis, needed, use in (
+            (flow.source, source, GROUPS_READ, "reads offsets of groups there"),
+            (flow.target, target, GROUPS_WRITTEN, "keeps offsets of groups there"),
+        ):
+            if names := _missing(needed, apis):
+                yield _Lack(cluster, names, use, todo)
+
+
+def _missing(needed: Mapping[int, str], offered: Mapping[int, int] | None) -> tuple[str, ...]:
+    """None of a cluster that did not tell."""
+    return () if offered is None else tuple(name for key, name in needed.items() if key not in offered)

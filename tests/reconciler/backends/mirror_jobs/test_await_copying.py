@@ -1,0 +1,116 @@
+"""After its job runs, a mirror counts as started once its flows copy: what does not is told with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from reconciler.backends.mirror_jobs.await_copying import AT_MOST_S, CopyWait
+from reconciler.errors import ClusterError, RunnerError
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+
+FLOW = FlowStatus("east-to-west", "f", "running", topics=1, partitions=4)
+
+
+def condition(code: str, **more: Any) -> Mapping[str, object]:
+    return {"code": code, "text": f"what {code} says", "todo": f"do this about {code}", "stops": True, **more}
+
+
+def mirror(*flows: FlowStatus, state: JobState = JobState.RUNNING, detail: str = "") -> LiveMirror:
+    return LiveMirror("west", state, "app-1", "f", flows={flow.name: flow for flow in flows}, detail=detail)
+
+
+@dataclass
+class Watched:
+    """What is seen of the mirror, look after look; the last one stays."""
+
+    looks: list[LiveMirror | Exception]
+    now: float = 0.0
+    said: list[str] = field(default_factory=list)
+
+    def observe(self, _: str) -> LiveMirror:
+        seen = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def run(self, started: LiveMirror) -> LiveMirror:
+        return CopyWait(self.observe, self.said.append, lambda: self.now, self.sleep).until_copying(started)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        FLOW,
+        replace(FLOW, partitions=0, topics=0),
+        replace(FLOW, state="paused", pauses=({"since_ms": 1},), lag_unknown_partitions=4),
+        replace(FLOW, state="degraded", conditions=(condition("record_refused", topic="orders", partition=1),)),
+        replace(FLOW, conditions=({**condition("groups_inexact"), "stops": False},)),
+    ],
+    ids=["copies", "no topic yet", "paused", "one partition stopped", "stops nothing"],
+)
+def test_what_copies_or_is_meant_not_to_is_not_waited_for(flow: FlowStatus) -> None:
+    watched = Watched([RuntimeError("not looked at")])
+    watched.run(mirror(flow))
+    assert (watched.now, watched.said) == (0.0, [])
+
+
+def test_lanes_that_have_not_told_yet_are_waited_for() -> None:
+    begins = replace(FLOW, lag_unknown_partitions=4)
+    watched = Watched([mirror(replace(FLOW, state="starting")), mirror(begins), mirror(FLOW)])
+    assert watched.run(mirror(begins)) == mirror(FLOW)
+    assert watched.now <= 2.0
+
+
+@pytest.mark.parametrize("code", ["lane_failed", "permission_denied", "target_unreachable", "same_cluster"])
+def test_a_flow_that_stopped_is_no_start(code: str) -> None:
+    stopped = mirror(replace(FLOW, state="degraded", conditions=(condition(code),)))
+    with pytest.raises(RunnerError) as raised:
+        Watched([stopped]).run(stopped)
+    assert raised.value.what == (
+        f"mirror west was started, but does not copy: flow east-to-west does not copy: {code}: what {code} says"
+    )
+    assert raised.value.todo == f"do this about {code}"
+    assert f"conditions.md#{code}" in raised.value.why
+
+
+def test_a_lane_that_failed_and_copies_in_the_end_is_a_start() -> None:
+    failed = mirror(replace(FLOW, state="degraded", conditions=(condition("lane_failed"),)))
+    watched = Watched([failed, failed, mirror(FLOW)])
+    assert watched.run(failed) == mirror(FLOW)
+    assert any("lane_failed" in line for line in watched.said) or watched.now < 3.0
+
+
+def test_a_flow_of_which_every_partition_stands_does_not_copy() -> None:
+    each = condition("position_missing", topic="orders", partition=0)
+    stopped = mirror(replace(FLOW, state="degraded", conditions=(each,), standing_partitions=4))
+    with pytest.raises(RunnerError, match="position_missing"):
+        Watched([stopped]).run(stopped)
+
+
+@pytest.mark.parametrize("code", ["source_unreachable", "provenance_not_yet_marked", "positions_undecided"])
+def test_what_waits_for_others_is_told_and_fails_nothing(code: str) -> None:
+    waits = mirror(replace(FLOW, state="degraded", conditions=(condition(code),), lag_unknown_partitions=4))
+    watched = Watched([waits])
+    assert watched.run(waits) == waits
+    assert f"whether flow east-to-west copies is not known yet; flow east-to-west waits: {code}" in watched.said[-1]
+    assert watched.now > AT_MOST_S
+
+
+def test_a_job_that_crashes_at_once_is_no_start() -> None:
+    crashed = mirror(FLOW, state=JobState.STARTING, detail="starts again after a crash: OutOfMemoryError")
+    with pytest.raises(RunnerError, match="does not copy: its job is starting: starts again after a crash: OutOf"):
+        Watched([crashed]).run(mirror(replace(FLOW, lag_unknown_partitions=4)))
+
+
+def test_a_status_that_cannot_be_read_is_unknown() -> None:
+    watched = Watched([ClusterError("west", "unreachable", "west does not answer")])
+    started = mirror(replace(FLOW, lag_unknown_partitions=4))
+    assert watched.run(started) == started
+    assert "whether it copies is not known: west does not answer" in watched.said[-1]

@@ -1,0 +1,76 @@
+"""Flows whose brokers lack the requests that copying needs are refused, with the way out that there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.engine.plan.impact import described
+from reconciler.model.changes import Refused
+from reconciler.model.environment.flows import Groups, OffsetsKept
+from reconciler.model.environment.topology import Delivery
+from reconciler.model.reports.impact import ClusterFeatures
+from reconciler.resources.flows.broker_apis import TRANSACTIONS, without_apis
+from tests.support.builders import flow, topic, topology, world
+
+ALL = dict.fromkeys(range(70), 20)
+
+
+def refused(*, source: Any = ALL, target: Any = ALL, **fields: Any) -> list[Refused]:
+    wished = topology(topic("orders"), replace(flow("east", "west", "orders"), **fields))
+    return list(without_apis(wished, {"east": ClusterFeatures(apis=source), "west": ClusterFeatures(apis=target)}))
+
+
+def without(*keys: int) -> dict[int, int]:
+    return {key: high for key, high in ALL.items() if key not in keys}
+
+
+@pytest.mark.parametrize("key", TRANSACTIONS)
+def test_a_target_without_transactions_is_refused(key: int) -> None:
+    [one] = refused(target=without(key))
+    assert one.reason.code == "target-has-no-transactions"
+    assert TRANSACTIONS[key] in one.reason.text
+    assert "start and copy nothing" in one.reason.text
+
+
+def test_at_least_once_is_the_way_out() -> None:
+    missing = without(24, 25, 26, 28)
+    [one] = refused(target=missing)
+    assert "delivery: at_least_once in flow east-to-west" in one.todo
+    assert refused(target=missing, delivery=Delivery.AT_LEAST_ONCE) == []
+    [same] = refused(target=missing, offsets=OffsetsKept.SAME)
+    assert "without offsets: same" in same.todo
+
+
+def test_at_least_once_is_not_offered_where_it_would_not_copy_either() -> None:
+    [one] = refused(target=without(22))
+    assert "at_least_once" not in one.todo
+    [other] = refused(target=without(22), delivery=Delivery.AT_LEAST_ONCE)
+    assert other.reason.code == "brokers-lack-requests"
+    assert "InitProducerId" in other.reason.text
+
+
+def test_old_batches_and_group_sync_are_refused_by_side() -> None:
+    [fetch] = refused(source={**ALL, 1: 10})
+    assert "brokers of east do not offer Fetch 11" in fetch.reason.text
+    [produce] = refused(target={**ALL, 0: 7})
+    assert "brokers of west do not offer Produce 8" in produce.reason.text
+    synced = Groups(sync_offsets=True)
+    [listing] = refused(source=without(16), groups=synced)
+    assert "brokers of east do not offer ListGroups" in listing.reason.text
+    assert refused(source=without(16)) == []
+
+
+def test_what_was_not_told_refuses_nothing() -> None:
+    assert refused(source=None, target=None, groups=Groups(sync_offsets=True)) == []
+
+
+def test_the_plan_is_blocked() -> None:
+    seen = world("east", "west")
+    seen.clusters["east"].put("orders", 1)
+    wished = topology(topic("orders", partitions=1), flow("east", "west", "orders", replication_factor=1))
+    made = described(seen.plan(wished), wished, {"west": ClusterFeatures(apis=without(26))})
+    assert [one.reason.code for one in made.refused] == ["target-has-no-transactions"]
+    assert made.exit_code == 3
