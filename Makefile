@@ -88,13 +88,14 @@ lock:
 	$(PYTHON_IN_VENV) -m reconciler.sandbox jars --lock
 	$(PYTHON_IN_VENV) -m requirements.jars
 
-# The pages as a site in site/, by mkdocs in an environment of its own; a link that leads nowhere is an error.
+# The pages as a site in site/, by mkdocs in an environment of its own; a link that leads nowhere is an error, and a page that
+# lost a fence or a heading. Without --quiet: it would hide warnings from --strict, too.
 docs: install
 	@test build/docs-venv/built -nt requirements/docs.lock || { \
 		.venv/bin/uv venv -q --allow-existing build/docs-venv && \
 		VIRTUAL_ENV=build/docs-venv .venv/bin/uv pip install -q --require-hashes -r requirements/docs.lock && \
 		touch build/docs-venv/built; }
-	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --quiet --strict -f docs/site/mkdocs.yml && echo "site/index.html is written"
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict -f docs/site/mkdocs.yml && echo "site/index.html is written"
 
 # docs/licences.md anew, after `make lock` and `make install`.
 licences: install

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,13 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from docs.site.links import of_the_site  # noqa: E402  # mkdocs loads this file by its path
-from docs.site.reference import commands_page, environment_page  # noqa: E402
+from docs.site.commands import commands_page  # noqa: E402  # mkdocs loads this file by its path
+from docs.site.links import of_the_site  # noqa: E402
+from docs.site.reference import environment_page  # noqa: E402
+from docs.site.rendered import faults  # noqa: E402
+
+_LOG = logging.getLogger("mkdocs.hooks.reconciler")
+"""What it warns of ends a strict build."""
 
 _ABOVE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md"}
 
@@ -34,3 +40,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         return markdown
     repository = f"{config.repo_url.rstrip('/')}/blob/main" if config.repo_url else ""
     return of_the_site(markdown, source, repository)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    for fault in faults(page.markdown, html):
+        _LOG.warning("%s: %s", page.file.src_uri, fault)
+    return html

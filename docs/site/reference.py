@@ -1,36 +1,19 @@
-"""Pages of reference, made of what the program itself says: its `--help`, and the schema of an environment."""
+"""The page of reference of an environment, made of its schema."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 Schema = Mapping[str, Any]
 
 
-def commands_page(helps: Path) -> str:
-    """``helps``: the folder with one text a command, which tests hold to what the program prints."""
-    lines = ["# Commands", "", "As `--help` prints it.", ""]
-    for folder in sorted(path for path in helps.iterdir() if path.is_dir()):
-        for text in sorted(folder.glob("*.txt")):
-            help_text = text.read_text("utf-8").strip("\n")
-            lines += [f"## {_command(help_text)}", "", "```text", help_text, "```", ""]
-    return "\n".join(lines)
-
-
-def _command(help_text: str) -> str:
-    """Its words, as its first line of usage has them between the program and what it takes."""
-    words = help_text.split("Usage: reconciler ", 1)[1].split()
-    return " ".join(takewhile(lambda word: not word.startswith(("[", "{")), words))
-
-
 def environment_page(schema_file: Path) -> str:
     """Every key of the YAML of an environment: what it takes, and what it means."""
     schema = json.loads(schema_file.read_text("utf-8"))
-    lines = [f"# {_sentence(schema['title'])}", "", schema.get("description", ""), ""]
+    lines = ["# Keys of an environment", "", schema.get("description", ""), ""]
     for key, value in schema["properties"].items():
         lines += [f"## {key}", "", _description(value, schema), "", *_table(value, schema), ""]
     return "\n".join(lines)
@@ -87,7 +70,3 @@ def _description(value: Schema, schema: Schema) -> str:
 def _cell(text: str) -> str:
     escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
     return escaped.replace("*", "\\*")
-
-
-def _sentence(title: str) -> str:
-    return title[:1].upper() + title[1:]

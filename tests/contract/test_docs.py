@@ -134,6 +134,11 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert seen >= set(PAGES), sorted(map(str, set(PAGES) - seen))
 
 
+def test_the_readme_itself_names_every_page_but_decisions() -> None:
+    linked = {place for place, _ in _links(ROOT / "README.md")}
+    assert {page for page in PAGES[1:] if "decisions" not in page.parts} <= linked
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_named_in_the_tree_is_there(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
