@@ -36,6 +36,7 @@ from reconciler.operations.session.session import Session, open_session, read_to
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review
 from reconciler.replication.allowed import allowed
+from reconciler.resources.mirrors.handover import mirror_handover
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
     if not request.revert:
         comparison = replace(compare(before, now), same_text=not touched(env, at))
         held = _held(now, before.clusters if before is not None else {}, request)
-        planned = Review(None) if request.offline else _planned(env, held, None, request)
+        planned = Review(None) if request.offline else _planned(env, held, None, request, before)
         return replace(planned, comparison=comparison, against=against)
     if before is None:
         why = "Going back would mean an empty environment, and that is never applied."
         todo = "To remove topics, declare tombstones for them."
         raise ReconcilerError(f"{env} was not there at {request.base}, so there is no going back to it", why, todo)
     back: EditComparison = replace(compare(now, before), same_text=not touched(env, at))
-    planned = Review(None) if request.offline else _planned(env, before, at, request)
+    planned = Review(None) if request.offline else _planned(env, before, at, request, now)
     return replace(planned, comparison=back, against=against, undone=compare(before, now))
 
 
@@ -131,8 +132,12 @@ def worst(codes: Sequence[ExitCode]) -> ExitCode:
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-def _planned(env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest) -> Review:
+def _planned(
+    env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest, base: Topology | None = None
+) -> Review:
     with closing(Session(env, topology, Principal.PLAN)) as session:
+        if base is not None:
+            session.base_handovers = {name: mirror_handover(base, mirror) for name, mirror in base.mirrors.items()}
         return _told(session, session.plan(Revision(at.commit) if at else None, request.consent))
 
 

@@ -11,8 +11,18 @@ from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, 
 from reconciler.model.reports.edit import FieldChange
 from reconciler.resources.flows.renames import KEEPS
 from reconciler.resources.kind import REVERSIBLE
+from reconciler.resources.mirrors.flow_edits import flow_edits
+from reconciler.resources.mirrors.handover import flow_handover
 from reconciler.resources.topics.risk import assess_config
 from reconciler.text import counted
+
+_OF_FLOWS = {
+    "access": "which rules travel with the topics; the live plan shows who gains and who loses access",
+    "labels": "for people and rules; nothing changes on a cluster",
+    "replication_factor": "of remote topics: where they exist, their replicas have to move",
+    "sync_topic_configs": "which configs remote topics get from their sources; the live plan shows which change",
+}
+"""Settings of a flow that its job does not read."""
 
 
 def meaning(
@@ -27,20 +37,12 @@ def meaning(
         case Cluster():
             return _cluster(field, noun, before.clusters[noun.name], after)
         case Flow():
-            return _flow(field, noun)
+            return _flow(field, noun, before, after)
         case Mirror():
             return field
 
 
-def _flow(field: FieldChange, flow: Flow) -> FieldChange:
-    if field.path == "offsets" and flow.keeps_offsets:
-        means = "only into topics that are yet to be made: what lies in a copy cannot be moved to the source's offsets"
-        return replace(field, means=means, risk=Risk.MEDIUM)
-    if field.path == "offsets":
-        means = (
-            f"its topics stay; what is copied from then on has offsets of {flow.target}, and positions are translated"
-        )
-        return replace(field, means=means, risk=Risk.MEDIUM, irreversible=True)
+def _flow(field: FieldChange, flow: Flow, before: Topology, after: Topology) -> FieldChange:
     if field.path == "moved" and flow.moved_from:
         return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")
     if field.path == "moved":
@@ -49,7 +51,14 @@ def _flow(field: FieldChange, flow: Flow) -> FieldChange:
             " position_missing. Keep the entry as long as the flow exists"
         )
         return replace(field, after=NOT_SET, means=means, risk=Risk.HIGH)
-    return field
+    setting = field.path.partition(".")[0]
+    if setting in _OF_FLOWS:
+        return replace(field, means=_OF_FLOWS[setting])
+    was = flow_handover(before, before.flows[flow.name])
+    edits = [edit for edit in flow_edits(was, flow_handover(after, flow)) if edit.setting == setting]
+    if not edits:
+        return field
+    return replace(field, means=edits[0].why, risk=edits[0].risk, irreversible=edits[0].lasting)
 
 
 def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:

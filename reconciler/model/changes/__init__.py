@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import get_args
 
 from reconciler.model.changes.acls import CreateAcl, DeleteAcl, Grant
-from reconciler.model.changes.mirrors import RestartMirror, StartMirror, StopMirror
+from reconciler.model.changes.mirrors import FlowEdit, RestartMirror, StartMirror, StopMirror
 from reconciler.model.changes.not_done import Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.model.changes.outside import COUNTED, CopiedAgain, Outside, OutsideChange
 from reconciler.model.changes.quotas import AlterQuota, LimitChange
@@ -41,6 +41,7 @@ __all__ = [
     "DeleteTopic",
     "DeleteUser",
     "FinishReassignment",
+    "FlowEdit",
     "Grant",
     "Ignored",
     "KindName",

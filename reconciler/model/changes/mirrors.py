@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.model.changes.subject import About, Subject
-from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Stage
+from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Risk, Stage
+from reconciler.replication.json_codec import SPARSE
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEdit:
+    """What one edited setting of a flow does. ``setting``: as in YAML; ``short``: for a headline; ``lasting``: taking
+    the edit back does not undo it."""
+
+    flow: str
+    setting: str
+    short: str
+    why: str
+    risk: Risk
+    lasting: bool = False
 
 
 class _MirrorChange(BaseChange):
@@ -30,8 +44,12 @@ class _MirrorChange(BaseChange):
 
 
 class _Begun(_MirrorChange):
+    """``edits``: of its flows, since the definition that its job runs with, or last ran with. None: that is not known
+    here, or there was none."""
+
     __slots__ = ()
     fingerprint: str
+    edits: tuple[FlowEdit, ...] | None
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -50,6 +68,7 @@ class StartMirror(_Begun):
     fingerprint: str
     reason: Reason
     because: tuple[str, ...] = ()
+    edits: tuple[FlowEdit, ...] | None = field(default=None, metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +82,7 @@ class RestartMirror(_Begun):
     fingerprint: str
     reason: Reason
     because: tuple[str, ...] = ()
+    edits: tuple[FlowEdit, ...] | None = field(default=None, metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class Session:
         self.origin = ""
         """Repository and folder of the last plan."""
         self.state = state_folder(folder)
+        self.base_handovers: Mapping[str, Mapping[str, object]] = {}
+        """Of the commit that an edit is compared with, by mirror."""
         self._ahead = ahead
         clusters = topology.clusters.items()
         self.clusters = {
@@ -328,9 +330,17 @@ class Session:
     def _previous(self) -> dict[str, Mapping[str, object]]:
         """The hand-over that each job was given, as far as it is known here; it explains a restart."""
         asked = {name: self.hosted.handover(mirror) for name, mirror in self.topology.mirrors.items() if mirror.hosted}
-        return {
+        known = {
             name: asked.get(name) or self.runner.folder(name).read("handover.json") for name in self.topology.mirrors
         }
+        return {name: self._as_running(name, before) for name, before in known.items()}
+
+    def _as_running(self, mirror: str, before: Mapping[str, object]) -> Mapping[str, object]:
+        """On another machine than the job's, git may know the definition that it runs with: that of the edit's base."""
+        live_mirror = self.seen.mirrors.get(mirror) if self.seen is not None else None
+        runs = live_mirror.fingerprint if isinstance(live_mirror, LiveMirror) else None
+        base = self.base_handovers.get(mirror)
+        return base if base is not None and base["fingerprint"] == runs else before
 
     def _checked(self, made: Plan) -> Plan:
         """With the brokers' own check of topics and quotas; where they cannot be asked, the plan says so."""

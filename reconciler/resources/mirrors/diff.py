@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import About, Reason, RestartMirror, StartMirror, StopMirror, Subject, Why
+from reconciler.model.changes import About, FlowEdit, Reason, RestartMirror, Risk, StartMirror, StopMirror, Subject, Why
 from reconciler.model.changes.findings import Findings, Settled
 from reconciler.model.copying import Copying, look
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
@@ -17,6 +17,7 @@ from reconciler.replication.policy import make_selector
 from reconciler.resources.flows.renames import KEEPS, entry, left_behind, look_renamed, state_of
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.flows.same_offsets import kept_before
+from reconciler.resources.mirrors.flow_edits import flow_edits
 from reconciler.resources.mirrors.handover import Handover, explain_difference, flows_before, mirror_handover
 from reconciler.resources.mirrors.pause import paused_notes
 from reconciler.text import counted, first_of
@@ -51,7 +52,9 @@ def compare_mirrors(
         else:
             mirrors = mirror_handover(topology, mirror)
             yield Findings(notes=(*paused_notes(live_mirror), *_not_copying(live_mirror)))
-            yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, previous.get(mirror.name)))
+            known = previous.get(mirror.name)
+            known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
+            yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
             before = (previous.get(mirror.name) or {}).get("flows", ())
             yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=_hints(before, mirrors))
     for name, stray in live.mirrors.items():
@@ -59,8 +62,12 @@ def compare_mirrors(
             yield Findings(changes=(StopMirror(name, stray.fingerprint, Reason(Why.NOT_DECLARED, "no longer in git")),))
 
 
-def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[str, ...]) -> Findings:
+def _compare(
+    mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[str, ...], before: Mapping[str, Any] | None
+) -> Findings:
+    """``before``: the hand-over that its job runs with, or last ran with."""
     fingerprint = str(fields["fingerprint"])
+    edits = None if before is None else tuple(_edits(before, fields))
     match live.state:
         case JobState.RUNNING | JobState.STARTING:
             if live.fingerprint == fingerprint and (live.state is JobState.RUNNING or live.unseen is not None):
@@ -68,7 +75,7 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
             if live.fingerprint == fingerprint:
                 return Findings(changes=(StartMirror(mirror.name, fingerprint, _starting(live), _flows(fields)),))
             reason = Reason(Why.DEFINITION_CHANGED, "the running job was started with another definition")
-            change = RestartMirror(mirror.name, live.fingerprint or "unknown", fingerprint, reason, because)
+            change = RestartMirror(mirror.name, live.fingerprint or "unknown", fingerprint, reason, because, edits)
             return Findings(changes=(change,))
         case JobState.ABSENT:
             reason = Reason(Why.NOT_RUNNING, "no job of this mirror was ever seen")
@@ -83,7 +90,18 @@ def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[
         case _:
             assert_never(live.state)
     because = (*_flows(fields), *_deployment(mirror), *_record_work(fields, {}), *_keeping(fields))
-    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because),))
+    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because, edits),))
+
+
+def _edits(before: Mapping[str, Any], fields: Handover) -> Iterable[FlowEdit]:
+    old, _ = flows_before(before, fields)
+    new = {flow["name"]: flow for flow in fields["flows"]}
+    for name, flow in new.items():
+        if was := old.get(name):
+            yield from flow_edits(was, flow)
+    for name in sorted(old.keys() - new.keys()):
+        why = "it is not copied any more; what its source deletes until it comes back is missing on the target for good"
+        yield FlowEdit(name, "flow", f"flow {name} is no longer copied", why, Risk.MEDIUM)
 
 
 def _not_copying(live: LiveMirror) -> Iterable[str]:
@@ -116,7 +134,7 @@ def _deployment(mirror: Mirror) -> Iterable[str]:
 
 def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Which flow and field decided, and which topics each flow gains and loses."""
-    if before is not None and before.get("fingerprint") == live.fingerprint:
+    if before is not None:
         return (
             *explain_difference(before, fields),
             *_impact(before, fields, routing),

@@ -8,6 +8,7 @@ from typing import assert_never
 from reconciler.errors import Unknown
 from reconciler.model.changes import (
     About,
+    FlowEdit,
     KindName,
     MirrorChange,
     RestartMirror,
@@ -18,20 +19,39 @@ from reconciler.model.changes import (
 )
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.reports.drift import Deviation
-from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World
-from reconciler.text import counted
+from reconciler.resources.kind import ABSENT, REVERSIBLE, UNKNOWN, Assessment, Counts, Kind, World
+from reconciler.text import counted, first_of
+
+SHOWN = 2
+
+
+PAUSES = "copying pauses while the job restarts"
+IRREVERSIBLE = "irreversible: what is copied meanwhile stays as it is copied"
 
 
 def assess(change: MirrorChange, _: World) -> Assessment:
     match change:
         case StartMirror():
-            return Assessment(Risk.LOW)
-        case RestartMirror():
-            return Assessment(Risk.MEDIUM, "copying pauses while the job restarts; no record is lost or doubled")
+            return _edited("", change.edits or ())
+        case RestartMirror(edits=None):
+            why = "which settings of its flows differ is not known here, nor whether records may be lost or doubled"
+            return Assessment(Risk.MEDIUM, f"{PAUSES}; {why}: plan --base tells")
+        case RestartMirror(edits=edits):
+            return _edited(PAUSES, edits or ())
         case StopMirror():
             return Assessment(Risk.MEDIUM, "its flows are no longer copied; positions stay for a later start")
         case _:
             assert_never(change)
+
+
+def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
+    """The worst of the edits counts; all that are more than a pause are told."""
+    harm = [f"flow {edit.flow}, {edit.setting}: {edit.why}" for edit in edits if edit.risk is not Risk.LOW]
+    risks = [*(edit.risk for edit in edits), *([Risk.MEDIUM] if pauses else [])]
+    risk = max(risks, key=list(Risk).index, default=Risk.LOW)
+    words = [pauses] if pauses and harm else [f"{pauses}; no record is lost or doubled"] if pauses else []
+    reversibility = IRREVERSIBLE if any(edit.lasting for edit in edits) else REVERSIBLE
+    return Assessment(risk, "; ".join([*harm, *words]), reversibility)
 
 
 def states(live: LiveState) -> Callable[[Subject], str]:
@@ -64,9 +84,16 @@ def counts(changes: Sequence[MirrorChange]) -> Counts:
     words = []
     for begun, word in ((StartMirror, "start"), (RestartMirror, "restart"), (StopMirror, "stop")):
         if mine := [change for change in changes if isinstance(change, begun)]:
-            names = ", ".join(change.mirror for change in mine)
+            names = ", ".join(f"{change.mirror}{_edits_words(change)}" for change in mine)
             words.append(f"{mine[0].action.value}{counted(len(mine), f'mirror {word}')} ({names})")
     return Counts(tuple(words))
+
+
+def _edits_words(change: MirrorChange) -> str:
+    """``: records can come twice``, so that a headline says what a restart is for."""
+    edits = [] if isinstance(change, StopMirror) else [e for e in change.edits or () if e.risk is not Risk.LOW]
+    edits.sort(key=lambda edit: edit.risk is not Risk.HIGH)
+    return f": {first_of(list(dict.fromkeys(edit.short for edit in edits)), SHOWN)}" if edits else ""
 
 
 KIND: Kind[MirrorChange] = Kind(

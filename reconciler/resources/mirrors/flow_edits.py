@@ -1,0 +1,251 @@
+"""What each edited setting of a flow does to records, positions and groups: a table over the fields of its hand-over.
+
+Compared are two entries of ``flows``, as ``FlowSettings`` writes them. Every field has its words here, in both
+directions, so a job that restarts with another definition never counts as harmless because nobody thought of the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from reconciler.model.changes import FlowEdit, Risk
+
+Fields = Mapping[str, Any]
+_Judge = Callable[[str, Fields, Fields], Iterator[FlowEdit]]
+"""The flow's name, and its entry before and after."""
+
+RESUMES = "what is copied goes on at its positions"
+
+
+def flow_edits(before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """Entries of one flow, which may have been renamed; those of an older release lack later fields."""
+    for name, judge in EDITS.items():
+        if before.get(name) != after.get(name):
+            yield from judge(str(after["name"]), before, after)
+
+
+def _derived(_: str, __: Fields, ___: Fields) -> Iterator[FlowEdit]:
+    """Of a field that only says what others do. A renamed flow is told with its positions."""
+    return iter(())
+
+
+def _delivery(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if after["delivery"] == "at_least_once":
+        why = (
+            "after a crash, a restart or a broken connection, records that were copied and not"
+            " yet committed are copied once more, and stay twice"
+        )
+        yield FlowEdit(flow, "delivery", "records can come twice", why, Risk.HIGH, lasting=True)
+    else:
+        why = (
+            "records that came twice before stay twice; the target has to offer transactions,"
+            " and the mirror's principal needs WRITE on transactional ids"
+        )
+        yield FlowEdit(flow, "delivery", "copies in transactions from now on", why, Risk.MEDIUM)
+
+
+def _isolation(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if after["isolation"] == "read_uncommitted":
+        why = (
+            "records of open and aborted transactions of the source are copied like all"
+            " others, and no reader of the target can tell them apart"
+        )
+        yield FlowEdit(flow, "isolation", "aborted records are copied", why, Risk.HIGH, lasting=True)
+    else:
+        why = (
+            "copying waits behind transactions that are open at the source; aborted records"
+            " that were copied before stay"
+        )
+        yield FlowEdit(flow, "isolation", "waits for open transactions", why, Risk.MEDIUM)
+
+
+def _naming(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
+    why = (
+        "the copies get other names. Positions belong to the old names, so every topic is"
+        " copied again from start into new topics; the old copies stay, no longer grow, and their readers have to move"
+    )
+    yield FlowEdit(flow, "naming", "every topic is copied again under another name", why, Risk.HIGH)
+
+
+def _start(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
+    why = f"it counts only for partitions without a position; {RESUMES}"
+    if after["start"]["kind"] == "earliest":
+        yield FlowEdit(flow, "start", "no effect on what is copied already", why, Risk.LOW)
+    else:
+        why = f"{why}. Of topics that begin to travel, records from before the start are left out"
+        yield FlowEdit(flow, "start", "new topics begin later than their first record", why, Risk.MEDIUM)
+
+
+def _lanes(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
+    why = f"partitions are shared out anew; {RESUMES}, no record is lost or doubled"
+    yield FlowEdit(flow, "lanes", "partitions move between lanes", why, Risk.LOW)
+
+
+def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    name = "topics" if before["topics"] != after["topics"] else "exclude_topics"
+    if {*before["topics"]} <= {*after["topics"]} and {*before["exclude_topics"]} >= {*after["exclude_topics"]}:
+        yield FlowEdit(flow, name, "more topics travel", "topics that match now are copied from start", Risk.LOW)
+        return
+    why = (
+        "topics that no longer match are not copied further, and what their source deletes meanwhile is"
+        " missing for good; topics that match now are copied from start"
+    )
+    yield FlowEdit(flow, name, "other topics travel", why, Risk.MEDIUM)
+
+
+def _excluded(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """Once, where both lists were edited."""
+    if before["topics"] == after["topics"]:
+        yield from _topics(flow, before, after)
+
+
+def _where(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if "where" in after:
+        why = (
+            "records that do not match are left out from now on, and positions move past them: they do not come"
+            " when the filter goes. What was copied before stays"
+        )
+        yield FlowEdit(flow, "where", "records are left out", why, Risk.HIGH, lasting=True)
+    else:
+        why = "all records are copied from now on; those that were left out before do not come"
+        yield FlowEdit(flow, "where", "records that were left out stay out", why, Risk.MEDIUM)
+
+
+def _headers(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
+    why = "only copies made from now on have the new ones; those made before keep theirs"
+    yield FlowEdit(flow, "headers", "copies get other headers", why, Risk.MEDIUM, lasting=True)
+
+
+def _provenance(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    was, now = (each.get("provenance", {}).get("carry") for each in (before, after))
+    if was == now:
+        why = "other flows with provenance arrive at the source; their marks count from now on"
+        yield FlowEdit(flow, "provenance", "waits until records are marked", why, Risk.LOW)
+    elif now is None:
+        why = (
+            "copies are no longer marked with where they were, so a flow further on carries them"
+            " wherever it goes; validate refuses that where a loop would result"
+        )
+        yield FlowEdit(flow, "provenance", "copies are no longer marked", why, Risk.HIGH, lasting=True)
+    else:
+        carried = "records that arrived at the source from other clusters are carried on, too"
+        if now == "local":
+            carried = "only records that were written at the source are carried, none that arrived there from elsewhere"
+        why = f"from now on {carried}. What was copied before stays unmarked"
+        yield FlowEdit(flow, "provenance", "other records travel", why, Risk.MEDIUM, lasting=True)
+
+
+def _offsets(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if after.get("offsets") == "same":
+        why = "only into topics that are yet to be made; what lies in a copy cannot be moved"
+        yield FlowEdit(flow, "offsets", "only new topics keep offsets", why, Risk.MEDIUM)
+    else:
+        why = (
+            "what is copied from now on has offsets of the target, so a position of one side no"
+            " longer means the same record on the other. There is no way back into the same topics"
+        )
+        yield FlowEdit(flow, "offsets", "copies no longer keep offsets", why, Risk.HIGH, lasting=True)
+
+
+def _filler_limit(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
+    why = f"it counts when a copy begins; {RESUMES}"
+    yield FlowEdit(flow, "filler_limit", "counts for new copies", why, Risk.LOW)
+
+
+def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if "groups" not in after:
+        why = (
+            "offsets of groups on the target stay where they are, so after a failover their"
+            " members would read again, or miss, what came since"
+        )
+        yield FlowEdit(flow, "groups", "groups' offsets no longer follow", why, Risk.MEDIUM)
+        return
+    why = (
+        "offsets that groups without members have on the target are written over"
+        if "groups" not in before
+        else "those that no longer match stay where they are on the target; those that match now are written"
+        " over there, unless they have members"
+    )
+    yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
+
+
+def _mirrormaker_topics(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
+    why = "tools that read MirrorMaker 2's own topics find others, or none"
+    yield FlowEdit(flow, "mirrormaker_topics", "MirrorMaker 2's topics change", why, Risk.MEDIUM)
+
+
+def _rate_limit(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    was, now = before.get("rate_limit"), after.get("rate_limit")
+    if now is not None and (was is None or now < was):
+        why = (
+            "if more comes than it lets through, the copy falls behind, and what the source"
+            " deletes before it is copied is lost"
+        )
+        yield FlowEdit(flow, "rate_limit", "the copy may fall behind", why, Risk.MEDIUM)
+    else:
+        why = f"both clusters may get more load; {RESUMES}"
+        yield FlowEdit(flow, "rate_limit", "more load", why, Risk.LOW)
+
+
+def _continue_on(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    was, now = (frozenset(each.get("continue_on") or ()) for each in (before, after))
+    if added := sorted(now - was):
+        why = (
+            f"after {', '.join(added)} copying goes on without asking anybody; what is lost is counted,"
+            " and is missing on the target for good"
+        )
+        yield FlowEdit(flow, "on_condition", "copying goes on behind lost records", why, Risk.HIGH, lasting=True)
+    elif was - now:
+        why = f"after {', '.join(sorted(was - now))} a partition stops from now on until somebody decides"
+        yield FlowEdit(flow, "on_condition", "partitions stop where they went on", why, Risk.MEDIUM)
+
+
+def _source(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if before["source"]["name"] != after["source"]["name"]:
+        why = (
+            "another source: its topics have offsets of their own. With other remote names they are copied from start"
+            " into new topics; under the same names partitions stop with source_topic_recreated until mirror seek"
+        )
+        yield FlowEdit(flow, "source", "copies from another cluster", why, Risk.HIGH, lasting=True)
+    else:
+        yield _connection(flow, "source")
+
+
+def _target(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    if before["target"]["name"] != after["target"]["name"]:
+        why = "another target: everything is copied again from start there; the old copies stay and no longer grow"
+        yield FlowEdit(flow, "target", "copies to another cluster", why, Risk.HIGH)
+    else:
+        yield _connection(flow, "target")
+
+
+def _connection(flow: str, side: str) -> FlowEdit:
+    why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
+    return FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)
+
+
+EDITS: Mapping[str, _Judge] = {
+    "name": _derived,
+    "fingerprint": _derived,
+    "moved_from": _derived,
+    "source": _source,
+    "target": _target,
+    "topics": _topics,
+    "exclude_topics": _excluded,
+    "naming": _naming,
+    "delivery": _delivery,
+    "isolation": _isolation,
+    "start": _start,
+    "lanes": _lanes,
+    "groups": _groups,
+    "mirrormaker_topics": _mirrormaker_topics,
+    "rate_limit": _rate_limit,
+    "continue_on": _continue_on,
+    "where": _where,
+    "headers": _headers,
+    "provenance": _provenance,
+    "offsets": _offsets,
+    "filler_limit": _filler_limit,
+}
+"""A judge for each field of ``FlowSettings``; a test holds that none is forgotten."""

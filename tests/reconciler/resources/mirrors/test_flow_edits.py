@@ -1,0 +1,132 @@
+"""Each edit of a flow says what it does to records, in both directions; no field of the hand-over is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from reconciler.engine.plan.summary import verdict
+from reconciler.model.changes import FlowEdit, RestartMirror, Risk
+from reconciler.model.environment.flows import Groups, MirrorMakerTopics, OffsetsKept
+from reconciler.model.environment.topology import Carry, Cluster, Delivery, Flow, Isolation, Topology
+from reconciler.model.plan import Plan
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import FlowSettings, Naming, Start
+from reconciler.replication.record_filter import read
+from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits
+from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
+from tests.support.builders import cluster, flow, topic, topology, world
+
+OF = flow("east", "west", "orders", replication_factor=1)
+FILTER = read({"timestamp": {"from": 1, "to": None}})
+
+EDITED: Mapping[str, tuple[Flow, Flow]] = {
+    "topics": (OF, replace(OF, topics=("orders", "pay"))),
+    "exclude_topics": (OF, replace(OF, exclude_topics=("x",))),
+    "naming": (OF, replace(OF, naming=Naming("identity", "."))),
+    "delivery": (OF, replace(OF, delivery=Delivery.AT_LEAST_ONCE)),
+    "isolation": (OF, replace(OF, isolation=Isolation.READ_UNCOMMITTED)),
+    "start": (OF, replace(OF, start=Start("latest"))),
+    "lanes": (OF, replace(OF, lanes=4)),
+    "groups": (OF, replace(OF, groups=Groups(sync_offsets=True))),
+    "mirrormaker_topics": (OF, replace(OF, mirrormaker_topics=MirrorMakerTopics(heartbeats=1000))),
+    "rate_limit": (OF, replace(OF, rate_limit=1_000_000)),
+    "continue_on": (OF, replace(OF, on_condition={"source_truncated": "continue"})),
+    "where": (OF, replace(OF, selection=FILTER)),
+    "headers": (OF, replace(OF, headers=(AddedHeader("from", "east"),))),
+    "provenance": (OF, replace(OF, provenance=Carry.LOCAL)),
+    "offsets": (OF, replace(OF, offsets=OffsetsKept.SAME)),
+    "filler_limit": (OF, replace(OF, filler_limit=5)),
+}
+NOT_OF_A_FLOW = {"name", "fingerprint", "moved_from", "source", "target"}
+
+
+def edits(before: Flow, after: Flow, *others: Cluster) -> list[FlowEdit]:
+    def wished(of: Flow) -> Topology:
+        return topology(topic("orders"), of, *others)
+
+    return list(flow_edits(flow_handover(wished(before), before), flow_handover(wished(after), after)))
+
+
+def test_every_field_of_the_hand_over_has_words() -> None:
+    assert set(EDITS) == {each.name for each in fields(FlowSettings)}
+    assert set(EDITED) == set(EDITS) - NOT_OF_A_FLOW
+
+
+@pytest.mark.parametrize("name", EDITED)
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_an_edit_says_something_in_both_directions(name: str, back: bool) -> None:
+    before, after = EDITED[name][::-1] if back else EDITED[name]
+    [edit] = edits(before, after)
+    assert edit.flow == "east-to-west"
+    assert edit.short
+    assert edit.why
+    assert edit.setting == {"continue_on": "on_condition"}.get(name, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "back", "risk", "words"),
+    [
+        ("delivery", False, Risk.HIGH, "stay twice"),
+        ("delivery", True, Risk.MEDIUM, "transactions"),
+        ("isolation", False, Risk.HIGH, "aborted transactions"),
+        ("isolation", True, Risk.MEDIUM, "waits behind"),
+        ("naming", False, Risk.HIGH, "copied again"),
+        ("where", False, Risk.HIGH, "left out from now on"),
+        ("where", True, Risk.MEDIUM, "do not come"),
+        ("start", True, Risk.LOW, "only for partitions without a position"),
+        ("start", False, Risk.MEDIUM, "left out"),
+        ("offsets", True, Risk.HIGH, "no way back"),
+        ("continue_on", False, Risk.HIGH, "without asking"),
+        ("rate_limit", False, Risk.MEDIUM, "falls behind"),
+        ("rate_limit", True, Risk.LOW, "more load"),
+        ("groups", True, Risk.MEDIUM, "after a failover"),
+        ("provenance", True, Risk.HIGH, "no longer marked"),
+    ],
+)
+def test_what_it_does_to_records_has_its_risk(name: str, back: bool, risk: Risk, words: str) -> None:
+    before, after = EDITED[name][::-1] if back else EDITED[name]
+    [edit] = edits(before, after)
+    assert edit.risk is risk
+    assert words in edit.why
+
+
+def test_another_cluster_and_another_address_are_told_apart() -> None:
+    [other] = edits(OF, replace(OF, target="north"), cluster("north"), cluster("west"))
+    assert (other.setting, other.risk) == ("target", Risk.HIGH)
+    old, new = (topology(topic("orders"), OF, cluster("west", bootstrap_servers=(at,))) for at in ("a:1", "b:1"))
+    [moved] = flow_edits(flow_handover(old, OF), flow_handover(new, OF))
+    assert (moved.setting, moved.risk) == ("target", Risk.MEDIUM)
+
+
+def planned(before: Flow, after: Flow, *, known: bool = True) -> Plan:
+    """Of a job that runs with ``before``."""
+    seen, was = world("east", "west"), topology(topic("orders", partitions=1), before)
+    seen.apply(was)
+    previous: dict[str, Any] = {"west": mirror_handover(was, was.mirrors["west"])} if known else {}
+    return seen.plan(topology(topic("orders", partitions=1), after), previous=previous)
+
+
+def test_a_restart_has_the_risk_of_what_it_is_for() -> None:
+    made = planned(*EDITED["delivery"])
+    [restart] = made.changes
+    assert isinstance(restart.change, RestartMirror)
+    assert restart.risk == Risk.HIGH
+    assert restart.risk_why.startswith("flow east-to-west, delivery: after a crash")
+    assert restart.reversibility.startswith("irreversible")
+    assert verdict(made) == "1 change: !1 mirror restart (west: records can come twice); 1 HIGH risk"
+
+
+def test_a_harmless_restart_still_says_so() -> None:
+    [restart] = planned(*EDITED["lanes"]).changes
+    assert restart.risk == Risk.MEDIUM
+    assert restart.risk_why == "copying pauses while the job restarts; no record is lost or doubled"
+
+
+def test_what_is_not_known_is_not_harmless() -> None:
+    [restart] = planned(*EDITED["delivery"], known=False).changes
+    assert "no record is lost" not in restart.risk_why
+    assert "not known here" in restart.risk_why
