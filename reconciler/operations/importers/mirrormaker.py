@@ -18,13 +18,9 @@ def run(paths: Sequence[Path], out: Path) -> str:
     """Nothing is written unless all of it is right. Raises ReconcilerError with all mistakes of all files."""
     _require_new(out)
     imported = environment(_read(paths))
-    if imported.notes.mistakes:
-        raise _refused(imported.notes.mistakes)
     texts = imported.texts()
-    try:
-        load(texts, environment_name(out))
-    except TopologyError as error:
-        raise _refused([_at_its_origin(problem, imported) for problem in error.problems]) from None
+    if mistakes := [*imported.notes.mistakes, *_refused_by_validate(imported, texts, environment_name(out))]:
+        raise _refused(mistakes)
     write_folder(out, {out / name: text for name, text in texts.items()})
     return report(imported, out)
 
@@ -58,11 +54,32 @@ def _refused(mistakes: Sequence[Mistake]) -> ReconcilerError:
     return ReconcilerError(lines, f"{counted(len(set(all_mistakes)), 'problem')}; nothing was written.")
 
 
+def _refused_by_validate(imported: ImportedEnvironment, texts: Mapping[str, str], name: str) -> Iterator[Mistake]:
+    """Beside mistakes of the import only what is wrong with one more line: the rest may come of what they leave out."""
+    try:
+        load(texts, name)
+    except TopologyError as error:
+        known = {(mistake.where.file, mistake.where.line) for mistake in imported.notes.mistakes}
+        for problem in error.problems:
+            origin = _origin(problem, imported)
+            mistake = _at_its_origin(problem, imported)
+            own = isinstance(origin, Property) and (mistake.where.file, mistake.where.line) not in known
+            if not known or own:
+                yield mistake
+
+
+def _origin(problem: Problem, imported: ImportedEnvironment) -> Property | str:
+    lines = imported.lines.get(problem.where.file, ())
+    return lines[problem.where.line - 1].origin if 0 < problem.where.line <= len(lines) else ""
+
+
 def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
     """What ``validate`` says of a line, told of the line of MirrorMaker 2's file that it comes from."""
-    lines = imported.lines.get(problem.where.file, ())
-    index = problem.where.line - 1
-    origin = lines[index].origin if 0 <= index < len(lines) else ""
+    lines, index, origin = (
+        imported.lines.get(problem.where.file, ()),
+        problem.where.line - 1,
+        _origin(problem, imported),
+    )
     words = f"{problem.what}. {problem.why}. {problem.todo}."
     if isinstance(origin, Property):
         return Mistake(origin.where, f"{origin.name}: {words}")

@@ -10,16 +10,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.environment.importers.mirrormaker.flows import OF_FLOW
+from reconciler.environment.importers.mirrormaker.naming import CLASS, KAFKA, SEPARATOR
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike
 from reconciler.errors import Where
 
-KAFKA = "org.apache.kafka.connect.mirror."
 SOURCE, CHECKPOINT, HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"
 _CHECKPOINTS = re.compile(
     r"groups(\..*)?|group\.filter\..*|(sync\.group|emit\.checkpoints|checkpoints|refresh\.groups)\..*"
 )
 _HEARTBEATS = re.compile(r"(emit\.)?heartbeats\.(?!replication).*")
+_OF_COPIES = re.compile(
+    r"(transforms|predicates)(\..*)?|(source\.)?consumer\.(override\.)?(auto\.offset\.reset|isolation\.level)"
+    r"|exactly\.once\.support"
+)
 _OF_CONNECT = ("name", "connector.class", *ALIASES)
 
 
@@ -170,9 +175,12 @@ def _flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> Non
     written: dict[str, Property] = {}
     for alias in (prop for prop in source.settings if prop.name == ALIASES[0] and prop.value.strip() != flow[0]):
         written[ALIASES[0]] = alias
-    for kind, asked in ((SOURCE, None), (CHECKPOINT, _CHECKPOINTS), (HEARTBEAT, _HEARTBEATS)):
+    _take_source(source, written, joined.notes)
+    for kind, own in ((CHECKPOINT, _CHECKPOINTS), (HEARTBEAT, _HEARTBEATS)):
         if kind in kinds:
-            _take(kinds[kind], asked, written, joined)
+            _take_own(kinds[kind], own, written, joined.notes)
+    if CHECKPOINT in kinds:
+        _tell_of_other_names(kinds[CHECKPOINT], written, joined.notes)
     for kind, name in ((HEARTBEAT, "emit.heartbeats.enabled"), (CHECKPOINT, "sync.group.offsets.enabled")):
         if kind not in kinds:
             written[name] = Property("", "false", source.where)
@@ -184,16 +192,46 @@ def _flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> Non
             joined.found.append(Property(f"{prefix}{name}", prop.value, prop.where))
 
 
-def _take(connector: Connector, asked: re.Pattern[str] | None, written: dict[str, Property], made: Connectors) -> None:
-    """Each connector reads only what is its own: the same name may stand in another one without effect."""
+def _taken(connector: Connector) -> Iterator[Property]:
     for prop in connector.settings:
-        if prop.name in _OF_CONNECT or re.match(r"(source|target)\.cluster\.", prop.name):
-            continue
-        own = asked is None or asked.fullmatch(prop.name)
-        if asked is None and (_CHECKPOINTS.fullmatch(prop.name) or _HEARTBEATS.fullmatch(prop.name)):
-            made.notes.differs(f"{prop.where}: {prop.name} has no effect in a {connector.kind}, and is left out")
-        elif own or prop.name not in written:
+        if prop.name not in _OF_CONNECT and not re.match(r"(source|target)\.cluster\.", prop.name):
+            yield prop
+
+
+def _take_source(source: Connector, written: dict[str, Property], notes: Notes) -> None:
+    """It copies: names and topics, and all else of copies, are its own, its defaults included."""
+    for prop in _taken(source):
+        if _CHECKPOINTS.fullmatch(prop.name) or _HEARTBEATS.fullmatch(prop.name):
+            notes.differs(f"{prop.where}: {prop.name} has no effect in a {source.kind}, and is left out")
+        else:
             written[prop.name] = prop
-        elif prop.value.strip() != written[prop.name].value.strip():
-            counts = written[prop.name].where
-            made.notes.differs(f"{prop.where}: {prop.name} of {connector.name} differs from {counts}, which counts")
+
+
+def _take_own(connector: Connector, own: re.Pattern[str], written: dict[str, Property], notes: Notes) -> None:
+    """``own``: what no other connector reads. The same name as in the source connector may be here without effect."""
+    copying = dict(written)
+    for prop in _taken(connector):
+        known = copying.get(prop.name)
+        if own.fullmatch(prop.name):
+            written[prop.name] = prop
+        elif known is not None and prop.value.strip() != known.value.strip():
+            notes.differs(f"{prop.where}: {prop.name} of {connector.name} differs from {known.where}, which counts")
+        elif known is None and (prop.name in OF_FLOW or _OF_COPIES.fullmatch(prop.name)):
+            notes.differs(
+                f"{prop.where}: {prop.name} of {connector.name} is left out: it copies no record, and the {SOURCE}, "
+                "which does, leaves the setting at its default, which counts"
+            )
+        elif known is None:
+            notes.skips(prop.name, f"of a {connector.kind}, which copies no record")
+
+
+def _tell_of_other_names(checkpoint: Connector, written: Mapping[str, Property], notes: Notes) -> None:
+    """Settings of names that only the source connector has: checkpoints of MirrorMaker 2 speak of other topics."""
+    there = {prop.name for prop in checkpoint.settings}
+    for name, default in ((CLASS, "DefaultReplicationPolicy"), (SEPARATOR, ".")):
+        prop = written.get(name)
+        if prop is not None and name not in there and prop.value.strip() not in (default, KAFKA + default):
+            notes.differs(
+                f"{prop.where}: {name} is not set in {checkpoint.name}, so checkpoints of MirrorMaker 2 name topics by "
+                f"{default if name == CLASS else 'a dot'}; here they name those that the flow writes"
+            )

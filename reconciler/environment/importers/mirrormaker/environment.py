@@ -12,6 +12,7 @@ from reconciler.environment.importers.mirrormaker.connections import check_clust
 from reconciler.environment.importers.mirrormaker.connectors import Connector, Connectors, is_json, join, read_json
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, Field, FlowReading
 from reconciler.environment.importers.mirrormaker.ignored_settings import settle, tell
+from reconciler.environment.importers.mirrormaker.placeholders import refuse_placeholders
 from reconciler.environment.importers.mirrormaker.properties_file import Property, parse
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, sort
 from reconciler.environment.importers.mirrormaker.strimzi import resource as strimzi
@@ -63,6 +64,9 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     aliases: dict[str, str] = {}
     on_connect = _on_connect(files, notes)
     for file, props in _read(files, on_connect):
+        refuse_placeholders(props, notes)
+        if any(prop.name == "clusters" for prop in notes.unfilled.intersection(props)):
+            continue  # without their names no line has a place
         config = sort(props, notes)
         if file in files and not _of_connect(files[file]):
             _named(file, props, config, notes)
@@ -72,7 +76,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         for cluster in config.clusters:
             check_cluster(cluster, config, notes)
             _join(clusters, _part(cluster, _cluster(cluster, config, notes), file, notes), notes)
-        sources = set()
+        sources, never_started = set(), list[str]()
         for flow in _flows(config):
             reading = FlowReading(flow, config, notes)
             if reading.enabled():
@@ -82,9 +86,15 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
                 check_flow(flow, config, notes)
                 refuse_transforms(flow, config, notes)
                 _join(flows, _part(name, _flow(flow, reading.fields(), config), file, notes), notes)
+                continue
+            if reading.never_started:
+                never_started.append(reading.name)
             elif flow in config.of_flow:
                 disabled.append(reading.name)
+            if flow in config.of_flow:
                 notes.settled |= {prop for name, prop in config.of_flow[flow].items() if name in OF_FLOW}
+        if never_started:
+            _tell_of_never_started(config.whole["enabled"], never_started, notes, refused=not sources)
         tell(config, notes)
         settle(config, sources, notes)
     if not flows and not notes.mistakes:
@@ -138,6 +148,17 @@ def _flows(config: Configuration) -> Iterator[Flow]:
     if "enabled" in config.whole:
         pairs = ((a, b) for a in config.clusters for b in config.clusters if a != b)
         yield from (pair for pair in pairs if pair not in config.of_flow)
+
+
+def _tell_of_never_started(prop: Property, names: Sequence[str], notes: Notes, *, refused: bool) -> None:
+    words = (
+        f"starts no flow by itself: MirrorMaker 2 starts one by enabled of its own, or by its heartbeats, and "
+        f"emit.heartbeats.enabled is false. So it does not run {', '.join(names)}"
+    )
+    if refused:
+        notes.mistake(prop, f"it {words}. Write {names[0]}.enabled = true for each flow that is to copy.")
+    else:
+        notes.leaves_out(prop, f"{words}, which are not written; {names[0]}.enabled = true writes one")
 
 
 def _join(parts: dict[str, _Part], part: _Part, notes: Notes) -> None:

@@ -52,7 +52,15 @@ class FlowReading:
 
     def enabled(self) -> bool:
         """Only with the flow's own prefix, or for everybody; false when left out."""
-        return self._flag("enabled", default=False)
+        return self._flag("enabled", default=False) and not self.never_started
+
+    @property
+    def never_started(self) -> bool:
+        """Enabled for all clusters, where nothing starts it: MirrorMaker 2 starts a pair by its own ``enabled`` or by
+        its heartbeats (MirrorMakerConfig.clusterPairs)."""
+        own = "enabled" in self.config.of_flow.get(self.flow, {})
+        enabled = not own and self._flag("enabled", default=False)
+        return enabled and not self._flag("emit.heartbeats.enabled", default=True)
 
     @property
     def alias(self) -> str:

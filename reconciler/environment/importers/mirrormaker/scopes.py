@@ -57,7 +57,8 @@ class Configuration:
 class Notes:
     """What is told while a file is read: ``different`` from MirrorMaker 2, with the flows that are meant; ``unneeded``:
     settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable.
-    ``settled``: properties that became a line or are told; ``looked_at``: those that a flow asked for."""
+    ``settled``: properties that became a line or are told; ``looked_at``: those that a flow asked for; ``unfilled``:
+    those with a placeholder, of which nothing more is said."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     different: dict[str, list[str]] = field(default_factory=dict)
@@ -66,9 +67,12 @@ class Notes:
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     settled: set[Property] = field(default_factory=set)
     looked_at: set[Property] = field(default_factory=set)
+    unfilled: set[Property] = field(default_factory=set)
 
     def mistake(self, prop: Property, words: str) -> None:
         self.settled.add(prop)
+        if prop in self.unfilled:
+            return
         self.wrong(prop.where, f"{prop.name}: {words}")
 
     def wrong(self, where: Where, words: str) -> None:

@@ -432,6 +432,101 @@ def test_the_connectors_of_a_pair_are_one_flow_and_a_missing_one_does_nothing() 
     assert whole.mirrormaker_topics.heartbeats == 5000
 
 
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"replication.policy.class": IDENTITY},
+        {"replication.policy.separator": "_"},
+        {"replication.policy.internal.topic.separator.enabled": "false"},
+        {"topics": "payments"},
+        {"topics.exclude": "x"},
+        {"consumer.auto.offset.reset": "latest"},
+        {"source.consumer.isolation.level": "read_uncommitted"},
+        {"consumer.override.auto.offset.reset": "latest"},
+        {"tasks.max": "40"},
+        {"replication.factor": "1"},
+        {"sync.topic.configs.enabled": "false"},
+        {"sync.topic.acls.enabled": "true"},
+        {"use.defaults.from": "source"},
+        {"offset-syncs.topic.location": "target"},
+        {"exactly.once.support": "required"},
+        {"transforms": "t", "transforms.t.type": "k.RegexRouter"},
+        {"topic.filter.class": "com.x.Y"},
+    ],
+)
+@pytest.mark.parametrize("kind", ["Checkpoint", "Heartbeat"])
+def test_what_only_a_connector_that_copies_nothing_sets_changes_no_copy(kind: str, setting: dict[str, str]) -> None:
+    source, plain = connector("Source", topics="x"), connector(kind)
+    made = environment({"c.json": json.dumps([source, plain | setting])})
+    assert made.notes.mistakes == []
+    assert (
+        load(made.texts(), "e").flows == load(environment({"c.json": json.dumps([source, plain])}).texts(), "e").flows
+    )
+    for name in setting:
+        assert any(f"{name} of Mirror{kind}Connector is left out" in told for told in made.notes.different) or (
+            name == "topics" and any("topics of" in told and "which counts" in told for told in made.notes.different)
+        )
+
+
+def test_a_policy_that_only_the_source_connector_has_is_the_flows_and_the_difference_is_told() -> None:
+    source = connector("Source", topics="x") | {"replication.policy.class": IDENTITY}
+    made = environment({"c.json": json.dumps([source, connector("Checkpoint", groups="g")])})
+    assert load(made.texts(), "e").flows["A-to-B"].naming.policy == "identity"
+    assert any(
+        "replication.policy.class is not set in MirrorCheckpointConnector" in told for told in made.notes.different
+    )
+
+
+def test_what_tunes_the_checkpoint_connector_is_named_and_changes_nothing() -> None:
+    source, checkpoint = connector("Source", topics="x"), connector("Checkpoint") | {"key.converter": "x.Y"}
+    made = environment({"c.json": json.dumps([source, checkpoint])})
+    assert made.notes.unneeded["of a MirrorCheckpointConnector, which copies no record"] == ["key.converter"]
+
+
+BEATLESS = BASE.replace("A->B.enabled=true", "enabled=true") + "emit.heartbeats.enabled=false\n"
+
+
+def test_enabled_for_all_starts_nothing_without_heartbeats() -> None:
+    """MirrorMakerConfig.clusterPairs has a pair for ``enabled`` of its own, or for its heartbeats."""
+    assert "MirrorMaker 2 starts one by enabled of its own, or by its heartbeats" in refused(BEATLESS)
+    assert "So it does not run A->B, B->A. Write A->B.enabled = true" in refused(BEATLESS)
+    both = BASE.replace("A->B.enabled=true", "enabled=true")
+    assert set(topology(both).flows) == {"A-to-B", "B-to-A"}
+    assert set(topology(BEATLESS + "A->B.emit.heartbeats.enabled=true\n").flows) == {"A-to-B"}
+    assert set(topology(both + "B->A.emit.heartbeats.enabled=false\n").flows) == {"A-to-B"}
+    made = environment({"mm2.properties": BEATLESS + "B->A.enabled=true\nA->B.topics=x\n"})
+    assert made.flows == ("B-to-A",)
+    assert any("So it does not run A->B, which are not written" in told for told in made.notes.different)
+
+
+def test_every_placeholder_is_told_in_one_round(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters=A,B\nA.bootstrap.servers=${env:SRC}\nB.bootstrap.servers={{ target }}\nA->B.enabled=true\n"
+        "A->B.topics=${file:/opt/x.properties:topics}\ntasks.max=<%= tasks %>\nA->B.groups=${GROUPS}\n"
+        "use.defaults.from=nowhere\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        'B.sasl.jaas.config=x.PlainLoginModule required username="u" password="${env:PW}";\n'
+    )
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert code != 0
+    lines = [line for line in told.splitlines() if line.startswith("mm2.properties:")]
+    assert [line.split(": ")[0] for line in lines] == [f"mm2.properties:{number}:1" for number in (2, 3, 5, 6, 7, 8)]
+    assert "it holds ${env:SRC}, which MirrorMaker 2's config provider env fills in (SRC)" in told
+    assert "config provider file fills in (key topics of /opt/x.properties)" in told
+    assert "it holds {{ target }}, which is filled in before MirrorMaker 2 reads the file" in told
+    assert 'use_defaults_from is the text "nowhere"' in told
+
+
+def test_placeholders_are_told_of_connectors_too() -> None:
+    source = connector("Source", topics="${env:TOPICS}") | {"source.cluster.bootstrap.servers": "${env:SRC}"}
+    told = [str(one) for one in environment({"c.json": json.dumps(source, indent=1)}).notes.mistakes]
+    assert len(told) == 2
+    assert all("config provider env" in one for one in told)
+
+
 def test_connectors_and_a_properties_file_are_one_environment() -> None:
     files = {"mm2.properties": BASE, "c.json": json.dumps(connector("Source", ("B", "C"), topics="x"))}
     made = environment(files)
