@@ -6,7 +6,7 @@ import asyncio
 import base64
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.dial import connect_first
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, SettingError, check
 from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol.groups.group_offsets import NO_GROUP
 
 Key = tuple[str, int]
 NO_ID = UUID(int=0)
@@ -245,7 +246,7 @@ class ClusterClient:
                     epoch_ends[topic.topic, p.partition] = failure or (p.leader_epoch, p.end_offset)
         return epoch_ends
 
-    async def positions(self, group: str, keys: Iterable[Key]) -> dict[Key, CommittedPosition]:
+    async def positions(self, group: str, keys: Collection[Key]) -> dict[Key, CommittedPosition]:
         """Committed offsets, only stable ones (KIP-447). Raises BrokerError 88 while a transaction is undecided."""
         node = await self.coordinator(group, GROUP)
         connection = await self.control(node)
@@ -255,10 +256,14 @@ class ClusterClient:
         answer = await connection.call(
             protocol.OffsetFetchRequest(group_id=group, topics=topics, require_stable=True, version=version)
         )
+        positions = dict.fromkeys(keys, CommittedPosition(-1, ""))
+        if answer.error_code == NO_GROUP:
+            return positions
         check(answer.error_code, f"positions of group {group} on {self.name}")
-        positions: dict[Key, CommittedPosition] = {}
         for topic in answer.topics:
             for p in topic.partitions:
+                if p.error_code == NO_GROUP:
+                    continue
                 check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {group} on {self.name}")
                 positions[topic.name, p.partition_index] = CommittedPosition(p.committed_offset, p.metadata or "")
         return positions

@@ -111,7 +111,8 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
         lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
         lane.partitions[key] = _waiting_since(lane.partitions.get(key), p)
         lane.outdated.add(key)
-    set_conditions(lane, progress.conditions)
+    if progress.at_work or progress.conditions:  # a lane that begins again has failed until it is at work
+        set_conditions(lane, progress.conditions)
     if (lane.path, lane.path_reason) != (progress.path, progress.path_reason):
         lane.path, lane.path_reason = progress.path, progress.path_reason
         view_anew(lane)

@@ -21,7 +21,15 @@ from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.driver.flow_state import SILENT_S
 from reconciler_mirror.driver.views import FlowView, PartitionView, pause_counts
-from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
+from reconciler_mirror.model import (
+    Condition,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    PartitionProgress,
+    PartitionSpec,
+    lane_of,
+)
 from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.report.status import Application, lag_header, record
 
@@ -189,6 +197,20 @@ def test_a_stopped_partition_whose_position_and_end_are_known_has_a_lag(board: B
     assert board.view()[0].records_lag == 7
     board.progress(told(0, 2, 11, 0, stop))
     assert board.view()[0].records_lag == 9
+
+
+def test_why_a_lane_failed_is_told_until_it_is_at_work_again(board: Board) -> None:
+    """It is retried within seconds, and may fail at once again: who looks in between must not take it for one that
+    copies."""
+    failed = Condition("lane_failed", "text", "todo", stops=True)
+    lane = lane_of("orders", 0, 4)
+    nothing = LaneProgress("orders", lane, (), at_work=False)
+    board.report(LaneReport(LaneEnd.FAILED, replace(nothing, conditions=(failed,)), "text"))
+    board.lease_begins(("orders", lane))
+    board.progress(nothing)  # a task gets ready
+    assert [condition for condition, _ in board.view()[0].conditions] == [failed]
+    board.progress(told(0, 2, 9))
+    assert board.view()[0].conditions == ()
 
 
 def test_an_end_that_the_source_told_long_ago_is_none(board: Board) -> None:

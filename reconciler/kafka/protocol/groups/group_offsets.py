@@ -18,6 +18,8 @@ COMMIT_VERSION = 8
 Key = tuple[str, int]
 _PARTITION = struct.Struct(">iqi")
 _ERROR = struct.Struct(">ih")
+NO_GROUP = 69
+"""GROUP_ID_NOT_FOUND: how some brokers answer for a group without offsets; Kafka itself names no offsets then."""
 _NOTHING_MORE = b"\1\0\0\0"  # of a partition, as a rule: no metadata, no error, no tagged fields
 
 
@@ -82,12 +84,13 @@ def _offsets(reader: ResponseReader) -> GroupOffsets:
                 metadata = reader.string()
                 error = reader.int16()
                 reader.tags()
-            if error:
+            if error and error != NO_GROUP:
                 unstable.append((topic, partition))
             elif offset >= 0:
                 offsets[topic, partition] = CommittedOffset(offset, epoch, metadata)
         reader.tags()
-    return GroupOffsets(offsets, reader.int16(), tuple(unstable))
+    error = reader.int16()
+    return GroupOffsets(offsets, 0 if error == NO_GROUP else error, tuple(unstable))
 
 
 def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:

@@ -27,7 +27,7 @@ from reconciler.kafka.protocol.flexible import count, string
 from reconciler.kafka.protocol.groups import describe_groups as group_members
 from reconciler.kafka.protocol.groups import group_offsets
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
-from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 
 NAMES = st.text(min_size=1, max_size=200)
 OFFSETS = st.dictionaries(
@@ -98,12 +98,19 @@ def test_offsets_of_groups_are_read(groups: dict[str, dict[tuple[str, int], Comm
     assert {name: one.offsets for name, one in found.items()} == groups
 
 
+def test_a_group_that_a_broker_does_not_know_has_no_offsets() -> None:
+    """Kafka names none and no error; others answer GROUP_ID_NOT_FOUND (69)."""
+    body = struct.pack(">i", 0) + count(1) + string("g") + count(0) + struct.pack(">h", 69) + b"\0" + b"\0"
+    _, found = group_offsets.unpack_fetch(8, ["g"], memoryview(struct.pack(">ib", 1, 0) + body))
+    assert found == {"g": GroupOffsets({})}
+
+
 def test_undecided_and_absent_offsets_are_told_apart() -> None:
     partitions = b"".join(
         struct.pack(">iqi", number, offset, -1) + b"\x01" + struct.pack(">h", error) + b"\0"
-        for number, offset, error in ((0, 5, 0), (1, -1, 0), (2, -1, 88))
+        for number, offset, error in ((0, 5, 0), (1, -1, 0), (2, -1, 88), (3, -1, 69))
     )
-    body = struct.pack(">i", 0) + count(1) + string("g") + count(1) + string("t") + count(3) + partitions + b"\0"
+    body = struct.pack(">i", 0) + count(1) + string("g") + count(1) + string("t") + count(4) + partitions + b"\0"
     raw = memoryview(struct.pack(">ib", 1, 0) + body + struct.pack(">h", 0) + b"\0" + b"\0")
     _, found = group_offsets.unpack_fetch(8, ["g"], raw)
     assert found["g"].offsets == {("t", 0): CommittedOffset(5)}
