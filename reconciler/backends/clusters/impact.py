@@ -24,6 +24,7 @@ from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
 from reconciler.model.reports.impact import ClusterFeatures, CopyFacts, ImpactQuery, ReadingGroup, Stakes
 from reconciler.replication.names import position_group
+from reconciler.replication.offsets.position_metadata import is_ours
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
@@ -118,7 +119,9 @@ async def _copy_facts(
             "positions of flows", GroupClient(cluster).offsets(names) if names else _no_groups()
         )
         positions = {
-            names[group]: {key: committed.metadata for key, committed in offsets.offsets.items()}
+            names[group]: {
+                key: at.metadata for key, at in offsets.offsets.items() if is_ours(key, at.offset, at.metadata)
+            }
             for group, offsets in (groups or {}).items()
             if not offsets.error
         }

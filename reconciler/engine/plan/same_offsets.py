@@ -21,8 +21,9 @@ from reconciler.replication.offsets.same import (
     filler_cost,
     producer_of,
 )
+from reconciler.resources.application_topics import owner_of
 from reconciler.resources.flows.marker_rights import note
-from reconciler.resources.flows.routes import hops_between
+from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.flows.same_offsets import PAGE, not_new, too_old
 from reconciler.text import counted, first_of, size_words, time_words
 
@@ -35,12 +36,14 @@ Key = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class NewCopy:
     """A source partition of a flow that keeps offsets, whose copy is not there yet. ``at``: as ListOffsets takes it;
-    ``offset`` where the flow's ``start`` names it."""
+    ``offset`` where the flow's ``start`` names it. ``store``: of which program it is, where one on the target would
+    write to the copy too: it has the same name."""
 
     flow: str
     source: Key
     at: int = EARLIEST
     offset: int | None = None
+    store: str = ""
 
 
 def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
@@ -49,28 +52,36 @@ def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
         return ()
     hops = (hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
     return tuple(
-        _new_copy(topology.flows[hop.flow], (hop.source.name, part.index))
+        _new_copy(topology.flows[hop.flow], (hop.source.name, part.index), _store(hop, live))
         for hop in sorted(hops)
         if live.topic(hop.remote) is None and (topic := live.topic(hop.source)) is not None
         for part in topic.partitions
     )
 
 
-def _new_copy(flow: Flow, source: Key) -> NewCopy:
+def _store(hop: TopicHop, live: LiveState) -> str:
+    source = live.known(hop.source.cluster)
+    if source is None or hop.remote.name != hop.source.name:
+        return ""
+    return owner_of(hop.source.name, source.topics.keys())
+
+
+def _new_copy(flow: Flow, source: Key, store: str) -> NewCopy:
     start = flow.start
     named = (start.offsets or {}).get(source[0], {}).get(source[1])
     kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
     at = {"latest": LATEST, "timestamp": start.timestamp_ms or 0}.get(kind, EARLIEST)
-    return NewCopy(flow.name, source, at, named)
+    return NewCopy(flow.name, source, at, named, store)
 
 
 @dataclass(frozen=True, slots=True)
 class OldCopy:
-    """A target partition of a flow that keeps offsets, which is there already."""
+    """A target partition of a flow that keeps offsets, which is there already. ``store``: as of ``NewCopy``."""
 
     flow: str
     target: TopicRef
     partition: int
+    store: str = ""
 
     @property
     def key(self) -> Key:
@@ -83,7 +94,7 @@ def old_copies(topology: Topology, live: LiveState) -> tuple[OldCopy, ...]:
         return ()
     hops = (hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
     return tuple(
-        OldCopy(hop.flow, hop.remote, part.index)
+        OldCopy(hop.flow, hop.remote, part.index, _store(hop, live))
         for hop in sorted(hops)
         if (topic := live.topic(hop.remote)) is not None
         for part in topic.partitions
@@ -95,6 +106,7 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
     one, that somebody else filled it. What is not told is left to the job, which looks before it writes."""
     refused, strange = list(plan.refused), dict[tuple[str, TopicRef], int]()
     translated: dict[tuple[str, TopicRef], None] = {}
+    stores: dict[tuple[str, str], str] = {}
     for copy in copies:
         target = facts.get(copy.target.cluster, CopyFacts())
         if (positions := target.positions.get(copy.flow)) is None:
@@ -104,14 +116,26 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
             translated[copy.flow, copy.target] = None
         elif metadata is None and end > 0:
             strange[copy.flow, copy.target] = max(end, strange.get((copy.flow, copy.target), 0))
+            stores[copy.flow, copy.target.name] = copy.store
     known = {str(item.subject) for item in refused if item.reason.code is Why.SAME_OFFSETS_NOT_NEW}
     refused += [item for place in translated if str((item := not_new(*place)).subject) not in known]
     notes = [
-        f"flow {flow} keeps offsets and has copied nothing into {ref} yet, which ends at {end:,}: its job writes "
+        f"flow {flow} keeps offsets and has no position of its own for {ref}, which ends at {end:,}: its job writes "
         f"nothing there and says offsets_diverged, unless that topic is the beginning of its source ({PAGE}#failback)"
         for (flow, ref), end in strange.items()
     ]
-    return replace(plan, refused=tuple(refused), notes=(*plan.notes, *notes))
+    return replace(plan, refused=tuple(refused), notes=(*plan.notes, *notes, *_written_by_both(stores)))
+
+
+def _written_by_both(stores: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """``stores``: flow and topic -> the program that it is the store of."""
+    for flow, store in sorted({(flow, store) for (flow, _), store in stores.items() if store}):
+        names = [f"'{name}'" for (of, name), its in sorted(stores.items()) if (of, its) == (flow, store)]
+        yield (
+            f"flow {flow} keeps offsets and copies what {store} keeps for itself, under the same name: "
+            f"{first_of(names, SHOWN)}. Where it runs at the target, too, it writes to the copy, whose partitions then "
+            "stop with offsets_diverged: leave these topics out of the flow, or run it at one side only"
+        )
 
 
 def copies_asked(
@@ -130,7 +154,8 @@ def copies_asked(
 def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Plan:
     """``plan`` with what new copies cost and what is refused of them. ``facts``: by cluster, answers to
     ``copies_asked``; what is not told is told so."""
-    refused, notes = list(plan.refused), [*plan.notes, *_markers(topology, copies, facts)]
+    stores = {(copy.flow, copy.source[0]): copy.store for copy in copies}
+    refused, notes = list(plan.refused), [*plan.notes, *_markers(topology, copies, facts), *_written_by_both(stores)]
     for flow in topology.flows.values():
         if not flow.keeps_offsets:
             continue

@@ -22,7 +22,7 @@ from reconciler.model.environment.flows import Groups, OffsetsKept
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import CopyFacts, MarkerRight
-from reconciler.replication.handover import Start
+from reconciler.replication.handover import Naming, Start
 from reconciler.replication.offsets.same import FILLER_LIMIT
 from reconciler.resources.acls.mirror_rights import mirror_rights
 from reconciler.resources.flows.routes import find_routes
@@ -174,6 +174,28 @@ def test_a_copy_begins_where_the_flow_starts(start: Start, asked: dict[tuple[str
     seen.clusters["east"].put("orders", 2)
     desired = wished(of=kept(start=start))
     assert copies_asked(desired, new_copies(desired, seen.look(desired))) == {"west": {}, "east": asked}
+
+
+STORES = ("_schemas", "app-orders-changelog", "connect-configs", "kafkasql-journal", "_confluent-ksql-x_command_topic")
+
+
+@pytest.mark.parametrize("policy", ["identity", "default"])
+def test_stores_that_an_application_on_both_sides_would_write_to_are_named(policy: str) -> None:
+    seen = world("east", "west")
+    for name in ("orders", *STORES):
+        seen.clusters["east"].put(name, 1)
+    desired = wished(of=kept(topics=(".*",), naming=Naming(policy)))
+    copies = new_copies(desired, seen.look(desired))
+    facts = {"east": CopyFacts(), "west": CopyFacts(True)}
+    noted = [
+        note for note in with_copies(seen.plan(desired), desired, copies, facts).notes if "at one side only" in note
+    ]
+    if policy != "identity":
+        assert noted == []
+        return
+    assert {next(name for name in STORES if f"'{name}'" in note) for note in noted} >= {"_schemas", "connect-configs"}
+    assert any("what Kafka Streams keeps for itself" in note and "'app-orders-changelog'" in note for note in noted)
+    assert not any("'orders'" in note for note in noted)
 
 
 def test_nothing_is_asked_where_no_flow_keeps_offsets() -> None:
