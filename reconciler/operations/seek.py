@@ -17,7 +17,7 @@ from reconciler.model.plan import Outcome, Result
 from reconciler.operations.pause import audited, job_of
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.position_metadata import moved
+from reconciler.replication.offsets.position_metadata import is_ours, moved
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.pause import PauseRequest, require_exists, scopes
 from reconciler.resources.mirrors.seek import (
@@ -95,7 +95,9 @@ class _Place:
         for number in self.partitions:
             its, at = bounds[self.scope.topic, number], committed.get((self.remote, number))
             end = its.stable if stable else its.end
-            seek_partitions.append(SeekPartition(number, at.offset if at is not None else None, its.begin, end))
+            ours = at is not None and is_ours((self.remote, number), at.offset, at.metadata)
+            position, foreign = (None, None) if at is None else (at.offset, None) if ours else (None, at.offset)
+            seek_partitions.append(SeekPartition(number, position, its.begin, end, foreign))
         return tuple(seek_partitions)
 
     def chosen(self, standings: Sequence[SeekPartition], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
@@ -118,8 +120,9 @@ class _Place:
         wanted = {}
         for number, offset in chosen.items():
             at = before.get((self.remote, number))
-            metadata = moved(offset, at.metadata if at is not None else "", self.topic_id)
-            wanted[self.remote, number] = GroupPosition(offset, metadata)
+            key, was = (self.remote, number), (-1, "") if at is None else (at.offset, at.metadata)
+            metadata = moved(key, was, offset, self.topic_id, same=self.flow.keeps_offsets)
+            wanted[key] = GroupPosition(offset, metadata)
         step = f"seek:{self.scope}"
         with audited(self.session, "mirror seek", [step]) as outcomes:
             refused = self.target.commit({self.group: wanted}).get(self.group, {})

@@ -162,7 +162,7 @@ def _never(read: Callable[[bytes], object]) -> Target:
 
 
 def _position(data: bytes) -> object:
-    return positions.decode(7, data.decode("utf-8", "replace"))
+    return positions.decode(("t", 0), 7, data.decode("utf-8", "replace"))
 
 
 _SCOPE = pauses.Scope("west")

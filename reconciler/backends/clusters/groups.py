@@ -35,6 +35,7 @@ from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_t
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.map import PartitionMap, Translation
+from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
 from reconciler.replication.offsets.translate import ClusterSides, translate
 
@@ -144,14 +145,13 @@ class Side:
         return self.ask(lambda cluster: _bounds(cluster, set(keys)))
 
     def positions(self, flow: str) -> Mapping[Key, int]:
-        """Positions of a flow whose target this is, by remote topic and partition."""
+        """Positions of a flow whose target this is, by remote topic and partition. Without those that another client
+        committed: up to where such a partition is copied is not known."""
 
         async def read(cluster: ClusterClient) -> dict[Key, int]:
-            group_positions = await _offsets(GroupClient(cluster), [position_group(flow)])
-            return {
-                key: group_position.offset
-                for key, group_position in group_positions.get(position_group(flow), {}).items()
-            }
+            offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
+            committed = offsets.get(position_group(flow), {})
+            return {key: at.offset for key, at in committed.items() if is_ours(key, at.offset, at.metadata)}
 
         return self.ask(read)
 

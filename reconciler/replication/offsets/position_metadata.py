@@ -1,8 +1,9 @@
 """The metadata beside a flow's committed position, and what of it survives a seek.
 
 The mirror job writes and reads all of it (JSON, ended by a NUL byte that librdkafka needs); a seek keeps
-what says who owns the flow, and drops what belonged to the old place. Both write the offset into it too (``o``) and a
-CRC-32 of all (``d``): so a position that another client committed, or that was damaged on its way, is known for it.
+what says who owns the flow, and drops what belonged to the old place. Both write the target partition (``t``) and the
+offset (``o``) into it too and a CRC-32 of all (``d``): so a position that another client committed, that was copied
+from elsewhere, or that was damaged on its way, is known for it. Nothing else of its metadata is believed then.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from reconciler.replication.json_codec import parsed
@@ -17,35 +19,80 @@ from reconciler.replication.json_codec import parsed
 # confluent-kafka 2.16 writes it behind a metadata string and reads up to one: without it verify of earlier releases,
 # which reads positions by that client, would read on into foreign memory.
 END = "\0"
-_OF_THE_PLACE = ("i", "e", "o", "d", "q", "x")
+Key = tuple[str, int]
+_PROOFS = ("d", "u")
+_OF_THE_PLACE = ("i", "e", "t", "o", "d", "q", "x")
 _OF_THE_TOPIC = ("m",)
+_OF_SAME_OFFSETS = ("p", "s")
+_OF_A_CLAIM = ("c", "a", "h")
+_UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str, "h": int}
+"""What the release that wrote no proof always wrote."""
 
 
-def with_proof(offset: int, fields: Mapping[str, Any]) -> str:
-    """The metadata of the position ``offset``, without its END."""
-    text = json.dumps({**fields, "o": offset}, separators=(",", ":"))
-    return f'{text[:-1]},"d":"{zlib.crc32(text.encode()):08x}"}}'
+class Proof(StrEnum):
+    """What metadata says of the offset that it stands beside. OURS: a mirror or a seek committed it. CLAIMED: another
+    client did, and since then a takeover has written who owns the flow beside it (``u`` instead of ``d``). NONE:
+    another client did, or it was damaged on its way."""
+
+    OURS = "d"
+    CLAIMED = "u"
+    NONE = ""
 
 
-def is_proved(offset: int, fields: Mapping[str, Any]) -> bool:
-    """Whether a mirror or a seek committed ``offset`` with the metadata ``fields``. A release that wrote no proof named
-    at least its claim."""
-    if "d" not in fields and "o" not in fields:
-        return "c" in fields
-    if fields.get("o") != offset:
-        return False
-    others = {key: value for key, value in fields.items() if key not in ("o", "d")}
-    return with_proof(offset, others).endswith(f'"d":"{fields.get("d")}"}}')
+def written(key: Key, offset: int, fields: Mapping[str, Any], proof: Proof = Proof.OURS) -> str:
+    """The metadata of the position ``offset`` of target partition ``key``, without its END. ``proof``: not NONE."""
+    return _proved({**fields, "t": _place(key), "o": offset}, proof)
 
 
-def moved(offset: int, metadata: str, topic_id: str) -> str:
-    """The metadata of a position that a seek sets to ``offset``. ``topic_id``: of the source topic now, as Kafka prints
-    it. What cannot be read is dropped."""
+def proof_of(key: Key, offset: int, fields: Mapping[str, Any]) -> Proof:
+    """Of what was read. One release wrote no proof, and later ones one that did not name the partition."""
+    if not fields.keys() & {"d", "u", "o"}:
+        return Proof.OURS if all(type(fields.get(name)) is kind for name, kind in _UNPROVED.items()) else Proof.NONE
+    if fields.get("o") != offset or fields.get("t", _place(key)) != _place(key):
+        return Proof.NONE
+    others = {name: value for name, value in fields.items() if name not in ("o", *_PROOFS)}
+    for proof in (Proof.OURS, Proof.CLAIMED):
+        if _proved({**others, "o": offset}, proof).endswith(f'"{proof}":"{fields.get(proof)}"}}'):
+            return proof
+    return Proof.NONE
+
+
+def is_ours(key: Key, offset: int, metadata: str) -> bool:
+    """Whether a mirror or a seek committed this position: what another client committed says nothing of a copy."""
+    return proof_of(key, offset, _parsed(metadata)) is Proof.OURS
+
+
+def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: bool) -> str:
+    """The metadata of a position that a seek sets to ``offset``. ``was``: offset and metadata before; ``topic_id``: of
+    the source topic now, as Kafka prints it; ``same``: the flow keeps offsets. What is not proved is dropped."""
+    before, metadata = was
+    fields = _parsed(metadata)
+    kept: set[str] = set()
+    match proof_of(key, before, fields):
+        case Proof.OURS:
+            dropped = {*_OF_THE_PLACE, *(() if same else _OF_SAME_OFFSETS)}
+            dropped |= {*(() if fields.get("i", "") in ("", topic_id) else _OF_THE_TOPIC)}
+            kept = fields.keys() - dropped
+        case Proof.CLAIMED:
+            kept = {*_OF_A_CLAIM}
+        case Proof.NONE:
+            pass
+    return written(key, offset, {name: value for name, value in fields.items() if name in kept}) + END
+
+
+def _parsed(metadata: str) -> Mapping[str, Any]:
+    """Empty where it cannot be read."""
     try:
         fields = parsed(metadata.rstrip(END) or "{}")
-        same = fields.get("i", "") in ("", topic_id)
-    except (ValueError, AttributeError):
-        return with_proof(offset, {}) + END
-    kept = {key: value for key, value in fields.items() if key not in _OF_THE_PLACE}
-    kept = kept if same else {key: value for key, value in kept.items() if key not in _OF_THE_TOPIC}
-    return with_proof(offset, kept) + END
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _place(key: Key) -> str:
+    return f"{key[0]}-{key[1]}"
+
+
+def _proved(fields: Mapping[str, Any], proof: Proof) -> str:
+    text = json.dumps(fields, separators=(",", ":"))
+    return f'{text[:-1]},"{proof}":"{zlib.crc32(text.encode()):08x}"}}'

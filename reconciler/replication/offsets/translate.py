@@ -13,6 +13,7 @@ from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLostError
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
 from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation
+from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
 
 UNDECIDED_WITHIN = 2.0
@@ -98,12 +99,12 @@ async def _closed(
 
 
 async def _position(sides: ClusterSides, key: Key) -> int | None:
-    """The flow's next source offset. None when there is none, or when it stays undecided (KIP-447): the mirror copies
-    meanwhile, and what is proved without it is as true."""
+    """The flow's next source offset. None when there is none, when another client committed it, or when it stays
+    undecided (KIP-447): the mirror copies meanwhile, and what is proved without it is as true."""
     until = time.monotonic() + UNDECIDED_WITHIN
     while True:
         try:
-            offset = (await sides.target.positions(sides.group, [key]))[key].offset
+            at = (await sides.target.positions(sides.group, [key]))[key]
         except BrokerError as error:
             if error.code != UNSTABLE:
                 raise
@@ -111,7 +112,7 @@ async def _position(sides: ClusterSides, key: Key) -> int | None:
                 return None
             await asyncio.sleep(ASKED_EVERY)
         else:
-            return offset if offset >= 0 else None
+            return at.offset if at.offset >= 0 and is_ours(key, at.offset, at.metadata) else None
 
 
 async def _id(cluster: ClusterClient | None, topic: str) -> UUID:

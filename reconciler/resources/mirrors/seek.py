@@ -18,12 +18,14 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition:
-    """One source partition: the next offset to copy (None: no position yet), and what the source has."""
+    """One source partition: the next offset to copy (None: no position yet), and what the source has. ``foreign``: the
+    offset that another client committed instead of the mirror."""
 
     partition: int
     position: int | None
     begin: int
     end: int
+    foreign: int | None = None
 
     @property
     def behind(self) -> int | None:
@@ -74,7 +76,7 @@ def taken_over(
     """
     if not by_name:
         raise ReconcilerError(
-            f"flow {other} has no position there",
+            f"flow {other} has no position there that it committed itself",
             "There is nothing to take over.",
             "Look at the spelling; or name a place with --to.",
         )
@@ -126,15 +128,18 @@ def table(standings: Sequence[SeekPartition]) -> list[str]:
     for part in standings:
         behind = "unknown" if part.behind is None else f"{part.behind:,}"
         place = "none" if part.position is None else str(part.position)
+        place = place if part.foreign is None else f"{part.foreign}, not the mirror's"
         rows.append((str(part.partition), place, str(part.begin), str(part.end), behind))
     return list(columns(rows, right=range(len(rows[0]))))
 
 
 def costs(standings: Sequence[SeekPartition], chosen: Mapping[int, int]) -> list[str]:
     """What a move means for records: left out for ever, or copied again."""
-    skipped = again = unknown = 0
+    skipped = again = unknown = foreign = 0
     for part in standings:
-        if part.position is None:
+        if part.foreign is not None:
+            foreign += 1
+        elif part.position is None:
             unknown += 1
         else:
             skipped += max(0, chosen[part.partition] - max(part.position, part.begin))
@@ -144,4 +149,8 @@ def costs(standings: Sequence[SeekPartition], chosen: Mapping[int, int]) -> list
     if unknown:
         verb = "has" if unknown == 1 else "have"
         lines.append(f"{counted(unknown, 'partition')} {verb} no position yet and would else begin where start says")
+    if foreign:
+        has = "has a position that another client" if foreign == 1 else "have positions that another client"
+        copied = "how much is copied again or passed over is not known"
+        lines.append(f"{counted(foreign, 'partition')} {has} committed: {copied}")
     return lines

@@ -23,7 +23,7 @@ OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 WITHOUT_LAG = frozenset(
     {
         *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
-        "position_went_back",
+        *("position_went_back", "offsets_diverged"),
         *("target_topic_missing", "target_topic_smaller"),
     }
 )
@@ -87,6 +87,17 @@ def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: 
         f"way; {known}. Copying from {position} on could double records or leave some out",
         f"Keep other consumers out of group {group}. Go on where the copy ended: "
         f"{_seek(spec, 'OFFSET' if copied_to is None else copied_to)}.",
+    )
+
+
+def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
+    """``arriving``: the flow that brings records to the source."""
+    return Condition.of_partition(
+        "provenance_not_yet_marked",
+        spec,
+        f"is not copied: another client has committed the position of {arriving} for it, which says from where on its "
+        "copies carry a provenance header; earlier ones would return as if they had been written there",
+        f"Put the position of {arriving} right: see its position_foreign. Then restart this mirror.",
     )
 
 

@@ -10,6 +10,9 @@ many lanes it had and whatever it was doing (a stopped process that wakes up lat
    takes it again afterwards has to wait for the positions, and then finds our claim and leaves.
 3. Read the positions once more; what was committed between 1 and 2 goes into the transaction. End it.
 
+The claim makes no position ours: one that another client committed gets it without a proof, and its lane stops it. Such
+a one does not tell either that the flow has run before.
+
 An at-least-once lane looks for a later claim before each commit instead. The very first time (no positions at all), and
 if the flow starts at latest or a timestamp, the start of every partition is resolved and all are committed in the same
 transaction. Whatever has no position after this appeared later and is copied from its beginning. Explicit offsets are
@@ -37,7 +40,7 @@ from reconciler.replication.offsets.last_committed import last_committed
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model import Claim, PartitionSpec
+from reconciler_mirror.model import NO_CLAIM, Claim, PartitionSpec
 from reconciler_mirror.record_work import provenance_start as provenance_ground
 from reconciler_mirror.record_work.settings import work_of
 
@@ -153,7 +156,10 @@ class _Open:
             await self.first.end(committed=True)
         if self.flow.provenance is not None:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
-        return Takeover(claim, None if self._known(lane_positions) else await self._begin(claim, specs))
+        if any(at.proved for at in self._known(lane_positions)):
+            return Takeover(claim, None)
+        fresh = [spec for spec in specs if (spec.target_topic, spec.partition) not in lane_positions]
+        return Takeover(claim, await self._begin(claim, fresh))
 
     async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, LanePosition]]:
         """Steps 1 and 2, and the positions as nobody else can change them any more."""
@@ -183,7 +189,7 @@ class _Open:
     async def _stable(self) -> dict[Key, LanePosition]:
         """Before our claim makes all of them undecided (KIP-447). Without those that are, for longer than is waited."""
         decided = await self.groups.decided(self.group, _DECIDED_WITHIN_S)
-        return {key: positions.decode(at.offset, at.metadata) for key, at in decided.items() if at is not None}
+        return {key: positions.decode(key, at.offset, at.metadata) for key, at in decided.items() if at is not None}
 
     async def _positions(self) -> dict[Key, LanePosition]:
         """As the coordinator tells them: a broker that has just started may tell old ones, which must not be written
@@ -222,7 +228,10 @@ class _Open:
     async def _begin(self, claim: Claim, specs: Sequence[PartitionSpec]) -> int:
         """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
         flow = self.flow
-        others = [spec for spec in specs if flow.starts_at(spec.topic, spec.partition) is None]
+        unknown = claim.ground.unknown
+        others = [
+            s for s in specs if flow.starts_at(s.topic, s.partition) is None and (s.topic, s.partition) not in unknown
+        ]
         if flow.start_kind != "earliest" and (others := await self._never_copied(others)):
             begun = {(spec.topic, spec.partition): spec for spec in others}
             kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"
@@ -246,11 +255,13 @@ class _Open:
         return [spec for spec in specs if (spec.topic, spec.partition) not in before]
 
     async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:
-        await self.first.commit_positions({key: positions.to_commit(at) for key, at in lane_positions.items()})
+        await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
 
 
-def _above(known: Iterable[LanePosition], application: str) -> Claim:
-    return Claim(1 + max((position.claim.number for position in known), default=0), application)
+def _above(known: Sequence[LanePosition], application: str) -> Claim:
+    """Who committed a position without ours took the claim that stood beside it; one made of the time is above it."""
+    lost = any(not at.proved and at.claim == NO_CLAIM for at in known)
+    return Claim(1 + max((int(time.time()) if lost else 0, *(at.claim.number for at in known))), application)
 
 
 def _of(lane_positions: Mapping[Key, LanePosition], keys: Iterable[Key]) -> dict[Key, LanePosition]:

@@ -17,6 +17,7 @@ from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close
 from reconciler.replication.offsets.codec import MapPartition, encode
 from reconciler.replication.offsets.map import Gap, Stretch
 from reconciler.replication.offsets.map_topic import append
+from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
 from reconciler_mirror import log_lines as logs
 
@@ -75,7 +76,8 @@ class GapCloser:
         """Why not; empty when it is done, or when nothing is to be done."""
         twin = (remote, key[1])
         try:
-            position = (await self._target.positions(position_group(self._flow), [twin]))[twin].offset
+            at = (await self._target.positions(position_group(self._flow), [twin]))[twin]
+            position = at.offset if is_ours(twin, at.offset, at.metadata) else -1
             if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
                 return ""  # the group is ahead of the flow
             await self._source.refresh([key[0]])

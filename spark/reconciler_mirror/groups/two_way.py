@@ -8,11 +8,12 @@ from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.map import Exactness, Translation
+from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
 from reconciler.replication.offsets.two_way import Interleaved
 
 DECIDED_WITHIN = 3.0
-_UNDECIDED = Translation(None, Exactness.UNKNOWN, "a position of the flow is not decided yet")
+_UNDECIDED = Translation(None, Exactness.UNKNOWN, "a position of the flow is not decided yet, or another client's")
 
 
 class BothWays:
@@ -43,6 +44,10 @@ class BothWays:
 
 
 async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
-    """Every position of a flow; None while its transaction is undecided for too long."""
+    """Every position of a flow; None while its transaction is undecided for too long, and where another client has
+    committed one."""
     decided = await GroupClient(cluster).decided(group, DECIDED_WITHIN)
-    return {key: None if committed is None else committed.offset for key, committed in decided.items()}
+    return {
+        key: at.offset if at is not None and is_ours(key, at.offset, at.metadata) else None
+        for key, at in decided.items()
+    }

@@ -105,7 +105,7 @@ class Committer:
             return
         self._looked = now
         committed_positions = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
-        if positions.is_superseded(committed_positions.values(), lane.spec.claim):
+        if positions.is_superseded(committed_positions, lane.spec.claim):
             raise SupersededError("another application has taken the flow")
 
     def _resume(self) -> None:
@@ -139,7 +139,7 @@ class Committer:
             (p, positions.LanePosition(offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked))
             for p, offset in moved
         )
-        return {p.target: positions.to_commit(at) for p, at in written}
+        return {p.target: positions.to_commit(p.target, at) for p, at in written}
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
         lane = self._lane

@@ -2,13 +2,14 @@
 
 The offset is the next *source* offset. The metadata string is compact JSON: source topic id, leader epoch of the last
 record copied, the claim of the application that wrote it, where provenance begins, the hour, so that idle positions are
-renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default), and a proof.
+renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default), and a proof. Whoever
+writes a position again writes it as what it was: one that another client committed never gets a proof.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.replication.json_codec import parsed
-from reconciler.replication.offsets.position_metadata import END, is_proved, with_proof
+from reconciler.replication.offsets.position_metadata import END, Proof, proof_of, written
 from reconciler_mirror.model import NO_CLAIM, Claim
 
 RENEW_AFTER_HOURS = 24
@@ -44,7 +45,8 @@ class LanePosition:
     """``leader_epoch`` is -1 and ``topic_id`` empty when not known.
 
     ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
-    ``proved``: a mirror or a seek wrote it, and it came as it was written. ``same``: where copies keep offsets.
+    ``proved``: a mirror or a seek wrote it, and it came as it was written. Of any other, offset and claim alone are
+    kept. ``same``: where copies keep offsets.
     """
 
     offset: int
@@ -61,9 +63,9 @@ def hour_now() -> int:
     return int(time.time()) // 3600
 
 
-def is_superseded(positions: Iterable[CommittedPosition], claim: Claim) -> bool:
+def is_superseded(positions: Mapping[Key, CommittedPosition], claim: Claim) -> bool:
     """Whether a later application has written its claim into one of ``positions``."""
-    return any(decode(position.offset, position.metadata).claim > claim for position in positions)
+    return any(decode(key, at.offset, at.metadata).claim > claim for key, at in positions.items())
 
 
 def went_back(position: LanePosition, least: int | None) -> bool:
@@ -80,12 +82,12 @@ def is_older(later: LanePosition | None, earlier: LanePosition) -> bool:
     return later.topic_id == earlier.topic_id and went_back(later, earlier.offset)
 
 
-def to_commit(position: LanePosition) -> OffsetToCommit:
-    return OffsetToCommit(position.offset, position.leader_epoch, encode(position) + END)
+def to_commit(key: Key, position: LanePosition) -> OffsetToCommit:
+    return OffsetToCommit(position.offset, position.leader_epoch, encode(key, position) + END)
 
 
-def encode(position: LanePosition) -> str:
-    """The metadata string of ``position``; a few dozen bytes (the broker's limit is 4096)."""
+def encode(key: Key, position: LanePosition) -> str:
+    """The metadata string of ``position`` of target partition ``key``; far below the broker's limit of 4096 bytes."""
     fields = {
         "i": position.topic_id,
         "e": position.leader_epoch,
@@ -95,22 +97,28 @@ def encode(position: LanePosition) -> str:
         **({} if position.marked is None else {"m": position.marked}),
         **({} if position.same is None else _of_same(position.same)),
     }
-    return with_proof(position.offset, fields)
+    return written(key, position.offset, fields, Proof.OURS if position.proved else Proof.CLAIMED)
 
 
-def decode(offset: int, metadata: str | None) -> LanePosition:
-    """What another client committed (``kafka-consumer-groups --reset-offsets``: no metadata) is not ``proved``."""
+def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
+    """What another client committed (``kafka-consumer-groups --reset-offsets``: no metadata) is not ``proved``, nor is
+    what one took from another partition."""
     try:
         fields = parsed((metadata or "{}").rstrip(END))
+        proof = proof_of(key, offset, fields)
+        if proof is Proof.NONE:
+            return LanePosition(offset, proved=False)
+        claim, hour = Claim(int(fields.get("c", 0)), str(fields.get("a", ""))), int(fields.get("h", 0))
+        if proof is Proof.CLAIMED:
+            return LanePosition(offset, claim=claim, hour=hour, proved=False)
         return LanePosition(
             offset,
             str(fields.get("i", "")),
             int(fields.get("e", -1)),
-            Claim(int(fields.get("c", 0)), str(fields.get("a", ""))),
-            int(fields.get("h", 0)),
+            claim,
+            hour,
             None if (marked := fields.get("m")) is None else (int(marked[0]), int(marked[1])),
-            is_proved(offset, fields),
-            _same_of(fields),
+            same=_same_of(fields),
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)
@@ -138,7 +146,7 @@ async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:
     BrokerError and what ``groups`` raises."""
     answer = (await groups.offsets([group]))[group]
     check(answer.error, f"positions of group {group} on {groups.cluster.name}")
-    return {key: decode(committed.offset, committed.metadata) for key, committed in answer.offsets.items()}
+    return {key: decode(key, committed.offset, committed.metadata) for key, committed in answer.offsets.items()}
 
 
 def asked_at(kind: str, timestamp_ms: int | None) -> int:

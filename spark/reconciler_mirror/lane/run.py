@@ -242,7 +242,7 @@ class Attempts:
                 committed_positions = await target.positions(self._spec.group, keys)
             except (ConnectionLostError, BrokerError):
                 committed_positions = {}
-            if positions.is_superseded(committed_positions.values(), self._spec.claim):
+            if positions.is_superseded(committed_positions, self._spec.claim):
                 return LaneReport(LaneEnd.SUPERSEDED, self._progress, "another application has taken the flow")
             await asyncio.sleep(0.2)
         text = f"fenced, but no later application owns the flow: {error}"

@@ -21,6 +21,7 @@ from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.progress import ProgressReports, report_pause
 from reconciler_mirror.lane.same_offsets.commit import PositionWriter
 from reconciler_mirror.lane.same_offsets.start import SameStarter
+from reconciler_mirror.lane.same_offsets.target_ends import TargetEnds
 from reconciler_mirror.lane.source_ends import SourceEnds
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
@@ -68,6 +69,7 @@ class LaneSession:
             self._spawn(work, self._tasks)
         if lane.same is not None:
             self._spawn(lane.same.run(), self._tasks)
+            self._spawn(TargetEnds(lane, lane.same).run(), self._readers)
         self._spawn(self._metadata_now_and_then(), self._readers)
         self._spawn(self._ends.run(), self._readers)
         last = self._spawn(self._committer.run(), self._tasks)

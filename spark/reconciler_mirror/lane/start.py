@@ -148,7 +148,7 @@ class Starter:
         least = await self._least(unknown)
         for partition in unknown:
             committed = committed_positions[partition.target]
-            known = positions.decode(committed.offset, committed.metadata)
+            known = positions.decode(partition.target, committed.offset, committed.metadata)
             if committed.offset < 0:
                 if (copied_to := lane.committed_before(partition)) is None:
                     fresh.append(partition)
@@ -158,6 +158,9 @@ class Starter:
                 continue
             if known.claim > lane.spec.claim:
                 raise conditions.SupersededError("another application has taken the flow")
+            if not known.proved:
+                foreign[partition] = known.offset
+                continue
             if known.topic_id not in ("", partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
                 continue
@@ -166,10 +169,8 @@ class Starter:
                 lane.stop(partition, conditions.position_went_back(partition.spec, lane.spec.group, known.offset, end))
             elif known.same is not None:
                 kept[partition] = known
-            elif known.proved:
-                self._begin(partition, known)
             else:
-                foreign[partition] = known.offset
+                self._begin(partition, known)
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
@@ -262,6 +263,9 @@ class Starter:
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         spec = self._lane.spec
+        if (arriving := spec.claim.ground.unknown.get(partition.source)) is not None:
+            self._lane.stop(partition, conditions.marks_unknown(partition.spec, arriving))
+            return
         partition.committed = -1
         partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
         partition.copied.begin(partition.covered, first=True)

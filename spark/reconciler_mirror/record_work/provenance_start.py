@@ -38,7 +38,7 @@ async def resolve(flow: FlowSettings, target: ClusterClient) -> ProvenanceSettin
         ids = await cluster_id(source), await cluster_id(target)
         if ids[0] == ids[1]:
             raise NotReadyError(_same_cluster(flow, ids[0]))
-        return ProvenanceSettings(short_id(ids[0]), short_id(ids[1]), await _floors(flow, source))
+        return ProvenanceSettings(short_id(ids[0]), short_id(ids[1]), *await _floors(flow, source))
 
 
 async def ids_of(source: ClusterClient, target: ClusterClient) -> ProvenanceSettings:
@@ -53,20 +53,23 @@ async def cluster_id(cluster: ClusterClient) -> str:
 
 
 async def marks(target: ClusterClient, positions: Mapping[Key, LanePosition]) -> dict[Key, LanePosition]:
-    """From now on the flow marks what it copies: noted in positions without a note, to be written all at once.
+    """From now on the flow marks what it copies: noted in positions without a note, to be written all at once. Beside
+    one that another client committed nothing is noted.
 
     Every earlier holder is fenced already, so no unmarked copy comes behind the ends that are read here.
     """
-    before = {key: position for key, position in positions.items() if position.marked is None}
+    before = {key: position for key, position in positions.items() if position.proved and position.marked is None}
     await target.refresh({topic for topic, _ in before})
     ends = await logs.ends(target, list(before))
     return {key: replace(position, marked=(ends[key], position.offset)) for key, position in before.items()}
 
 
-async def _floors(flow: FlowSettings, source: ClusterClient) -> dict[Key, int]:
-    """By source topic and partition: below it may lie what arriving flows copied before they marked."""
+async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, int], dict[Key, str]]:
+    """By source topic and partition: below it may lie what arriving flows copied before they marked. And those of which
+    that is not known, with the flow that copied to them."""
     assert flow.provenance is not None
     floors: dict[Key, int] = {}
+    unknown: dict[Key, str] = {}
     for name in flow.provenance.arriving:
         try:
             positions = await read_all(GroupClient(source), position_group(name))
@@ -75,10 +78,13 @@ async def _floors(flow: FlowSettings, source: ClusterClient) -> dict[Key, int]:
                 raise NotReadyError(_denied(flow, name)) from None
             raise
         for key, position in positions.items():
+            if not position.proved:
+                unknown[key] = name
+                continue
             if position.marked is None:
                 raise NotReadyError(_not_marking(flow, name))
             floors[key] = max(floors.get(key, 0), position.marked[0])
-    return {key: floor for key, floor in floors.items() if floor > 0}
+    return {key: floor for key, floor in floors.items() if floor > 0}, unknown
 
 
 def _same_cluster(flow: FlowSettings, text: str) -> Condition:

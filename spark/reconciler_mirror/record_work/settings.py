@@ -13,11 +13,13 @@ from reconciler.replication.record_filter import Where
 @dataclass(frozen=True, slots=True)
 class ProvenanceSettings:
     """What was found out when the flow was taken over: short ids of both clusters; ``floors``: by source topic and
-    partition, the offset below which records may be unmarked copies, so that a copy never begins there."""
+    partition, the offset below which records may be unmarked copies, so that a copy never begins there. ``unknown``:
+    where another client committed the position that should say so, and whose flow's it is; no copy begins there."""
 
     source: bytes = b""
     target: bytes = b""
     floors: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    unknown: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def not_before(self, place: tuple[str, int], offset: int) -> int:
         """Where a first copy of a source topic and partition begins, if it should begin at ``offset``."""

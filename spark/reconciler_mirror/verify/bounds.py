@@ -103,7 +103,7 @@ async def _positions(target: ClusterClient, group: str) -> tuple[dict[Place, Lan
     for place, committed in (await GroupClient(target).decided(group, _POSITIONS_S)).items():
         if committed is None:
             raise BrokerError(UNSTABLE, f"positions of group {group} on {target.name}")
-        position[place] = positions.decode(committed.offset, committed.metadata)
+        position[place] = positions.decode(place, committed.offset, committed.metadata)
         if (producer := producer_of(committed.metadata)) is not None:
             producers[place] = producer
     return position, producers

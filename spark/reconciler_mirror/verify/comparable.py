@@ -169,6 +169,12 @@ def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> 
     name, position = f"{spec.topic}-{spec.partition}", offsets.position.get((spec.target_topic, spec.partition))
     if position is None:
         return f"the mirror has no position for {name} at {flow.target.cluster}: it was never copied", _NOT_STARTED
+    if not position.proved and not flow.keeps_offsets:
+        return (
+            f"the position of {name} at {flow.target.cluster}, {position.offset}, was committed by another client: how "
+            "far it is copied is not known",
+            "See what status says about this partition (position_foreign), move the position, and verify again.",
+        )
     if position.topic_id not in ("", spec.topic_id):
         return (
             f"{spec.topic} was created again at {flow.source.cluster}: the position belongs to topic id "

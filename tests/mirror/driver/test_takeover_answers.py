@@ -53,20 +53,20 @@ class Coordinator:
         assert not stable
         told = self.snapshots[min(self.asked, len(self.snapshots) - 1)]
         self.asked += 1
-        return {groups[0]: GroupOffsets({key: _committed(at) for key, at in told.items()}, self.error)}
+        return {groups[0]: GroupOffsets({key: _committed(key, at) for key, at in told.items()}, self.error)}
 
     async def decided(self, group: str, within: float) -> dict[Key, CommittedOffset | None]:
         assert self.commits == [], "our own claim makes all of them undecided"
-        return {key: None if key in self.pending else _committed(at) for key, at in self.log.items()}
+        return {key: None if key in self.pending else _committed(key, at) for key, at in self.log.items()}
 
     def written(self) -> dict[Key, tuple[int, Claim]]:
         """The last that was committed of each."""
         last = {key: at for commit in self.commits for key, at in commit.items()}
-        return {key: (at.offset, positions.decode(at.offset, at.metadata).claim) for key, at in last.items()}
+        return {key: (at.offset, positions.decode(key, at.offset, at.metadata).claim) for key, at in last.items()}
 
 
-def _committed(at: LanePosition) -> CommittedOffset:
-    return CommittedOffset(at.offset, at.leader_epoch, positions.encode(at))
+def _committed(key: Key, at: LanePosition) -> CommittedOffset:
+    return CommittedOffset(at.offset, at.leader_epoch, positions.encode(key, at))
 
 
 class Identity:

@@ -94,7 +94,7 @@ def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str)
     fill(flow.source, flow.topic, _records(20))
     flow.run(batch_path, start_kind="latest", delivery=delivery)
     held = flow.position()
-    found = decode(held.offset, held.metadata.rstrip("\0"))
+    found = decode((flow.remote, 0), held.offset, held.metadata.rstrip("\0"))
     assert (found.offset, found.claim) == (20, Claim(1, "test"))
 
 
@@ -144,5 +144,5 @@ def test_librdkafka_reads_the_positions_of_a_lane(flow: Flow) -> None:
     settings = {**flow.target.super_client(), "group.id": f"mirror.{flow.topic}", "isolation.level": "read_committed"}
     with closing(Consumer(settings)) as group:
         [held] = group.committed([TopicPartition(flow.remote, 0)], timeout=20)
-    found = decode(held.offset, held.metadata)
+    found = decode((flow.remote, 0), held.offset, held.metadata)
     assert (found.offset, found.claim, found.topic_id) == (300, Claim(1, "test"), flow.specs()[0].topic_id)

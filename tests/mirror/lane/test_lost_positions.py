@@ -80,14 +80,16 @@ def test_a_position_that_another_client_committed_stops_the_partition(offset: in
 
 def test_a_position_that_went_back_stops_the_partition_until_it_is_right_again(flow: Flow) -> None:
     [spec] = flow.specs()
-    old = positions.encode(LanePosition(20, spec.topic_id, 0, Claim(1, "test")))
+    old = positions.encode((flow.remote, 0), LanePosition(20, spec.topic_id, 0, Claim(1, "test")))
     flow.set_position(20, metadata=old)  # as a coordinator would tell it that has lost what came later
     report, _ = flow.run(batch_path, has("position_went_back"))
     [condition] = report.progress.conditions
     assert condition.stops
     assert f"tells position 20 in group mirror.{flow.topic}, but 60 had been committed" in condition.text
     assert "--partition 0 --to 60" in condition.todo
-    flow.set_position(60, metadata=positions.encode(LanePosition(60, spec.topic_id, 0, Claim(1, "test"))))
+    flow.set_position(
+        60, metadata=positions.encode((flow.remote, 0), LanePosition(60, spec.topic_id, 0, Claim(1, "test")))
+    )
     fill(flow.source, flow.topic, RECORDS[:1])
     flow.run(batch_path)
     assert flow.target_content()[0] == flow.source_content()[0]

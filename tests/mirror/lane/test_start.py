@@ -88,7 +88,7 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     monkeypatch: pytest.MonkeyPatch, told: int, topic_id: str, known_of: tuple[UUID, UUID], code: str | None
 ) -> None:
     """A coordinator may answer before it has read its log, also when its broker comes back under the same lane."""
-    metadata = positions.encode(LanePosition(told, topic_id, 0, Claim(1, "app")))
+    metadata = positions.encode(("east.orders", 0), LanePosition(told, topic_id, 0, Claim(1, "app")))
 
     async def nothing(_: object, flow: str, wanted: dict[object, object]) -> dict[object, object]:
         if wanted and known_of == (SOURCE_ID, TARGET_ID):

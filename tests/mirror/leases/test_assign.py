@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.positions import LanePosition, decode, encode
+from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.assign import best_move, pack
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.model import (
+    NO_CLAIM,
     Claim,
     Condition,
     LaneEnd,
@@ -86,6 +88,7 @@ def _spread(placed: dict[tuple[str, int], int], loads: dict[tuple[str, int], flo
     return sum(total * total for total in totals)
 
 
+KEY = ("east.orders", 3)
 SPECS = (PartitionSpec("orders", 3, "east.orders", "abc"), PartitionSpec("\u00fc", 0, "east.\u00fc", ""))
 PROGRESS = LaneProgress(
     "orders",
@@ -129,26 +132,46 @@ def test_a_lane_pickles_into_a_task() -> None:
     )
 )
 def test_a_position_survives_its_metadata(position: LanePosition) -> None:
-    assert decode(position.offset, encode(position)) == position
+    assert decode(KEY, position.offset, encode(KEY, position)) == position
 
 
 @pytest.mark.parametrize("metadata", [None, "", "by hand", "[1]", '{"e":"x"}', '{"c":null}', "7"])
 def test_a_position_that_somebody_else_wrote_is_known_for_it(metadata: str | None) -> None:
-    assert decode(42, metadata) == LanePosition(42, proved=False)
+    assert decode(KEY, 42, metadata) == LanePosition(42, proved=False)
 
 
 @given(st.integers(0, 2**62), st.integers(0, 61), st.data())
 def test_a_flipped_bit_of_a_position_or_its_metadata_is_noticed(offset: int, bit: int, data: st.DataObject) -> None:
-    metadata = encode(LanePosition(offset, "id", 3, Claim(1, "app"), 5, (1, 2)))
-    assert not decode(offset ^ (1 << bit), metadata).proved
+    metadata = encode(KEY, LanePosition(offset, "id", 3, Claim(1, "app"), 5, (1, 2)))
+    assert not decode(KEY, offset ^ (1 << bit), metadata).proved
     raw = bytearray(metadata.encode())
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 6))
-    assert not decode(offset, raw.decode()).proved
+    assert not decode(KEY, offset, raw.decode()).proved
 
 
 def test_a_position_of_the_release_that_wrote_no_proof_counts() -> None:
-    known = decode(7, '{"i":"id","e":3,"c":5,"a":"local-1","h":9}')
+    known = decode(KEY, 7, '{"i":"id","e":3,"c":5,"a":"local-1","h":9}')
     assert known == LanePosition(7, "id", 3, Claim(5, "local-1"), 9)
+
+
+def test_a_position_of_the_release_whose_proof_named_no_partition_counts() -> None:
+    known = decode(KEY, 7, '{"i":"id","e":3,"c":5,"a":"local-1","h":9,"m":[1,2],"o":7,"d":"13a02d8e"}')
+    assert known == LanePosition(7, "id", 3, Claim(5, "local-1"), 9, (1, 2))
+
+
+@given(st.sampled_from([("east.orders", 2), ("east.order", 3), ("east.orders-3", 3)]))
+def test_a_position_copied_from_another_partition_is_not_proved(other: tuple[str, int]) -> None:
+    metadata = encode(other, LanePosition(900, "id", 3, Claim(9, "app"), 5, (1, 2), same=SameOffsetsPosition(7)))
+    assert decode(KEY, 900, metadata) == LanePosition(900, proved=False), "and nothing else of it is believed"
+
+
+def test_whoever_writes_a_position_again_gives_it_no_proof() -> None:
+    foreign = decode(KEY, 500, encode(KEY, LanePosition(900, "id", 3, Claim(9, "app"))))
+    claimed = replace(foreign, claim=Claim(4, "new"), hour=8)
+    for _ in range(3):
+        claimed = decode(KEY, 500, encode(KEY, claimed))
+        assert claimed == LanePosition(500, claim=Claim(4, "new"), hour=8, proved=False)
+    assert decode(KEY, 501, encode(KEY, claimed)).claim == NO_CLAIM
 
 
 def test_claims_are_ordered_by_number_then_application() -> None:

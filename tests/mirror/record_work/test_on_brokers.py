@@ -218,15 +218,14 @@ def test_both_ways_every_record_is_on_both_sides_once(two: SameName) -> None:
         assert len(headers) == len(found)
         marked += len(found)
     assert marked == 300
-    metadata = asyncio.run(_metadata(two, "east-west"))
-    assert positions.decode(510, metadata.rstrip("\0")).marked == (0, 0)
+    assert asyncio.run(_position(two, "east-west")).marked == (0, 0)
 
 
-async def _metadata(two: SameName, way: str) -> str:
+async def _position(two: SameName, way: str) -> positions.LanePosition:
     cluster = cluster_of(two.clusters[way.partition("-")[2]])
     try:
         found = await cluster.positions(f"mirror.{two.topic}-{way}", [(two.topic, 0)])
-        return found[two.topic, 0].metadata
+        return positions.decode((two.topic, 0), found[two.topic, 0].offset, found[two.topic, 0].metadata)
     finally:
         cluster.close()
 

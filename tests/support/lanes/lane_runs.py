@@ -197,7 +197,8 @@ class Flow:
 
     def set_position(self, offset: int, partition: int = 0, metadata: str | None = None) -> None:
         """As ``mirror seek`` does; with empty ``metadata`` as kafka-consumer-groups --reset-offsets."""
-        metadata = moved(offset, "", "").rstrip(END) if metadata is None else metadata
+        if metadata is None:
+            metadata = moved((self.remote, partition), (-1, ""), offset, "", same=False).rstrip(END)
         consumer = Consumer({**self.target.super_client(), "group.id": f"mirror.{self.topic}"})
         consumer.commit(offsets=[TopicPartition(self.remote, partition, offset, metadata)], asynchronous=False)
         consumer.close()

@@ -11,4 +11,4 @@ from reconciler_mirror.lane.positions import LanePosition, encode
 def committed(topic: str, partition: int, position: LanePosition) -> TopicPartition:
     """``topic``: the target's."""
     more: dict[str, Any] = {} if position.leader_epoch < 0 else {"leader_epoch": position.leader_epoch}
-    return TopicPartition(topic, partition, position.offset, metadata=encode(position), **more)
+    return TopicPartition(topic, partition, position.offset, metadata=encode((topic, partition), position), **more)

@@ -52,14 +52,14 @@ class PositionWriter:
         lane.dirty -= {partition for partition in lane.dirty if partition.reached < 0}
         self._last = time.monotonic()
         if moved:
-            written = {partition.target: positions.to_commit(self._position(partition)) for partition in moved}
+            written = {p.target: positions.to_commit(p.target, self._position(p)) for p in moved}
             try:
                 committed = await lane.target.positions(lane.spec.group, written)
             except BrokerError as error:
                 if error.code != UNSTABLE:
                     raise
                 return  # somebody is taking the flow over just now
-            if positions.is_superseded(committed.values(), lane.spec.claim):
+            if positions.is_superseded(committed, lane.spec.claim):
                 raise SupersededError("another application has taken the flow")
             await lane.identity.commit_positions(written)
         for partition, offset in moved.items():

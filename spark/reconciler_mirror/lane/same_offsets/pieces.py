@@ -94,7 +94,7 @@ def _new(partition: Partition, same: SamePartition, view: memoryview, segment: S
     absent = isinstance(segment, Hole) and segment.absent
     place = place.seen(segment.records, segment.first, segment.next_offset, absent=absent)
     if place.level:
-        same.displaced = place.displaced
+        same.displaced = place.displaced or place.unproved
         place = place.settled()
         partition.sequence = place.look.next_sequence
     same.place = place

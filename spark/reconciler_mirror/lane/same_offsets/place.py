@@ -88,6 +88,12 @@ class CopyPlace:
         # A leader that had forgotten the producer let it begin anew.
         return (last - self.count) % SEQUENCES not in {(self.first - 1) % SEQUENCES, self.last}
 
+    @property
+    def unproved(self) -> bool:
+        """Likewise at the target's end, and how many records the target has there was not known before, or is not now:
+        their number shows nothing, the records themselves may. Compaction leaves nothing to compare."""
+        return not self.absent and (not self.trusted or self.look.last_sequence is None)
+
     def settled(self) -> CopyPlace:
         """At the target's end, known for sure."""
         return CopyPlace(self.reached, self.look, self.look.last_sequence, trusted=True)
@@ -97,10 +103,10 @@ class CopyPlace:
 class SamePartition:
     """What a partition in a lane has beside the rest. ``producer``: the id that writes its data; ``start``: the source
     offset of the first record that is copied. ``begun``: start and producer are committed, so data may be written.
-    ``filling``: its hole is with the producer of markers. ``displaced``: somebody else has written to the target;
-    whether that is the beginning of its source all the same is to be looked at.
+    ``filling``: its hole is with the producer of markers. ``displaced``: somebody else has written to the target, or
+    may have; whether that is the beginning of its source all the same is to be looked at.
     ``left_out``: source offsets of records that the target refused, where the flow goes on. ``at``: monotonic, when the
-    leader last said anything about the target's log."""
+    leader last said anything about the target's log; ``end_at``: when it said that this ends where the lane left it."""
 
     producer: int
     start: int
@@ -111,3 +117,4 @@ class SamePartition:
     diverged: int | None = None
     left_out: set[int] = field(default_factory=set)
     at: float = 0.0
+    end_at: float = 0.0

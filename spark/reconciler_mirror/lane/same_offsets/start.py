@@ -40,7 +40,7 @@ class SameStarter(Starter):
         for partition in idle:
             seen = looks[partition.target]
             if isinstance(seen, Look):
-                await self._compared(partition, seen, known=partition.source in least)
+                await self._compared(partition, seen, least.get(partition.source))
                 if partition.phase is Phase.STARTING:
                     self._placed(partition, seen)
             elif seen.retriable:
@@ -57,7 +57,7 @@ class SameStarter(Starter):
         fresh: list[Partition] = []
         for partition in unknown:
             at = committed[partition.target]
-            known = positions.decode(at.offset, at.metadata)
+            known = positions.decode(partition.target, at.offset, at.metadata)
             if known.claim > lane.spec.claim:
                 raise conditions.SupersededError("another application has taken the flow")
             if at.offset >= 0 and known.topic_id not in ("", partition.spec.topic_id):
@@ -79,7 +79,7 @@ class SameStarter(Starter):
         partition.trusted_last = None if of is None else was.last
         lane.changed.add(partition)
         if was.diverged is not None:
-            why = "a lane seen it so before"
+            why = "a lane has found that before"
             lane.stop(partition, conditions.offsets_diverged(partition.spec, was.diverged, why))
         elif of is None or known.claim != lane.spec.claim:
             self._write_soon(partition)
@@ -94,9 +94,9 @@ class SameStarter(Starter):
         partition.trusted_last = None
         self._write_soon(partition)
 
-    async def _compared(self, partition: Partition, seen: Look, *, known: bool) -> None:
+    async def _compared(self, partition: Partition, seen: Look, known: int | None) -> None:
         """Stops it where somebody else has written to the target, which is not the beginning of its source either.
-        ``known``: the flow has copied the partition before."""
+        ``known``: up to where the flow has copied a partition without a position, as the offset map says."""
         same = partition.same
         assert same is not None
         if same.displaced:
@@ -104,16 +104,13 @@ class SameStarter(Starter):
                 same.displaced = False
                 same.place = CopyPlace(seen.end, seen).settled()
             else:
-                self._same.diverged(partition, partition.reached, "it has another number of records before it")
-        elif not known and self._is_unknown(partition, seen) and not await self._is_beginning(partition, seen):
-            why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
-            self._same.diverged(partition, 0, why)
-
-    def _is_unknown(self, partition: Partition, seen: Look) -> bool:
-        """Of a flow without a position: whether the topic holds what the leader does not know as ours."""
-        same = partition.same
-        fresh = same is not None and same.place is None and not same.begun and partition.reached < 0
-        return fresh and seen.end > 0 and seen.last_sequence is None
+                self._same.diverged(partition, partition.reached, "it has other records before it than the source")
+        elif same.place is None and not same.begun and partition.reached < 0 < seen.end:
+            if known is not None and known <= seen.end:  # what lies behind is compared once the source has told of it
+                partition.reached, same.start = known, min(known, same.start)
+            elif not await self._is_beginning(partition, seen):
+                why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
+                self._same.diverged(partition, 0, why)
 
     async def _is_beginning(self, partition: Partition, seen: Look) -> bool:
         """Whether the target's log is the beginning of the source's, as after a failover whose target goes back to be
@@ -154,6 +151,19 @@ class SameStarter(Starter):
         if place.reached < same.start:
             lane.queue_up(partition, [Piece.of_hole(place.reached, same.start, -1)])
             lane.routes.offer(partition)
+
+    def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
+        """A copy that goes on behind its source has what this flow did not write. That is looked at again: after a
+        failover a flow the other way brings it to the source, and then both logs are compared."""
+        (low, end, top), same = bounds, partition.same
+        copied = -1 if same is None or same.place is None else same.place.look.end
+        in_order = truncated is None and low <= partition.covered <= top and not partition.pausing
+        if not in_order or copied <= end or self._lane.source.leader(*partition.source) is None:
+            super()._settle(partition, bounds, truncated)
+            return
+        partition.end, partition.end_at = end, time.monotonic()
+        why = f"it goes on to {copied}, and the source ends at {end}"
+        self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.reached, end), why))
 
     async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
         """Where a start was filled and the process died before it was cut off."""

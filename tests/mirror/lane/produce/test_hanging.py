@@ -60,7 +60,7 @@ class Predecessor:
         for partition in (0, 1):
             await self._write(partition)
         at = LanePosition(5, self._topic_id, 0, self._flow.lane().claim, 0, None)
-        written = {(remote, p): OffsetToCommit(5, 0, encode(at)) for p in (0, 1)}
+        written = {(remote, p): OffsetToCommit(5, 0, encode((remote, p), at)) for p in (0, 1)}
         if not positions_too:
             await identity.commit_positions(written)
         else:  # without announcing the group

@@ -16,15 +16,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
-from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, to_commit
+from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, encode
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, LaneEnd
+from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
 
-from reconciler.replication.offsets.position_metadata import END
-from reconciler.sandbox.handles import Sandbox
-from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer, running
 from tests.support.lanes.load import mixed
-from tests.support.lanes.truth import assert_equal, ends, records
+from tests.support.lanes.truth import assert_equal, ends, map_topic, records
 
 pytestmark = pytest.mark.timeout(600)  # on a machine that may be busy
 
@@ -176,6 +175,81 @@ def test_a_record_of_somebody_else_stops_the_partition_for_good(flow: Flow) -> N
     assert (condition.topic, condition.partition, condition.stops) == (flow.topic, 0, True)
 
 
+def _stranger(flow: Flow, cluster: ClusterHandle, topic: str, timestamp: int) -> None:
+    stranger = producer(cluster)
+    stranger.produce(topic, b"mine", b"k", 0, timestamp=timestamp)
+    assert stranger.flush(20) == 0
+
+
+def _diverged(told: LaneProgress) -> bool:
+    return [(c.code, c.partition) for c in told.conditions] == [("offsets_diverged", 0)]
+
+
+def test_a_record_of_somebody_else_is_told_before_the_source_writes_again(flow: Flow) -> None:
+    """While a lane copies nothing, and at each start; how far it is behind is unknown then. It goes on by itself once
+    the source has the same, as a flow the other way brings it there."""
+    mixed(flow, 3)
+    now, lane = int(time.time() * 1000), Lane(flow.lane(keeps_offsets=True))
+    with running(lane):
+        lane.until(flow.at_end())
+        _stranger(flow, flow.target, flow.remote, now)
+        told = lane.until(_diverged)
+        assert {p.partition: p.position is None for p in told.partitions} == {0: True, 1: False}
+    [condition] = told.conditions
+    assert (condition.topic, condition.stops) == (flow.topic, True)
+    end = ends(flow.source, flow.topic)[0]
+    assert f"it goes on to {end + 1}, and the source ends at {end}" in condition.text
+    for claim in (2, 3):
+        report, _ = flow.run(batch_path, has("offsets_diverged"), keeps_offsets=True, claim=Claim(claim, "again"))
+        assert _diverged(report.progress)
+    _stranger(flow, flow.source, flow.topic, now)
+    mixed(flow, 1, seed=2)
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(4, "again"))
+    assert report.progress.conditions == ()
+    assert_equal(flow)
+
+
+def test_a_record_of_somebody_else_during_a_pause_is_told_after_it(flow: Flow) -> None:
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    lane = Lane(flow.lane(keeps_offsets=True, paused=frozenset({(flow.topic, 0)})))
+    with running(lane):
+        lane.until(lambda told: any(p.paused for p in told.partitions))
+        _stranger(flow, flow.target, flow.remote, 1)
+        mixed(flow, 2, seed=2)
+        assert lane.until(lambda told: told.partitions[0].end == ends(flow.source, flow.topic)[0]).conditions == ()
+        before = ends(flow.target, flow.remote)[0]
+        lane.control.left_alone = frozenset()
+        lane.control.wake()
+        lane.until(_diverged)
+    assert ends(flow.target, flow.remote)[0] == before, "nothing is written behind it"
+
+
+@pytest.mark.parametrize("lost", ["deleted", "another client's"])
+def test_a_copy_whose_position_is_lost_goes_on_only_where_it_is_its_source(flow: Flow, lost: str) -> None:
+    """Partition 0 has a record of somebody else, which the number of records cannot show; the source has gone on."""
+    map_topic(flow.target)
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    group, admin = f"mirror.{flow.topic}", AdminClient(flow.target.super_client())
+    if lost == "deleted":
+        admin.delete_consumer_groups([group])[group].result(20)
+    else:
+        for partition in range(2):
+            flow.set_position(1, partition, "")
+    _stranger(flow, flow.target, flow.remote, 1)
+    mixed(flow, 3, seed=2)
+    end = ends(flow.source, flow.topic)[1]
+    for claim in (2, 3):
+        report, _ = flow.run(
+            batch_path,
+            lambda told: _diverged(told) and any(p.position == end for p in told.partitions if p.partition == 1),
+            keeps_offsets=True,
+            claim=Claim(claim, "again"),
+        )
+        assert report.end is LaneEnd.STOPPED, report
+
+
 def test_a_target_that_is_the_beginning_of_its_source_is_continued(flow: Flow) -> None:
     """As after a failover, when the old source is filled from its copy: a flow that never wrote there goes on."""
     mixed(flow, 3)
@@ -209,7 +283,8 @@ def test_a_target_that_others_have_written_and_the_source_has_alike_is_gone_on_w
 def test_back_to_translated_it_goes_on_behind_what_was_copied(flow: Flow) -> None:
     mixed(flow, 3)
     flow.run(batch_path, keeps_offsets=True)
-    flow.set_position(1, metadata=to_commit(LanePosition(1, "", same=SameOffsetsPosition(7))).metadata.rstrip(END))
+    kept = encode((flow.remote, 0), LanePosition(1, "", same=SameOffsetsPosition(7)))
+    flow.set_position(1, metadata=kept)
     mixed(flow, 3, seed=2)
     flow.run(batch_path, flow.at_end())
     assert flow.target_content() == flow.source_content()

@@ -111,5 +111,5 @@ def _halves(view: memoryview, segment: Segment) -> list[Hole | Whole | Run]:
 )
 def test_a_position_keeps_what_belongs_to_same_offsets(same: SameOffsetsPosition | None) -> None:
     position = LanePosition(123, "id", 4, same=same)
-    written = positions.to_commit(position)
-    assert positions.decode(written.offset, written.metadata) == position
+    written = positions.to_commit(("t", 0), position)
+    assert positions.decode(("t", 0), written.offset, written.metadata) == position

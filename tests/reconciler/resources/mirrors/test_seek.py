@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.positions import LanePosition, decode, encode
+from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode
 from reconciler_mirror.model import Claim
 
 from reconciler.errors import ReconcilerError, Unknown
@@ -31,6 +31,7 @@ from reconciler.resources.mirrors.seek import (
 from tests.support.builders import flow
 from tests.support.paths import SCHEMAS
 
+KEY = ("east.orders", 0)
 TWO = (SeekPartition(0, 50, 100, 900), SeekPartition(1, 700, 0, 800))
 ORDERS = Scope("f", "orders")
 SCHEMA = json.loads((SCHEMAS / "reports" / "positions.schema.json").read_text("utf-8"))
@@ -150,9 +151,9 @@ def test_what_is_not_known_is_not_still() -> None:
 def test_who_owns_the_flow_stays_beside_the_position_and_the_old_place_goes(at: int, claim: int, who: str) -> None:
     before = LanePosition(at, "old", 7, Claim(claim, who), 3, (5, 6))
     for topic_id, marked in (("old", (5, 6)), ("new", None)):
-        left = moved(12, encode(before) + END, topic_id)
+        left = moved(KEY, (at, encode(KEY, before) + END), 12, topic_id, same=False)
         assert left.endswith(END)
-        after = decode(12, left.rstrip(END))
+        after = decode(KEY, 12, left.rstrip(END))
         assert (after.offset, after.topic_id, after.leader_epoch) == (12, "", -1)
         assert after.proved
         assert (after.claim, after.marked) == (before.claim, marked)
@@ -160,4 +161,31 @@ def test_who_owns_the_flow_stays_beside_the_position_and_the_old_place_goes(at: 
 
 @given(st.one_of(st.text(), st.binary().map(lambda raw: raw.decode("latin-1")), st.integers().map(json.dumps)))
 def test_metadata_of_a_stranger_is_no_obstacle(metadata: str) -> None:
-    assert decode(1, moved(1, metadata, "id").rstrip(END)) == LanePosition(1)
+    assert decode(KEY, 1, moved(KEY, (5, metadata), 1, "id", same=True).rstrip(END)) == LanePosition(1)
+
+
+@pytest.mark.parametrize("metadata", ['{"c":"abc"}', '{"c":1,"o":4}', encode(("t", 1), LanePosition(5, "id", 1))])
+def test_of_a_position_that_another_client_committed_nothing_is_kept(metadata: str) -> None:
+    assert decode(KEY, 1, moved(KEY, (5, metadata), 1, "id", same=True).rstrip(END)) == LanePosition(1)
+
+
+def test_of_one_that_a_takeover_claimed_since_the_claim_is_kept() -> None:
+    claimed = encode(KEY, LanePosition(5, claim=Claim(4, "new"), hour=8, proved=False))
+    after = decode(KEY, 1, moved(KEY, (5, claimed), 1, "id", same=True))
+    assert after == LanePosition(1, claim=Claim(4, "new"), hour=8)
+
+
+def test_a_flow_that_keeps_offsets_no_more_goes_on_where_it_is_sent() -> None:
+    """A position with the producer of its data means the log end of the copy instead."""
+    kept = encode(KEY, LanePosition(5, "id", same=SameOffsetsPosition(7, 1, 2)))
+    for same in (True, False):
+        after = decode(KEY, 3, moved(KEY, (5, kept), 3, "id", same=same))
+        assert after.same == (SameOffsetsPosition(7, None, 2) if same else None)
+
+
+def test_a_position_that_another_client_committed_is_shown_as_such() -> None:
+    standing = SeekPartition(0, None, 0, 90, foreign=40)
+    assert "40, not the mirror's" in table([standing])[1]
+    assert costs([standing], {0: 60}) == [
+        "1 partition has a position that another client committed: how much is copied again or passed over is not known"
+    ]
