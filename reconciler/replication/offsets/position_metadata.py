@@ -29,7 +29,7 @@ _UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str, "h": in
 """What the release that wrote no proof always wrote."""
 
 
-class Proof(StrEnum):
+class PositionProof(StrEnum):
     """What metadata says of the offset that it stands beside. OURS: a mirror or a seek committed it. CLAIMED: another
     client did, and since then a takeover has written who owns the flow beside it (``u`` instead of ``d``). NONE:
     another client did, or it was damaged on its way."""
@@ -39,27 +39,31 @@ class Proof(StrEnum):
     NONE = ""
 
 
-def written(key: Key, offset: int, fields: Mapping[str, Any], proof: Proof = Proof.OURS) -> str:
+def written(key: Key, offset: int, fields: Mapping[str, Any], proof: PositionProof = PositionProof.OURS) -> str:
     """The metadata of the position ``offset`` of target partition ``key``, without its END. ``proof``: not NONE."""
     return _proved({**fields, "t": _place(key), "o": offset}, proof)
 
 
-def proof_of(key: Key, offset: int, fields: Mapping[str, Any]) -> Proof:
+def proof_of(key: Key, offset: int, fields: Mapping[str, Any]) -> PositionProof:
     """Of what was read. One release wrote no proof, and later ones one that did not name the partition."""
     if not fields.keys() & {"d", "u", "o"}:
-        return Proof.OURS if all(type(fields.get(name)) is kind for name, kind in _UNPROVED.items()) else Proof.NONE
+        return (
+            PositionProof.OURS
+            if all(type(fields.get(name)) is kind for name, kind in _UNPROVED.items())
+            else PositionProof.NONE
+        )
     if fields.get("o") != offset or fields.get("t", _place(key)) != _place(key):
-        return Proof.NONE
+        return PositionProof.NONE
     others = {name: value for name, value in fields.items() if name not in ("o", *_PROOFS)}
-    for proof in (Proof.OURS, Proof.CLAIMED):
+    for proof in (PositionProof.OURS, PositionProof.CLAIMED):
         if _proved({**others, "o": offset}, proof).endswith(f'"{proof}":"{fields.get(proof)}"}}'):
             return proof
-    return Proof.NONE
+    return PositionProof.NONE
 
 
 def is_ours(key: Key, offset: int, metadata: str) -> bool:
     """Whether a mirror or a seek committed this position: what another client committed says nothing of a copy."""
-    return proof_of(key, offset, _parsed(metadata)) is Proof.OURS
+    return proof_of(key, offset, _parsed(metadata)) is PositionProof.OURS
 
 
 def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: bool) -> str:
@@ -69,13 +73,13 @@ def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: b
     fields = _parsed(metadata)
     kept: set[str] = set()
     match proof_of(key, before, fields):
-        case Proof.OURS:
+        case PositionProof.OURS:
             dropped = {*_OF_THE_PLACE, *(() if same else _OF_SAME_OFFSETS)}
             dropped |= {*(() if fields.get("i", "") in ("", topic_id) else _OF_THE_TOPIC)}
             kept = fields.keys() - dropped
-        case Proof.CLAIMED:
+        case PositionProof.CLAIMED:
             kept = {*_OF_A_CLAIM}
-        case Proof.NONE:
+        case PositionProof.NONE:
             pass
     return written(key, offset, {name: value for name, value in fields.items() if name in kept}) + END
 
@@ -93,6 +97,6 @@ def _place(key: Key) -> str:
     return f"{key[0]}-{key[1]}"
 
 
-def _proved(fields: Mapping[str, Any], proof: Proof) -> str:
+def _proved(fields: Mapping[str, Any], proof: PositionProof) -> str:
     text = json.dumps(fields, separators=(",", ":"))
     return f'{text[:-1]},"{proof}":"{zlib.crc32(text.encode()):08x}"}}'

@@ -19,7 +19,7 @@ from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.replication.json_codec import parsed
-from reconciler.replication.offsets.position_metadata import END, Proof, proof_of, written
+from reconciler.replication.offsets.position_metadata import END, PositionProof, proof_of, written
 from reconciler_mirror.model import NO_CLAIM, Claim
 
 RENEW_AFTER_HOURS = 24
@@ -97,7 +97,7 @@ def encode(key: Key, position: LanePosition) -> str:
         **({} if position.marked is None else {"m": position.marked}),
         **({} if position.same is None else _of_same(position.same)),
     }
-    return written(key, position.offset, fields, Proof.OURS if position.proved else Proof.CLAIMED)
+    return written(key, position.offset, fields, PositionProof.OURS if position.proved else PositionProof.CLAIMED)
 
 
 def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
@@ -106,10 +106,10 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
     try:
         fields = parsed((metadata or "{}").rstrip(END))
         proof = proof_of(key, offset, fields)
-        if proof is Proof.NONE:
+        if proof is PositionProof.NONE:
             return LanePosition(offset, proved=False)
         claim, hour = Claim(int(fields.get("c", 0)), str(fields.get("a", ""))), int(fields.get("h", 0))
-        if proof is Proof.CLAIMED:
+        if proof is PositionProof.CLAIMED:
             return LanePosition(offset, claim=claim, hour=hour, proved=False)
         return LanePosition(
             offset,
