@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import ExitCode, Unknown
-from reconciler.model.changes import Change, Ignored, OutsideChange, Refused, Subject, Unmanaged, UnmanagedAcl
+from reconciler.model.changes import (
+    AdoptedAcl,
+    Change,
+    Ignored,
+    OutsideChange,
+    Refused,
+    Subject,
+    Unmanaged,
+    UnmanagedAcl,
+)
 from reconciler.model.environment.rollout import Course
 from reconciler.model.replicas import BrokerLoad
 from reconciler.model.reports.impact import AccessShift, Stakes
@@ -96,7 +105,7 @@ class Plan:
     """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move.
 
     ``shifts``: who gains and who loses access by all of it together. ``rollout``: the waves that it goes in.
-    ``outside``: what changed and was done by no apply.
+    ``outside``: what changed and was done by no apply. ``adopted_acls``: what it takes over without a change.
     """
 
     basis: Basis
@@ -112,6 +121,7 @@ class Plan:
     shifts: tuple[AccessShift, ...] = ()
     rollout: Course | None = field(default=None, metadata=SPARSE)
     outside: tuple[OutsideChange, ...] = field(default=(), metadata=SPARSE)
+    adopted_acls: tuple[AdoptedAcl, ...] = field(default=(), metadata=SPARSE)
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

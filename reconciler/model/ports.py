@@ -10,7 +10,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AlterQuota, Subject, TopicChange
 from reconciler.model.environment.topology import Principal
-from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveMirror, LiveUsers
+from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveMirror, LiveUsers, Made
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.quotas import Limits, QuotaEntity
 from reconciler.model.replicas import Journal, Partition, ReassignmentInFlight, ReplicaFacts, ThrottleEdit
@@ -107,6 +107,10 @@ class ClusterAdmin(ClusterReader, Protocol):
 
     def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
         """Every access rule as each broker's authorizer knows it now: they learn of changes one by one."""
+        ...
+
+    def own_rules(self, rules: Mapping[AclBinding, Made]) -> None:
+        """Writes rules that are there to the ownership record. Raises ClusterError."""
         ...
 
     def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:

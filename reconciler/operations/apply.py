@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.engine.apply import limits
@@ -121,19 +121,21 @@ def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
         limits.refuse_if_blocked(plan)
     if moved := session.moved(plan):
         raise StalePlan(moved)
-    _require_as_planned_now(session, plan, request.consent)
-    return plan
+    now = _require_as_planned_now(session, plan, request.consent)
+    return replace(plan, adopted_acls=now.adopted_acls)
 
 
-def _require_as_planned_now(session: Session, saved: Plan, consent: Consent) -> None:
-    """Whoever can write the file can write its digest, too, and left-over topics are what is not there: only what a
-    fresh look at git and at everything gives as well is carried out."""
+def _require_as_planned_now(session: Session, saved: Plan, consent: Consent) -> Plan:
+    """The fresh plan. Whoever can write the file can write its digest, too, and left-over topics are what is not there:
+    only what a fresh look at git and at everything gives as well is carried out."""
     if is_prune(saved) and not consent.prune:
         why = "\n".join(f"  {planned.id}" for planned in saved.changes if planned.change.reason.code is Why.PRUNE)
         todo = "Pass --prune, or make a plan without it."
         raise BlockedError("nothing was applied, because the saved plan deletes by prune", why, todo)
-    if moved := tuple(beyond(saved, session.plan(consent=consent, alone=True))):
+    fresh = session.plan(consent=consent, alone=True)
+    if moved := tuple(beyond(saved, fresh)):
         raise StalePlan(moved, "the saved plan holds what a fresh plan does not; nothing was applied")
+    return fresh
 
 
 def _confirm(session: Session, plan: Plan) -> None:

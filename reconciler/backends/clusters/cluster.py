@@ -33,7 +33,7 @@ from reconciler.model.changes import (
     TopicChange,
 )
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveUsers
+from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveUsers, Made
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.quotas import Limits, QuotaEntity
 from reconciler.model.replicas import Partition, ReassignmentInFlight, ReplicaFacts
@@ -135,6 +135,9 @@ class KafkaCluster:
 
     def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
         return self.access.by_broker()
+
+    def own_rules(self, rules: Mapping[AclBinding, Made]) -> None:
+        self.access.record.write(rules)
 
     def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
         self.access.pending.write(before)

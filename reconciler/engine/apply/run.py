@@ -12,12 +12,14 @@ from reconciler.engine.apply.after_interrupt import looked_up, unsure
 from reconciler.engine.apply.limits import ApplyLimits, Progress, refuse_if_blocked
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.changes import KindName, RestartMirror, StartMirror, StopMirror
+from reconciler.model.live import Made
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin, MirrorRunner
+from reconciler.resources.acls.desired import DECLARED
 from reconciler.resources.acls.probe.run import AclBatch, AclBatches, ProbeSettings
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import reassign
-from reconciler.text import first_of
+from reconciler.text import counted, first_of, grouped
 
 SIGINT = "SIGINT"
 """Python's own handler of Ctrl-C does not name it."""
@@ -97,7 +99,23 @@ class _Run:
                 promotion.interrupted()
                 return
             promotion.ended(wave, [self.outcomes[planned.id] for planned in changes])
+        self._take_over_rules()
         promotion.conclude()
+
+    def _take_over_rules(self) -> None:
+        """Rules that are declared and were there before become ours. That it fails harms nothing: the next apply does
+        it, and until then a plan says that taking them out of the files deletes nothing."""
+        by_cluster = grouped((adopted.cluster, adopted) for adopted in self.plan.adopted_acls)
+        for cluster, some in by_cluster.items():
+            about = f"access {cluster}"
+            try:
+                if why := self.caution.held() or self._wrong_cluster(cluster):
+                    self.progress.note(about, why)
+                    continue
+                self.admins[cluster].own_rules({each.acl: Made(each.title, DECLARED) for each in some})
+                self.progress.note(about, f"{counted(len(some), 'declared rule')} that were there before are ours now")
+            except ClusterError as error:
+                self.progress.note(about, f"rules that were there before could not be recorded as ours: {error.what}")
 
     def _in_batches(self, changes: Sequence[Planned]) -> str:
         """Why it stopped in the middle, or empty."""

@@ -59,6 +59,7 @@ def plan(
         shifts=access.shifts,
         rollout=course_of(topology),
         outside=once(findings.outside),
+        adopted_acls=findings.adopted_acls,
     )
 
 

@@ -107,7 +107,8 @@ def known_part(plan: Plan) -> Narrowed:
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
         elif doubt and planned.change.stage is Stage.REMOVALS:
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
-    return without(replace(plan, refused=(), unknown=()), reasons)
+    kept = [] if shrunk or foreign else [each for each in plan.adopted_acls if each.cluster not in strange]
+    return without(replace(plan, refused=(), unknown=(), adopted_acls=tuple(kept)), reasons)
 
 
 def within(plan: Plan, autonomy: Autonomy) -> Narrowed:

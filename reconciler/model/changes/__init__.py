@@ -9,7 +9,7 @@ from typing import get_args
 
 from reconciler.model.changes.acls import CreateAcl, DeleteAcl, Grant
 from reconciler.model.changes.mirrors import FlowEdit, RestartMirror, StartMirror, StopMirror
-from reconciler.model.changes.not_done import Ignored, Refused, Unmanaged, UnmanagedAcl
+from reconciler.model.changes.not_done import AdoptedAcl, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.model.changes.outside import COUNTED, CopiedAgain, Outside, OutsideChange
 from reconciler.model.changes.quotas import AlterQuota, LimitChange
 from reconciler.model.changes.reasons import Why
@@ -26,6 +26,7 @@ __all__ = [
     "AclChange",
     "Action",
     "AddPartitions",
+    "AdoptedAcl",
     "AlterConfigs",
     "AlterQuota",
     "AlterUser",

@@ -7,7 +7,16 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import Change, Ignored, OutsideChange, Refused, Subject, Unmanaged, UnmanagedAcl
+from reconciler.model.changes import (
+    AdoptedAcl,
+    Change,
+    Ignored,
+    OutsideChange,
+    Refused,
+    Subject,
+    Unmanaged,
+    UnmanagedAcl,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,7 @@ class Findings:
     settled: tuple[Settled, ...] = ()
     as_desired: tuple[Subject, ...] = ()
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
+    adopted_acls: tuple[AdoptedAcl, ...] = ()
     outside: tuple[OutsideChange, ...] = ()
 
 

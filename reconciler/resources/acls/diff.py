@@ -1,6 +1,7 @@
 """Desired ACLs against the live ones of each cluster: changes, and what is unknown, ignored or unmanaged.
 
-Only rules that an earlier run made, by the ownership record, or that are declared absent are ever deleted.
+Only rules that an earlier run made or found declared, by the ownership record, or that are declared absent are ever
+deleted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import AccessRule, AclBinding, PatternType, ResourceType, Unsupported, redundant
-from reconciler.model.changes import About, CreateAcl, DeleteAcl, Grant, Ignored, Reason, Subject, UnmanagedAcl, Why
+from reconciler.model.changes import (
+    About,
+    AdoptedAcl,
+    CreateAcl,
+    DeleteAcl,
+    Grant,
+    Ignored,
+    Reason,
+    Subject,
+    UnmanagedAcl,
+    Why,
+)
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.environment.topology import ShrinkLimit, Topology
 from reconciler.model.live import LiveAccess, LiveState, Made
@@ -72,6 +84,11 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
             creates.append(CreateAcl(name, acl, desired.grant, _reason(desired, owned), desired.rests_on))
     unmanaged = (acl for acl in kept - rules.keys() - owned.keys() if not redundant(acl, needed))
     strangers = sorted(unmanaged, key=lambda acl: (acl.principal, acl))
+    adopted = tuple(
+        AdoptedAcl(name, acl, desired.grant.title)
+        for acl, desired in sorted(rules.items())
+        if acl in kept and acl not in owned and acl not in access.pending and desired.grant.maker == DECLARED
+    )
     unknown: tuple[Unknown, ...] = ()
     if isinstance(access.owned, Unknown):
         this_unknown = access.owned
@@ -83,7 +100,16 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
         unknown=unknown,
         ignored=tuple(_left_alone(name, access, acls, owned, rules_of_cluster)),
         unmanaged_acls=tuple(UnmanagedAcl(name, acl) for acl in strangers),
+        adopted_acls=() if unknown else adopted,
+        notes=() if unknown or not adopted else (_taken_over(name, len(adopted)),),
         settled=tuple(settled),
+    )
+
+
+def _taken_over(name: str, count: int) -> str:
+    return (
+        f"{counted(count, 'declared access rule')} of {name} were there before any apply from here: apply records them"
+        " as ours, and once they are taken out of the files they are deleted"
     )
 
 
@@ -118,7 +144,7 @@ def _made_by(record: Made | None) -> tuple[str, str]:
 
 def _left_over(record: Made) -> Reason:
     if record.maker == DECLARED:
-        return Reason(Why.DECLARED_NO_LONGER, "made by an earlier run, declared no longer")
+        return Reason(Why.DECLARED_NO_LONGER, "made or taken over by an earlier run, declared no longer")
     return Reason(Why.SOURCE_RULE_GONE, f"made for {record.maker}, whose source has no such rule any more")
 
 

@@ -70,6 +70,10 @@ class HeldPrincipals:
             views[late], self._late = old, (late, reads - 1, old)
         return views
 
+    def own_rules(self, rules: Mapping[AclBinding, Made]) -> None:
+        self.call()
+        self.owned |= rules
+
     def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
         self.call()
         for acl, one in before.items():

@@ -71,6 +71,51 @@ def test_a_rule_that_leaves_git_is_deleted_only_when_an_earlier_run_made_it() ->
     assert seen.clusters["east"].acls == rules("allow User:stranger read topic orders")
 
 
+def test_rules_that_were_there_are_ours_once_an_apply_found_them_declared() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    there = seen.plan(env(ROLES))
+    seen.clusters["east"].acls = made(there)
+    assert not seen.plan(env("access: []\n")).changes, "nobody from here took them over yet"
+    adopting = seen.plan(env(ROLES))
+    assert not adopting.changes
+    assert {each.acl for each in adopting.adopted_acls} == made(there)
+    [note] = [note for note in adopting.notes if "were there before" in note]
+    assert note.startswith("4 declared access rules of east")
+    assert loads(dumps(adopting)) == adopting
+    assert seen.apply(env(ROLES)) == ()
+    again = seen.plan(env(ROLES))
+    assert not again.adopted_acls
+    assert not again.notes
+    revoked = seen.plan(env("access: []\n"))
+    assert gone(revoked) == made(there)
+    applied(seen, env("access: []\n"))
+    assert not seen.clusters["east"].acls
+
+
+def test_what_flows_derive_and_others_made_is_not_taken_over() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls = rules("allow User:stranger read topic orders")
+    seen.clusters["east"].record_unreadable = Unknown("record", "denied", "")
+    assert not seen.plan(env(ROLES)).adopted_acls, "what is ours is not known"
+    seen.clusters["east"].record_unreadable = None
+    assert not seen.plan(env(ROLES)).adopted_acls
+
+
+def test_a_record_that_cannot_be_written_fails_no_apply() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls = made(seen.plan(env(ROLES)))
+
+    def refused(_: object) -> None:
+        raise ClusterError("east", "denied", "may not write __reconciler")
+
+    seen.clusters["east"].own_rules = refused  # type: ignore[assignment]
+    assert seen.apply(env(ROLES)) == ()
+    assert seen.plan(env(ROLES)).adopted_acls
+
+
 def test_without_the_ownership_record_nothing_is_deleted_but_everything_listed() -> None:
     seen = world()
     seen.clusters["east"].put("orders")
