@@ -102,7 +102,9 @@ def import_(
 
 @app.command(
     epilog=ending(
-        "0 everything answered; 1 error or unknown",
+        "0 everything answered; 1 error or unknown. With --check: 0 OK; 1 UNKNOWN, or an error; 2 STOPPED or DEGRADED; "
+        "3 PAUSED",
+        "status environments/prod --check",
         "status environments/prod --watch",
         "status environments/prod --format json",
     )
@@ -111,14 +113,20 @@ def status(
     env: Env,
     form: FormatOption = OutputFormat.TEXT,
     watch: Annotated[bool, typer.Option("--watch", help="the flows, again every 2 s, until Ctrl-C")] = False,
+    check: Annotated[bool, typer.Option("--check", help="end by the verdict, for probes and cron")] = False,
 ) -> None:
-    """Clusters, mirror jobs, and per flow: rate, lag, conditions."""
+    """A verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
+    from reconciler.errors import ReconcilerError
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.session.rollout_world import lock_of, standing
     from reconciler.operations.session.session import now_ms, open_session
+    from reconciler.operations.session.verdict_now import verdict_now
     from reconciler.render.live_table import repeat
     from reconciler.render.reports.status.status import StatusInputs, status_code, status_json, status_text
+    from reconciler.render.reports.status.verdict import check_code
 
+    if watch and check:
+        raise ReconcilerError("--check and --watch are both given", "A check is one look.", "Give one of them.")
     with open_session(env, Principal.PLAN) as session:
         if watch and form is OutputFormat.JSON:
             return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms()), form))
@@ -133,18 +141,19 @@ def status(
             def frame() -> RenderableType:
                 live = watched.look().as_reported()
                 left = catch_up.look(time.monotonic(), live)
-                return watch_frame(live, time.strftime("%H:%M:%S"), left, columns(sys.stdout))
+                return watch_frame(session.topology, live, time.strftime("%H:%M:%S"), left, columns(sys.stdout))
 
             with session.watch() as watched:
                 return live_table(frame, sys.stdout)
         live = session.observe()
         lock = lock_of(session, live)
-        affairs = StatusInputs(lock, standing(session, live, lock))
+        verdict = verdict_now(session, str(env))
+        affairs = StatusInputs(lock, standing(session, live, lock), verdict, check)
         if form is OutputFormat.JSON:
             show(status_json(session.topology, live, now_ms(), affairs), form)
         else:
             show(status_text(session.topology, live, now_ms(), affairs, style().width))
-    raise typer.Exit(status_code(live))
+    raise typer.Exit(check_code(verdict.health) if check else status_code(live))
 
 
 @app.command(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.engine.edits.flows import blank
+from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.summary import verdict
 from reconciler.engine.rollout.gates import health_of
 from reconciler.engine.rollout.status import wave_state
@@ -17,6 +18,7 @@ from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, TopicRef, Topology
 from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
+from reconciler.model.reports.health import Health, Verdict
 from reconciler.model.reports.topology_map import (
     Chain,
     MapCluster,
@@ -63,14 +65,14 @@ def topology_map(
 def moved_on(drawn: TopologyMap, topology: Topology, live: LiveState) -> TopologyMap:
     """``drawn`` with what jobs say now, which costs little: topics that travel and the plan stay as they were drawn. A
     cluster that ``live`` knows nothing of any more is unknown."""
-    live = live.as_reported()
+    live, health = live.as_reported(), verdict_of(topology, live)
     job_of = {flow: live.mirrors.get(name) for name, mirror in topology.mirrors.items() for flow in mirror.flows}
     flows = []
     for flow in drawn.flows:
         bare = MapFlow(flow.name, flow.source, flow.target, flow.mirror, flow.delivery, topics=flow.topics)
         bare = replace(bare, mark=flow.mark, plan_why=flow.plan_why, labels=flow.labels)
         job = job_of.get(flow.name)
-        flows.append(_as_reported(bare, job) if job is not None else bare)
+        flows.append(_as_reported(bare, job, health) if job is not None else bare)
     unread = {name: read for name, read in live.clusters.items() if isinstance(read, Unknown)}
     clusters = tuple(_unread(each, unread[each.name]) if each.name in unread else each for each in drawn.clusters)
     return replace(drawn, clusters=clusters, flows=tuple(flows))
@@ -187,6 +189,7 @@ def _flows(
     topology: Topology, live: LiveState | None, findings: _Findings | None, travelling: Mapping[str, int]
 ) -> Iterator[MapFlow]:
     mirror_of = {name: mirror for mirror in topology.mirrors.values() for name in mirror.flows}
+    health = verdict_of(topology, live) if live is not None else Verdict()
     for flow in topology.flows.values():
         mirror = mirror_of.get(flow.name)
         job = live.mirrors.get(mirror.name) if live is not None and mirror is not None else None
@@ -203,7 +206,7 @@ def _flows(
             labels=flow.labels,
             offsets=flow.offsets.value,
         )
-        yield _as_reported(drawn, job) if job is not None else drawn
+        yield _as_reported(drawn, job, health) if job is not None else drawn
 
 
 def _flow_mark(
@@ -228,7 +231,7 @@ def _flow_mark(
     return worst_mark(frozenset(marks))
 
 
-def _as_reported(flow: MapFlow, job: LiveMirror | Unknown) -> MapFlow:
+def _as_reported(flow: MapFlow, job: LiveMirror | Unknown, health: Verdict) -> MapFlow:
     if isinstance(job, Unknown):
         return replace(flow, said=f"unknown: {job.what}")
     status = job.flows.get(flow.name)
@@ -236,14 +239,14 @@ def _as_reported(flow: MapFlow, job: LiveMirror | Unknown) -> MapFlow:
         waits = job.state in (JobState.ABSENT, JobState.STOPPED, JobState.STARTING)
         return replace(flow, state=State.IDLE if waits else State.PROBLEM, said=_job_words(job))
     if status is None:
-        return replace(flow, state=State.IDLE, said="not in the running job")
+        return replace(flow, state=State.PROBLEM, said="not in the running job")
     conditions = sum(status.counted_conditions.values())
     if not job.lag_is_current:
         return replace(flow, said="its job was not heard of lately", topics=status.topics, conditions=conditions)
     return replace(
         flow,
-        state=_flow_state(status),
-        said=status.state,
+        state=_STATES[health.of(f"flow {flow.name}")],
+        said=_said(status, health),
         topics=status.topics,
         records_per_second=status.records_per_second,
         bytes_per_second=status.bytes_per_second,
@@ -254,14 +257,26 @@ def _as_reported(flow: MapFlow, job: LiveMirror | Unknown) -> MapFlow:
     )
 
 
+_STATES: Mapping[Health, State] = {
+    Health.OK: State.OK,
+    Health.PAUSED: State.IDLE,
+    Health.DEGRADED: State.PROBLEM,
+    Health.UNKNOWN: State.UNKNOWN,
+    Health.STOPPED: State.PROBLEM,
+}
+
+
+def _said(status: FlowStatus, health: Verdict) -> str:
+    """The worst that is known of a flow, in few words; its state where that is all."""
+    subject = f"flow {status.name}"
+    cause = next((cause for cause in health.causes if cause.subject == subject), None)
+    if cause is None:
+        return status.state
+    return cause.code or cause.brief.replace(f" of {subject}", "").removeprefix(f"{subject} ").removeprefix("is ")
+
+
 def _job_words(job: LiveMirror) -> str:
     return "no job yet" if job.state is JobState.ABSENT else f"its job is {job.state.value}"
-
-
-def _flow_state(status: FlowStatus) -> State:
-    if status.counted_conditions or status.state in ("degraded", "stopped"):
-        return State.PROBLEM
-    return State.OK if status.state == "running" else State.IDLE
 
 
 def _chains(hops: Collection[TopicHop]) -> Iterator[Chain]:

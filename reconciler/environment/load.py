@@ -17,7 +17,13 @@ from reconciler.environment.parse.flows import build_flow
 from reconciler.environment.parse.mirrors import build_mirror
 from reconciler.environment.parse.moved import build_rename, with_first_names
 from reconciler.environment.parse.partial import judge_values
-from reconciler.environment.parse.policies import build_audit, build_class, build_protection, build_shrink_limit
+from reconciler.environment.parse.policies import (
+    build_audit,
+    build_class,
+    build_docs_url,
+    build_protection,
+    build_shrink_limit,
+)
 from reconciler.environment.parse.quotas import build_quota
 from reconciler.environment.parse.rollout import build_rollout, half_read_rollout
 from reconciler.environment.parse.topics import build_tombstone, build_topic
@@ -139,6 +145,7 @@ def _rules(builder: _Builder) -> Rules:
         tuple(builder.build("protected", build_protection)),
         next(iter(builder.build("shrink_limit", build_shrink_limit)), ShrinkLimit()),
         next(iter(builder.build("audit", build_audit)), None),
+        next(iter(builder.build("docs_url", build_docs_url)), ""),
     )
 
 

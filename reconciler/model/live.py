@@ -161,6 +161,13 @@ class LiveCluster:
         (``__consumer_offsets``, ``__transaction_state``), which nobody declares and which come and go with brokers."""
         return sum(not topic.internal for topic in self.topics.values())
 
+    @property
+    def partitions_amiss(self) -> tuple[int, int]:
+        """How many have no leader, and how many lack replicas that are in sync."""
+        partitions = [partition for topic in self.topics.values() for partition in topic.partitions]
+        leaderless = sum(partition.leader < 0 for partition in partitions)
+        return leaderless, sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
+
     def place_for(self, replicas: int) -> int:
         """On how many brokers, at most ``replicas``, a new topic may have one: also on those that are away but hold
         replicas of other topics. Kafka places some on them, and they come back."""
@@ -260,7 +267,8 @@ class LiveMirror:
     ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
     ``gone``: this machine ran it, and its process is no more. ``host``: where its driver runs, as it says.
     ``unseen``: why nobody can see what its process does, of which nothing else is known then. ``run``: in deploy mode
-    cluster, by which its driver is given orders from any machine.
+    cluster, by which its driver is given orders from any machine. ``unkept``: why nothing would start its application
+    again after a crash; empty where something would, or where that is not known here.
     """
 
     name: str
@@ -277,6 +285,7 @@ class LiveMirror:
     host: str = ""
     unseen: Unknown | None = None
     run: str = ""
+    unkept: str = ""
 
     @property
     def lag_is_current(self) -> bool:

@@ -110,15 +110,38 @@ CONDITION_CODES: tuple[ConditionCode, ...] = get_args(ConditionCode)
 CONTINUABLE = ("corrupt_source_batch", "record_refused", "source_retention_passed", "source_truncated")
 """Conditions after which a flow may be told to go on: what is lost is known exactly, and what comes after it can be
 copied. All others always stop."""
+WAITING = (
+    "lane_silent",
+    "lane_without_task",
+    "positions_undecided",
+    "source_transaction_open",
+    "source_unavailable",
+    "source_unreachable",
+    "target_unavailable",
+    "target_unreachable",
+)
+"""Conditions under which records wait where they hold, although copying resumes by itself when they end."""
 RUNBOOKS = "docs/mirror/conditions.md"
 """The page of conditions: a section for each code, whose anchor is the code."""
 
 
-def runbook_of(code: str) -> str:
-    """Relative to the project. A code of a later release leads to the page."""
-    return f"{RUNBOOKS}#{code}" if code in CONDITION_CODES else RUNBOOKS
+def runbook_of(code: str, docs_url: str = "") -> str:
+    """Relative to the project, or a link to where its pages are read: ``docs_url``. A code of a later release leads to
+    the page."""
+    page = f"{RUNBOOKS}#{code}" if code in CONDITION_CODES else RUNBOOKS
+    return linked(page, docs_url)
 
 
-def runbooks_of(codes: Iterable[str]) -> tuple[str, ...]:
+def linked(page: str, docs_url: str) -> str:
+    """``docs/mirror/alerts.md#mirrorbehind`` below ``docs_url``: the site that ``make docs`` builds, whose pages end
+    with ``.html``, or a folder of the repository as GitHub and GitLab show it (``/blob/``)."""
+    if not docs_url:
+        return page
+    path, hash_sign, anchor = page.removeprefix("docs/").partition("#")
+    path = path if "/blob/" in docs_url else f"{path.removesuffix('.md')}.html"
+    return f"{docs_url.rstrip('/')}/{path}{hash_sign}{anchor}"
+
+
+def runbooks_of(codes: Iterable[str], docs_url: str = "") -> tuple[str, ...]:
     """Each once, in the order of the codes."""
-    return tuple(dict.fromkeys(map(runbook_of, codes)))
+    return tuple(dict.fromkeys(runbook_of(code, docs_url) for code in codes))

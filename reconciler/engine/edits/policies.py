@@ -29,6 +29,9 @@ def rule_items(before: Topology, after: Topology) -> Iterator[ItemChange]:
     if fields := tuple(changed_fields(was.shrink_limit, now.shrink_limit)):
         field_changes = tuple(replace(field, means="how much may be lost at once unasked") for field in fields)
         yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=field_changes)
+    if was.docs_url != now.docs_url:
+        means = f"runbooks lead to {now.docs_url or 'no page, and are paths'}; no cluster changes by it"
+        yield ItemChange(Sign.CHANGED, "setting", "docs_url", means=means)
 
 
 def _audit(was: AuditTopic | None, now: AuditTopic | None) -> Iterator[ItemChange]:

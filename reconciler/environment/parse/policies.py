@@ -24,3 +24,7 @@ def build_shrink_limit(reading: Reading) -> ShrinkLimit:
     standard = ShrinkLimit()
     percent = reading.value("percent", default=standard.percent)
     return ShrinkLimit(percent, reading.value("least", default=standard.least))
+
+
+def build_docs_url(reading: Reading) -> str:
+    return str(reading.value(default=""))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
-SINGLE = ("audit", "defaults", "rollout", "shrink_limit")
+SINGLE = ("audit", "defaults", "docs_url", "rollout", "shrink_limit")
 _WORDS = {**SECTIONS, "deletions": "deletion of", "moved": "move of", "classes": "class", "access": "access rule",
           "quotas": "quota", "users": "user"}  # fmt: skip
 _TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))

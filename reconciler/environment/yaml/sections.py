@@ -56,6 +56,12 @@ def _single(part: Entry) -> Iterator[tuple[str, Entry]]:
         yield part.key, part
 
 
+def _value(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """A section that is one value, under its own name."""
+    if isinstance(part.value, Scalar):
+        yield part.key, part
+
+
 def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
     """A list of texts, each under itself."""
     if isinstance(part.value, Sequence):
@@ -105,6 +111,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "shrink_limit": ("", _single),
     "audit": ("", _single),
     "rollout": ("", _single),
+    "docs_url": ("", _value),
     "protected": ("the protection", _texts),
 }
 """Section -> what one of its entries is called, and how they are found in it."""

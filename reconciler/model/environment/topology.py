@@ -281,13 +281,15 @@ class AuditTopic:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts for the whole environment: values for its topics, and what must not be lost."""
+    """What counts for the whole environment: values for its topics, and what must not be lost. ``docs_url``: where the
+    pages of this project are read, so that runbooks are links."""
 
     defaults: TopicDefaults = TopicDefaults()
     classes: Mapping[str, TopicDefaults] = field(default_factory=_nothing)
     protected: tuple[Protection, ...] = ()
     shrink_limit: ShrinkLimit = ShrinkLimit()
     audit: AuditTopic | None = None
+    docs_url: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

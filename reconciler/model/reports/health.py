@@ -1,9 +1,10 @@
-"""Health of a cluster for rollout gates: offline and under-replicated partitions."""
+"""Health: of clusters for rollout gates, and of an environment as its verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reconciler.errors import Unknown
 from reconciler.model.live import LiveMirror
@@ -55,3 +56,65 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.text}"
+
+
+class Health(StrEnum):
+    """Of an environment, best first. PAUSED: as somebody asked. DEGRADED: copying goes on, and something is wrong.
+    UNKNOWN: whether records are copied could not be found out. STOPPED: records are not copied that should be."""
+
+    OK = "OK"
+    PAUSED = "PAUSED"
+    DEGRADED = "DEGRADED"
+    UNKNOWN = "UNKNOWN"
+    STOPPED = "STOPPED"
+
+
+_ORDER = tuple(Health)
+
+
+def worst(states: Iterable[Health]) -> Health:
+    """OK where there are none."""
+    return max(states, key=_ORDER.index, default=Health.OK)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCause:
+    """Why a verdict is not OK. ``subject``: ``cluster east``, ``mirror west``, ``flow east-to-west``. ``brief``: a few
+    words for a headline; ``text`` has all of it, with both values; ``todo`` has the exact command.
+
+    ``code``, ``topic``, ``partition``: of a condition. ``heals``: copying resumes by itself once the cause has ended.
+    """
+
+    health: Health
+    subject: str
+    brief: str
+    text: str
+    todo: str = ""
+    code: str = ""
+    topic: str = ""
+    partition: int | None = None
+    heals: bool = False
+
+    @property
+    def place(self) -> str:
+        """``orders 3``; empty where it is not about one topic."""
+        return self.topic if self.partition is None else f"{self.topic} {self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One state for all, and why: ``causes``, the worst first."""
+
+    causes: tuple[VerdictCause, ...] = ()
+
+    @property
+    def health(self) -> Health:
+        return worst(cause.health for cause in self.causes)
+
+    def of(self, subject: str) -> Health:
+        """Of one cluster, mirror or flow."""
+        return worst(cause.health for cause in self.causes if cause.subject == subject)
+
+    def of_each(self, about: str) -> Health:
+        """Of everything of a sort: ``cluster``, ``mirror``, ``flow``."""
+        return worst(cause.health for cause in self.causes if cause.subject.startswith(f"{about} "))

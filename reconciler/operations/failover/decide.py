@@ -25,9 +25,9 @@ from reconciler.model.reports.failover import (
 from reconciler.operations.failover.same_offsets import same_offsets_checks
 from reconciler.replication.groups import idle, may_write
 from reconciler.resources.flows.routes import declared_flow
+from reconciler.resources.mirrors.pause import FAILOVER, failed_over_to
 from reconciler.text import counted, first_of
 
-_MARK = "failover to "
 _STARTED = "; started for it: "
 _SHOWN = 5
 ALIVE = ("starting", "running")
@@ -47,12 +47,12 @@ class FailoverRequest:
 
 def pause_reason(move: ConsumerMove, starts: str) -> str:
     """Why a flow is paused, for people and for the failback. ``starts``: the flow that this failover sets going."""
-    return f"{_MARK}{move.destination}{_STARTED + starts if starts else ''}"
+    return f"{FAILOVER}{move.destination}{_STARTED + starts if starts else ''}"
 
 
 def ours(reason: str) -> bool:
     """Whether a failover paused it."""
-    return reason.startswith(_MARK)
+    return bool(failed_over_to(reason))
 
 
 def started_by(reason: str, flow: str) -> bool:

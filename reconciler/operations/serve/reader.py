@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from reconciler.engine.observe.verdict import ANY_FOLDER
 from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.owners import owners
 from reconciler.engine.topic_list import topic_list
@@ -102,12 +103,19 @@ class ReviewRead:
 class LiveReader:
     """``view`` is the newest one, at any time and for any thread. Use as a context manager."""
 
-    def __init__(self, sources: Sources, paces: Paces | None = None, clock: Callable[[], float] = time.time) -> None:
-        """Raises ReconcilerError for a folder that cannot be read, before anything is connected."""
+    def __init__(
+        self,
+        sources: Sources,
+        paces: Paces | None = None,
+        clock: Callable[[], float] = time.time,
+        folder: str = ANY_FOLDER,
+    ) -> None:
+        """``folder``: of the environment, as a command names it. Raises ReconcilerError for a folder that cannot be
+        read, before anything is connected."""
         self._sources = sources
         self._paces = paces or Paces()
         self._clock = clock
-        self._view = LiveView(sources.read_topology())
+        self._view = LiveView(sources.read_topology(), folder=folder)
         self._swap = threading.Lock()
         self._stop = threading.Event()
         self._came_back = threading.Event()
@@ -235,7 +243,7 @@ class LiveReader:
         if now == topology:
             return False
         with self._swap:
-            self._view = LiveView(now, audit=self._view.audit)
+            self._view = LiveView(now, audit=self._view.audit, folder=self._view.folder)
         return True
 
     def _see(self, topology: Topology, live: LiveState, plan: Plan | None = None) -> None:

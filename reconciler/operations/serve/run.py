@@ -87,7 +87,7 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
     certificate = PageCertificate(options.tls, say) if options.tls is not None else None
     with (
         _listening(options.bind, options.port) as listener,
-        LiveReader(SessionSources(folder, say)) as reader,
+        LiveReader(SessionSources(folder, say), folder=str(folder)) as reader,
     ):
         standings = StandingsReader(lambda: reader.view.topology)
         app = LiveApp(Renderer(lambda: reader.view, standings.of, reader.now_ms), stop).application(access)

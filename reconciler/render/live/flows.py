@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.render.elements import code, codes, mono, table
 from reconciler.render.escape import page as safe
-from reconciler.render.live.parts import ages, pill
-from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, live_now
+from reconciler.render.live.parts import STATE_OF, ages, pill
+from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, live_now, verdict_now
 from reconciler.render.plan.impact import size
 from reconciler.render.reports.status.status import (
+    figures,
     flow_cells,
     limit_lines,
     lost_lines,
     pause_lines,
-    verdict,
     work_lines,
 )
-from reconciler.replication.names import runbook_of
+from reconciler.render.reports.status.verdict import headline
+from reconciler.replication.names import WAITING, runbook_of
 from reconciler.text import counted
 
 _HEADS = ("flow", "from, to", "state", "records/s", "volume/s", "lag", "seconds", "time left", "conditions")
@@ -35,12 +37,13 @@ Fields = Mapping[str, object]
 
 def flows_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
     live = live_now(view, now_ms).as_reported()
+    health = verdict_now(view, live)
     if page.flow:
-        return _one_flow(view, live, page.flow, now_ms)
+        return _one_flow(view, live, health, page.flow, now_ms)
     return (
-        Region("head", f"<h1>{safe(verdict(live))}</h1>"),
+        Region("head", f"<h1>{safe(headline(health, figures(live)))}</h1>"),
         Region("ages", ages(view, now_ms)),
-        Region("flows", flow_table(view, live)),
+        Region("flows", flow_table(view, live, health)),
     )
 
 
@@ -48,15 +51,15 @@ def flow_link(name: str) -> str:
     return f'<a href="/{PageKind.FLOWS.value}/{quote(name, safe="")}">{mono(name)}</a>'
 
 
-def flow_table(view: LiveView, live: LiveState, most: int | None = None) -> str:
+def flow_table(view: LiveView, live: LiveState, health: Verdict, most: int | None = None) -> str:
     """``most``: only so many, those with a problem first; None: all, in the order of git."""
-    rows = [_row(view, flow, live) for flow in view.topology.flows.values()]
+    rows = [_row(view, flow, live, health) for flow in view.topology.flows.values()]
     if most is not None and len(rows) > most:
         rows = sorted(rows, key=lambda row: _WORST[row[0]])[:most]
     return table(_HEADS, (cells for _, cells in rows), _NUMBERS) if rows else "<p>no flow is declared</p>"
 
 
-def _row(view: LiveView, flow: Flow, live: LiveState) -> tuple[str, tuple[str, ...]]:
+def _row(view: LiveView, flow: Flow, live: LiveState, health: Verdict) -> tuple[str, tuple[str, ...]]:
     name, ends = flow_link(flow.name), f"{code(flow.source)} \u2192 {code(flow.target)}"
     mirror_name, mirror = job_of(view, flow.name, live)
     status = mirror.flows.get(flow.name) if isinstance(mirror, LiveMirror) else None
@@ -64,25 +67,15 @@ def _row(view: LiveView, flow: Flow, live: LiveState) -> tuple[str, tuple[str, .
         return "unknown", (name, ends, pill("unknown", "unknown"), *["unknown"] * 5, safe(mirror.what))
     if mirror is None or status is None:
         words = "no job yet" if mirror is None or mirror.state is JobState.ABSENT else "not in the running job"
-        return "idle", (name, ends, pill(words, "idle"), *["unknown"] * 5, safe(mirror.detail if mirror else ""))
+        return "problem", (name, ends, pill(words, "problem"), *["unknown"] * 5, safe(mirror.detail if mirror else ""))
     said, rate, lag, seconds = flow_cells(status, mirror)
     volume = f"{size(status.bytes_per_second)}" if mirror.state is JobState.RUNNING else "0 B"
     left = view.jobs.value.left.get((mirror_name, flow.name), "unknown") if view.jobs.value is not None else "unknown"
     left = left if mirror.lag_is_current else "unknown"
-    state = _state(status, mirror)
+    state = STATE_OF[worst(health.of(subject) for subject in (f"flow {flow.name}", f"mirror {mirror_name}"))]
     count = sum(status.counted_conditions.values())
     conditions = pill(counted(count, "condition"), "problem") if count else "none"
     return state, (name, ends, pill(said, state), rate, safe(volume), safe(lag), seconds, safe(left), conditions)
-
-
-def _state(status: FlowStatus, mirror: LiveMirror) -> str:
-    if status.counted_conditions or status.state in ("degraded", "stopped"):
-        return "problem"
-    if mirror.state is not JobState.RUNNING:
-        return "idle" if mirror.state in (JobState.STOPPED, JobState.STARTING) else "problem"
-    if not mirror.lag_is_current:
-        return "unknown"
-    return "ok" if status.state == "running" else "idle"
 
 
 def job_of(view: LiveView, flow: str, live: LiveState) -> tuple[str, LiveMirror | Unknown | None]:
@@ -93,53 +86,59 @@ def job_of(view: LiveView, flow: str, live: LiveState) -> tuple[str, LiveMirror 
     return "", None
 
 
-def todo_cards(live: LiveState, only: str = "") -> list[str]:
-    """A card for each condition, those that stop copying first. ``only``: those of this flow."""
-    cards = []
-    for mirror in live.mirrors.values():
-        for flow in mirror.flows.values() if isinstance(mirror, LiveMirror) else ():
-            if only in ("", flow.name):
-                cards += [(not condition.get("stops"), flow.name, condition) for condition in flow.conditions]
-    cards.sort(key=lambda card: card[0])
-    shown = [_condition(flow, condition) for _, flow, condition in cards[:MOST_CARDS]]
-    hidden = len(cards) - len(shown) + _not_told(live, only)
-    return [*shown, f'<p class="card">and {counted(hidden, "more condition")}</p>'] if hidden else shown
+def todo_cards(health: Verdict, docs_url: str, only: Collection[str] = ()) -> list[str]:
+    """A card for each cause of the verdict, the worst first. ``only``: those of these subjects."""
+    causes = [cause for cause in health.causes if not only or cause.subject in only]
+    shown = [_cause(cause, health, docs_url) for cause in causes[:MOST_CARDS]]
+    hidden = len(causes) - len(shown)
+    return [*shown, f'<p class="card">and {counted(hidden, "more reason")}</p>'] if hidden else shown
 
 
-def _not_told(live: LiveState, only: str) -> int:
-    flows = [
-        flow
-        for mirror in live.mirrors.values()
-        if isinstance(mirror, LiveMirror)
-        for flow in mirror.flows.values()
-        if only in ("", flow.name)
-    ]
-    return sum(sum(flow.counted_conditions.values()) - len(flow.conditions) for flow in flows)
-
-
-def _condition(flow: str, condition: Fields) -> str:
-    place = " ".join(str(condition[key]) for key in ("topic", "partition") if condition.get(key) is not None)
-    stops = pill("stops copying", "problem") if condition.get("stops") else pill("copying goes on", "idle")
-    head = f"<header>{flow_link(flow)} {mono(place)} {stops}</header>"
-    words = f"<p>{code(str(condition['code']))} {safe(str(condition['text']))}</p>"
-    todo = f"<p><b>{safe(str(condition['todo']))}</b></p>"
-    page = f'<p class="faint">runbook: {mono(runbook_of(str(condition["code"])))}</p>'
+def _cause(cause: VerdictCause, health: Verdict, docs_url: str) -> str:
+    about, _, name = cause.subject.partition(" ")
+    who = flow_link(name) if about == "flow" else mono(cause.subject)
+    head = f"<header>{who} {mono(cause.place)} {pill(_stops(cause, health), STATE_OF[cause.health])}</header>"
+    code_and_text = cause.text.partition(": ") if cause.code else ("", "", cause.text)
+    words = f"<p>{code(cause.code)} {safe(code_and_text[2])}</p>" if cause.code else f"<p>{safe(cause.text)}</p>"
+    todo = f"<p><b>{safe(cause.todo)}</b></p>" if cause.todo else ""
+    page = f'<p class="faint">runbook: {_runbook(cause.code, docs_url)}</p>' if cause.code else ""
     return f'<article class="card">{head}{words}{todo}{page}</article>'
 
 
-def _one_flow(view: LiveView, live: LiveState, name: str, now_ms: int) -> tuple[Region, ...]:
+def _runbook(condition: str, docs_url: str) -> str:
+    page = runbook_of(condition, docs_url)
+    return f'<a href="{safe(page)}" rel="noreferrer">{mono(page)}</a>' if docs_url else mono(page)
+
+
+def _stops(cause: VerdictCause, health: Verdict) -> str:
+    """Whether records are copied meanwhile: what does not stop them by itself may be beside something that does."""
+    match cause.health:
+        case Health.STOPPED if cause.code:
+            return "waits, and resumes by itself" if cause.heals else "stops copying"
+        case Health.DEGRADED if cause.code in WAITING:
+            return "may wait, and resumes by itself"
+        case Health.DEGRADED if cause.code and health.of(cause.subject) is Health.DEGRADED:
+            return "copying goes on"
+        case Health.DEGRADED if cause.code:
+            return "does not stop copying"
+        case other:
+            return other.lower()
+
+
+def _one_flow(view: LiveView, live: LiveState, health: Verdict, name: str, now_ms: int) -> tuple[Region, ...]:
     flow = view.topology.flows.get(name)
     if flow is None:
         return (Region("head", f"<h1>No flow {mono(name)} is declared</h1><p>The page of flows has all.</p>"),)
     mirror_name, mirror = job_of(view, name, live)
     status = mirror.flows.get(name) if isinstance(mirror, LiveMirror) else None
-    _, cells = _row(view, flow, live)
+    _, cells = _row(view, flow, live, health)
     ends = f"{code(flow.source)} \u2192 {code(flow.target)}"
     about = (
         f"<p>{ends}, job {code(mirror_name)}, delivery {safe(flow.delivery.value)}, topics {codes(flow.topics)}."
         f' <a href="/groups?flow={quote(name, safe="")}">Where would a group stand?</a></p>'
     )
-    cards = todo_cards(live, name)
+    about_it = (f"flow {name}", f"mirror {mirror_name}", f"cluster {flow.source}", f"cluster {flow.target}")
+    cards = todo_cards(health, view.topology.rules.docs_url, about_it)
     todo = f'<section class="urgent"><h2>What to do</h2><div class="cards">{"".join(cards)}</div></section>'
     return (
         Region("head", f"<h1>flow {mono(name)}</h1>{about}"),

@@ -6,12 +6,23 @@ import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from reconciler.model.reports.health import Health
 from reconciler.render.escape import page as safe
 from reconciler.render.live.view import TOO_OLD_MS, LiveReading, LiveView
 
 STATES: Mapping[str, str] = MappingProxyType(
     {"ok": "answers", "problem": "problem", "unknown": "unknown", "idle": "idle", "busy": "busy"}
 )
+STATE_OF: Mapping[Health, str] = MappingProxyType(
+    {
+        Health.OK: "ok",
+        Health.PAUSED: "idle",
+        Health.DEGRADED: "busy",
+        Health.UNKNOWN: "unknown",
+        Health.STOPPED: "problem",
+    }
+)
+"""How a verdict looks: green, amber, amber, grey and dashed, red."""
 
 
 def pill(words: str, state: str) -> str:

@@ -25,7 +25,7 @@ button:focus-visible{outline:2px solid var(--restart);outline-offset:2px}
 border-left:4px solid var(--line);border-radius:8px;padding:.4rem .7rem;text-decoration:none;line-height:1.35}
 .tile small{color:var(--faint)}.tile span{font-size:.95rem;font-weight:600}
 .tile.ok{border-left-color:var(--add)}.tile.problem{border-left-color:var(--remove)}
-.tile.unknown{border-left-color:var(--faint);border-left-style:dashed}.tile.busy{border-left-color:var(--change)}
+.tile.unknown{border-left-color:var(--faint);border-left-style:dashed}.tile.idle,.tile.busy{border-left-color:var(--change)}
 .pill{display:inline-block;border:1px solid var(--line);border-radius:99px;padding:0 .5rem;font-size:.8rem;
 white-space:nowrap}.pill.ok{color:var(--add);border-color:var(--add)}
 .pill.problem{color:var(--remove);border-color:var(--remove);font-weight:600}
@@ -42,6 +42,8 @@ button{cursor:pointer}
 td:nth-child(n+4),.number{font-variant-numeric:tabular-nums}
 @media (min-width:36.01rem){th.number,td.number{text-align:right;padding-right:1.4rem}}
 .urgent .cards{margin-bottom:.4rem}
+@media (max-width:36rem){main{display:flex;flex-direction:column}main>section{min-width:0;order:2}
+main>#head{order:0}main>#todo{order:1}}
 @media print{.bar,.changed,.skip{display:none}}
 """
 LIVE_CSS = CSS + _CSS

@@ -12,6 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from reconciler.engine.drift.remedies import has_remedy, with_remedies
+from reconciler.engine.observe.verdict import ANY_FOLDER, verdict_of
 from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.topic_list import TopicRow
 from reconciler.errors import Unknown
@@ -20,6 +22,7 @@ from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.audit import AuditVerification
 from reconciler.model.reports.drift import History
+from reconciler.model.reports.health import Verdict
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.reports.status.status import StatusInputs
 
@@ -82,7 +85,8 @@ class AuditTrail:
 @dataclass(frozen=True, slots=True)
 class LiveView:
     """``silent``: clusters that answer nothing now, asked far more often than ``clusters`` are read, and why.
-    ``folder_problem``: why the folder cannot be read now; ``topology`` is its last good state then."""
+    ``folder_problem``: why the folder cannot be read now; ``topology`` is its last good state then. ``folder``: as a
+    command names it."""
 
     topology: Topology
     jobs: LiveReading[JobsSeen] = LiveReading()
@@ -92,6 +96,7 @@ class LiveView:
     review: LiveReading[Reviewed] = LiveReading()
     audit: LiveReading[AuditTrail] = LiveReading()
     folder_problem: str = ""
+    folder: str = ANY_FOLDER
 
 
 class PageKind(StrEnum):
@@ -133,11 +138,21 @@ def live_now(view: LiveView, now_ms: int) -> LiveState:
     return LiveState(_clusters(view, now_ms), _mirrors(view, now_ms))
 
 
+def verdict_now(view: LiveView, live: LiveState) -> Verdict:
+    """Of ``live``, with remedies by the newest plan."""
+    verdict = verdict_of(view.topology, live, view.folder)
+    if (review := view.review.value) is None or not has_remedy(verdict):
+        return verdict
+    changes = (planned.change for planned in review.plan.changes)
+    return with_remedies(verdict, view.topology, live, changes, view.folder)
+
+
 def affairs_now(view: LiveView, now_ms: int) -> StatusInputs:
     value, reading = view.lock.value, view.lock
+    verdict = verdict_now(view, live_now(view, now_ms))
     if value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
-        return StatusInputs(_too_old("lock", reading, now_ms), None if value is None else value.standing)
-    return value
+        return StatusInputs(_too_old("lock", reading, now_ms), None if value is None else value.standing, verdict)
+    return replace(value, verdict=verdict)
 
 
 def _clusters(view: LiveView, now_ms: int) -> Mapping[str, LiveCluster | Unknown]:

@@ -13,6 +13,9 @@ from reconciler.replication.pauses import Pause, Scope
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted, suggestion
 
+FAILOVER = "failover to "
+"""How the reason of a pause begins that a failover set; the destination follows, and ``;`` before anything else."""
+
 
 @dataclass(frozen=True, slots=True)
 class PauseRequest:
@@ -114,6 +117,11 @@ def to_lift(scope: Scope, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
             f"Resume {wider.scope}, and pause what should stay.",
         )
     return tuple(pause for pause in held if pause.scope.within(scope))
+
+
+def failed_over_to(reason: str) -> str:
+    """The cluster to which consumers went, by the reason of a pause; empty where no failover paused."""
+    return reason.removeprefix(FAILOVER).partition(";")[0] if reason.startswith(FAILOVER) else ""
 
 
 def words(pause: Pause) -> str:

@@ -323,3 +323,14 @@ def test_a_flow_may_be_named_by_a_mirror_that_could_not_be_read(second: str | No
     with pytest.raises(TopologyError) as caught:
         load(texts, "test", unread=() if second else (_unread("more.yaml"),))
     assert [one.code for one in caught.value.problems] == ["unknown-field" if second else "not-utf8"]
+
+
+def test_where_the_pages_are_read_is_one_address_for_the_environment() -> None:
+    clusters = "clusters: {us: {bootstrap_servers: ['u:1']}}\n"
+    here = "docs_url: https://docs.example.net/r\n"
+    assert load({"a.yaml": clusters + here}, "e").rules.docs_url == "https://docs.example.net/r"
+    for wrong in ("docs_url: javascript:alert(1)\n", "docs_url: 7\n", "docs_url: {url: x}\n"):
+        with pytest.raises(TopologyError, match="an address such as https"):
+            load({"a.yaml": clusters + wrong}, "e")
+    with pytest.raises(TopologyError, match="docs_url is defined again"):
+        load({"a.yaml": clusters + here, "b.yaml": "docs_url: https://other.example.net\n"}, "e")

@@ -106,9 +106,10 @@ class HostedMirror:
         elif self._value(entries) is not None:
             words.append("no host has it")
         detail = "; ".join(words)
+        unkept = "" if lease is not None else "no mirror host keeps it: a crash would end it"
         if reported is None:
-            return LiveMirror(self._mirror, JobState.ABSENT, detail=detail)
-        return replace(reported, detail=detail)
+            return LiveMirror(self._mirror, JobState.ABSENT, detail=detail, unkept=unkept)
+        return replace(reported, detail=detail, unkept=unkept)
 
     def run(self, handover: str, submission: Document, asker: Asker, progress: Progress) -> LiveMirror:
         """Returns when the job that the host started for this generation reports itself running. Raises RunnerError."""

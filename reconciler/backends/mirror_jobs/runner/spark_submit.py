@@ -110,7 +110,9 @@ class SparkRunner:
             return replace(reported, state=JobState.STALE, late_ms=0, gone=True, detail=detail)
         crashed = supervised and _crashed(folder, reported)
         if reported.state is JobState.RUNNING and not crashed:
-            return self._with_successor(mirror, reported)
+            alone = not supervised and folder.driver_pid(reported.pid) is not None and not folder.follows_elsewhere()
+            unkept = "its supervisor is gone: a crash would end it" if alone else ""
+            return self._with_successor(mirror, replace(reported, unkept=unkept))
         if supervised and reported.state is not JobState.STARTING:
             word = _after_crash(folder) if crashed or state == "pausing" else "the supervised process is starting"
             again = replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=word)

@@ -6,17 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.status import RolloutStatus
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.reports.health import Verdict
 from reconciler.model.state.lock import LockRecord
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.reports.status.rollout import standing_lines, standing_value
+from reconciler.render.reports.status.verdict import cause_lines, check_code, headline, verdict_value
 from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import Codec
-from reconciler.replication.names import runbook_of, runbooks_of
+from reconciler.replication.names import WAITING, runbook_of
 from reconciler.replication.pauses import Pause
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
@@ -31,26 +34,37 @@ CLOCKS_AGREE_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """What goes on in the environment besides. ``standing``: of its rollout; None where it has none."""
+    """What goes on in the environment besides. ``standing``: of its rollout; None where it has none. ``verdict`` None:
+    it follows from what was seen alone. ``check``: the command ends by the verdict."""
 
     lock: Lock
     standing: RolloutStatus | None = None
+    verdict: Verdict | None = None
+    check: bool = False
+
+
+def verdict_in(topology: Topology, live: LiveState, affairs: StatusInputs | None) -> Verdict:
+    known = affairs.verdict if affairs is not None else None
+    return known if known is not None else verdict_of(topology, live)
 
 
 def status_json(topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
     """As schemas/status-report.schema.json. ``affairs`` None: nobody looked."""
     more: dict[str, Any] = {}
     live = live.as_reported()
+    verdict, docs_url = verdict_in(topology, live, affairs), topology.rules.docs_url
+    checked = affairs is not None and affairs.check
     if affairs is not None:
         more = {"lock": _lock_value(affairs.lock, now_ms)}
         more |= {"rollout": standing_value(affairs.standing, now_ms)} if affairs.standing is not None else {}
     return report_json(
         "status",
         topology.environment,
-        verdict=verdict(live),
-        exit_code=status_code(live),
+        verdict=headline(verdict, figures(live)),
+        exit_code=check_code(verdict.health) if checked else status_code(live),
+        health=verdict_value(verdict, docs_url),
         clusters={name: _cluster(cluster) for name, cluster in live.clusters.items()},
-        mirrors={name: _mirror(mirror, now_ms) for name, mirror in live.mirrors.items()},
+        mirrors={name: _mirror(mirror, now_ms, docs_url) for name, mirror in live.mirrors.items()},
         **more,
     )
 
@@ -103,18 +117,18 @@ def _unknown(live: LiveState) -> int:
 def _cluster(cluster: LiveCluster | Unknown) -> dict[str, Any]:
     if isinstance(cluster, Unknown):
         return _unknown_value(cluster)
-    partitions = [partition for topic in cluster.topics.values() for partition in topic.partitions]
+    leaderless, short = cluster.partitions_amiss
     return {
         "state": "answers",
         "cluster_id": cluster.cluster_id,
         "brokers": len(cluster.brokers),
         "topics": cluster.topic_count,
-        "leaderless_partitions": sum(partition.leader < 0 for partition in partitions),
-        "under_replicated_partitions": sum(len(partition.isr) < len(partition.replicas) for partition in partitions),
+        "leaderless_partitions": leaderless,
+        "under_replicated_partitions": short,
     }
 
 
-def _mirror(mirror: LiveMirror | Unknown, now_ms: int) -> dict[str, Any]:
+def _mirror(mirror: LiveMirror | Unknown, now_ms: int, docs_url: str) -> dict[str, Any]:
     if isinstance(mirror, Unknown):
         return {"application_id": None, "fingerprint": None, **_unknown_value(mirror), "flows": {}}
     return {
@@ -128,7 +142,11 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int) -> dict[str, Any]:
         "status_age_seconds": _seconds_since(mirror.updated_at_ms, now_ms),
         "flows": {  # without its name, which is its key
             name: {key: value for key, value in _CODEC.encoded(flow).items() if key != "name"}
-            | {"conditions": [{**fields, "runbook": runbook_of(str(fields["code"]))} for fields in flow.conditions]}
+            | {
+                "conditions": [
+                    {**fields, "runbook": runbook_of(str(fields["code"]), docs_url)} for fields in flow.conditions
+                ]
+            }
             | ({} if mirror.lag_is_current else _last_reported(flow))
             for name, flow in mirror.flows.items()
         },
@@ -150,14 +168,17 @@ def status_text(
 ) -> str:
     """``width``: of the terminal, in columns; None where lines stay whole."""
     live = live.as_reported()
-    lines = [verdict(live), ""]
-    lines += [f"cluster {name}: {cluster_words(cluster)}" for name, cluster in live.clusters.items()]
+    verdict = verdict_in(topology, live, affairs)
+    lines = [headline(verdict, figures(live)), "", *cause_lines(verdict, topology.rules.docs_url)]
+    lines += [""] if verdict.causes else []
+    for name, cluster in live.clusters.items():  # why it is unknown is said above
+        lines.append(f"cluster {name}: {'unknown' if isinstance(cluster, Unknown) else cluster_words(cluster)}")
     if affairs is not None:
         lines += [lock_line(affairs.lock, live, now_ms)]
         lines += ["", *standing_lines(affairs.standing, now_ms)] if affairs.standing is not None else []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
-            lines += ["", f"mirror {name}: {unknown_words(mirror, live)}"]
+            lines += ["", f"mirror {name}: unknown"]
         else:
             lines += ["", *_mirror_lines(mirror, now_ms, width)]
             lines += _left_out(topology, live, name)
@@ -171,7 +192,7 @@ def _left_out(topology: Topology, live: LiveState, mirror: str) -> list[str]:
     return [f"  {words}" for flow in flows if (words := left_out_by(flow, topology, live))]
 
 
-def verdict(live: LiveState) -> str:
+def figures(live: LiveState) -> str:
     """Mirrors, lag and conditions in one line. Of a mirror that could not be asked, neither "not running" nor "no
     condition" is said."""
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
@@ -219,13 +240,9 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[st
     lines += table_lines(rows, width) if mirror.flows else ()
     for flow in mirror.flows.values():
         lines += [*work_lines(flow), *_same_lines(flow)]
-        lines += [f"  = {line}" for line in pause_lines(flow)]
         lines += limit_lines(flow)
         lines += [f"  - {line}" for line in lost_lines(flow)]
-        lines += [_condition(flow.name, condition) for condition in flow.conditions]
-        lines += _untold_conditions(flow)
-    codes = [code for flow in mirror.flows.values() for code, _ in flow.counted_conditions]
-    return [*lines, *(f"  runbook: {page}" for page in runbooks_of(codes))]
+    return lines
 
 
 def since_when(mirror: LiveMirror, now_ms: int) -> str:
@@ -253,7 +270,14 @@ def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
         lag, seconds = f"{flow.records_lag:,}", "unknown" if flow.seconds_lag is None else f"{flow.seconds_lag:,.1f}"
     elif flow.records_lag_at_least:
         lag += f"; at least {flow.records_lag_at_least:,}"
-    return flow.state if runs else job.state.value, f"{flow.records_per_second if runs else 0:,.0f}", lag, seconds
+    state = flow.state if runs else job.state.value
+    return "waiting" if runs and waits(flow) else state, f"{flow.records_per_second if runs else 0:,.0f}", lag, seconds
+
+
+def waits(flow: FlowStatus) -> bool:
+    """It runs, and a condition that ends by itself keeps records waiting."""
+    silent = flow.records_lag is None or flow.standing_partitions > 0
+    return flow.state == "running" and silent and any(code in WAITING for code, _ in flow.counted_conditions)
 
 
 def work_lines(flow: FlowStatus) -> list[str]:
@@ -307,19 +331,6 @@ def lost_lines(flow: FlowStatus) -> Iterator[str]:
         where = counted(int(str(fields["partitions"])), "partition")
         lost = f"{', '.join(parts)} lost in {where}"
         yield f"flow {flow.name} went on behind {fields['code']}: {lost}; last: {fields['text']}"
-
-
-def _untold_conditions(flow: FlowStatus) -> Iterator[str]:
-    """A record has room for the first of very many."""
-    if more := sum(flow.counted_conditions.values()) - len(flow.conditions):
-        codes = ", ".join(f"{code} x{count:,}" for (code, _), count in flow.counted_conditions.items())
-        yield f"  ! {flow.name}: and {more:,} more; all together: {codes}"
-
-
-def _condition(flow: str, condition: Mapping[str, object]) -> str:
-    place = "".join(f" {condition[key]}" for key in ("topic", "partition") if condition.get(key) is not None)
-    text = str(condition["text"]).rstrip(". ")  # what a broker says may end with a stop of its own
-    return f"  ! {flow}{place}: {condition['code']}: {text}. {condition['todo']}"
 
 
 def _duration(seconds: int | None) -> str:

@@ -11,16 +11,23 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from reconciler.engine.observe.verdict import verdict_of
 from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Topology
 from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
-from reconciler.render.reports.status.status import flow_cells, verdict
+from reconciler.render.reports.status.status import figures, flow_cells
+from reconciler.render.reports.status.verdict import headline
 from reconciler.text import counted
 
 _NUMBERS = {"records/s", "MB/s", "lag", "seconds", "left"}
 _WHOLE = {"records/s", "MB/s", "seconds"}
 """Never broken into two lines, however narrow the terminal is."""
 _COLUMNS = ("flow", "state", "records/s", "MB/s", "lag", "seconds", "left", "conditions")
-_COLOURS = {"running": "green", "paused": "yellow", **dict.fromkeys(("degraded", "unknown", "failed", "stale"), "red")}
+_COLOURS = {
+    "running": "green",
+    "paused": "yellow",
+    **dict.fromkeys(("degraded", "waiting", "unknown", "failed", "stale", "absent", "stopped"), "red"),
+}
 _UNKNOWN = "unknown"
 NO_TIME_LEFT: Mapping[tuple[str, str], str] = MappingProxyType({})
 _NO_FIGURES = ("-", "-", "-", "-", "-")
@@ -30,7 +37,11 @@ _WIDE = 160
 
 
 def watch_frame(
-    live: LiveState, now: str, left: Mapping[tuple[str, str], str] = NO_TIME_LEFT, width: int = _WIDE
+    topology: Topology,
+    live: LiveState,
+    now: str,
+    left: Mapping[tuple[str, str], str] = NO_TIME_LEFT,
+    width: int = _WIDE,
 ) -> Group:
     """``now``: the time of the look, as people read it. ``left``: words for the time until a flow has caught up, by
     mirror and flow. ``width``: of the terminal, in columns."""
@@ -48,7 +59,11 @@ def watch_frame(
                 below.append(f"{flow}: {conditions}")
             table.add_row(Text(flow), Text(state, style=_COLOURS.get(words[0], "")), *(Text(cell) for cell in rest))
     # Beside the table, not its title and caption: these would break where the table ends.
-    return Group(Text(f"{now}  {verdict(live)}"), table, *([Text("\n".join(below))] if below else ()))
+    return Group(
+        Text(f"{now}  {headline(verdict_of(topology, live), figures(live))}"),
+        table,
+        *([Text("\n".join(below))] if below else ()),
+    )
 
 
 def _rows(name: str, mirror: LiveMirror | Unknown, left: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, ...]]:

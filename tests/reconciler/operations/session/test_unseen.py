@@ -34,10 +34,12 @@ def test_a_status_topic_that_is_gone_is_named(missing: bool, tmp_path: Path, mon
     assert mirror.state is JobState.STARTING, "so a plan leaves it alone, and creates the topic"
     text = status_text(declared, LiveState({}, mirrors), 0)
     if missing:
-        assert text.startswith("0 of 1 mirror known to run; lag unknown; 0 conditions known; 1 unknown\n")
+        assert text.startswith(
+            "UNKNOWN: mirror west is unknown; 0 of 1 mirror known to run; lag unknown; 0 conditions known; 1 unknown\n"
+        )
         assert (
             "mirror west: unknown: its process runs, but its status topic __mirror_status does not exist at west, so "
-            "what the job does cannot be seen. Run reconciler apply, which creates the topic."
+            "what the job does cannot be seen. Run reconciler apply ENV, which creates the topic."
         ) in text
     else:
         assert "mirror west: starting" in text

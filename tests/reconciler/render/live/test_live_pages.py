@@ -230,4 +230,61 @@ def test_of_many_flows_the_first_page_has_those_with_a_problem() -> None:
     [flows] = [part.html for part in regions(view, LivePage(), LATER, None) if part.name == "flows"]
     assert flows.count("<tr>") == 41
     assert flows.index("flow-059") < flows.index("flow-001")
-    assert text(view, LivePage(PageKind.FLOWS)).count("flow-0") == 60
+    [listed] = [part.html for part in regions(view, LivePage(PageKind.FLOWS), LATER, None) if part.name == "flows"]
+    assert words(listed).count("flow-0") == 60
+
+
+def test_runbooks_are_links_where_the_environment_says_where_the_pages_are() -> None:
+    view = seen_view()
+    refused = {"code": "record_refused", "stops": True, "text": "t", "todo": "d", "since_ms": 1}
+    jobs = running("east", copying("west-to-east", conditions=(refused,)))
+    view = replace(view, jobs=LiveReading(JobsSeen({**view.jobs.value.mirrors, "east": jobs}), NOW_MS))  # type: ignore[union-attr]
+    assert '<a href="docs' not in html(view, LivePage())
+    for docs_url, link in (
+        ("https://docs.example.net/r/", "https://docs.example.net/r/mirror/conditions.html#record_refused"),
+        (
+            "https://git.example/o/r/blob/main/docs",
+            "https://git.example/o/r/blob/main/docs/mirror/conditions.md#record_refused",
+        ),
+    ):
+        rules = replace(view.topology.rules, docs_url=docs_url)
+        linked = replace(view, topology=replace(view.topology, rules=rules))
+        assert f'<a href="{link}"' in html(linked, LivePage())
+        assert link in str(status(linked))
+
+
+def test_after_a_failover_no_page_says_that_all_is_fine() -> None:
+    """Clusters answer, the job runs, and nothing is copied: a lag that grows is seen, with who paused and why."""
+    view = seen_view()
+    pause = {"since_ms": 0, "by": "ann@laptop", "reason": "failover to west", "partitions": 6, "paused_partitions": 6}
+    paused = copying("east-to-west", state="paused", records_lag=1_161, pauses=(pause,))
+    jobs = {
+        name: running(name, *(copying(each) for each in mirror.flows)) for name, mirror in view.topology.mirrors.items()
+    }
+    jobs["west"] = running("west", paused)
+    view = replace(view, jobs=LiveReading(JobsSeen(jobs), NOW_MS))
+    page = html(view, LivePage())
+    assert "<h1>PAUSED: flow east-to-west is failed over to west; " in page
+    for title in ("verdict", "flows", "lag"):
+        assert re.search(rf'class="tile idle"[^>]*><small>{title}</small>', page), title
+    assert "What to do (1)" in page
+    assert "reconciler failback ENV east-to-west" in page
+    assert "failed over to west" in next(
+        part.html for part in regions(view, LivePage(), LATER, None) if part.name == "map"
+    )
+
+
+def test_a_source_that_is_stopped_is_no_copying_that_goes_on() -> None:
+    view = seen_view()
+    cut = {"code": "source_unreachable", "stops": False, "text": "t", "todo": "d", "since_ms": 1}
+    silent = copying("east-to-west", records_lag=None, seconds_lag=None, lag_unknown_partitions=6, conditions=(cut,))
+    jobs = {
+        name: running(name, *(copying(each) for each in mirror.flows)) for name, mirror in view.topology.mirrors.items()
+    }
+    jobs["west"] = running("west", silent)
+    page = html(replace(view, jobs=LiveReading(JobsSeen(jobs), NOW_MS)), LivePage())
+    assert "<h1>STOPPED: flow east-to-west: source_unreachable; " in page
+    assert "copying goes on" not in page
+    assert "waits, and resumes by itself" in page
+    assert 'class="tile unknown" href="/flows"><small>lag</small>' in page
+    assert '<span class="pill problem">waiting</span>' in page

@@ -60,7 +60,7 @@ def test_the_picture_tells_figures_states_and_what_is_unknown() -> None:
     told = texts(map_svg(drawn()))
     assert "shop: 3 clusters, 4 flows: 1 problem, 2 unknown" in told
     assert "12,000/s (9.4 MiB/s), lag 0" in told
-    assert "west-to-east: degraded" in told
+    assert "west-to-east: record-too-large" in told
     assert "rate and lag unknown" in told
     assert "region us-east" in told
     assert {"1. wave canary", "2. wave rest", "gates", "soak 10m"} <= set(told)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 import jsonschema
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.engine.rollout.status import RolloutStatus, standing_now
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
+from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LAG_LATE_MS, FlowStatus, JobState, LiveMirror, LiveState
 from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
@@ -23,8 +24,8 @@ from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Sta
 from reconciler.render.live_table import REFRESH_SECONDS, watch
 from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
-from reconciler.render.reports.status.watch import watch_frame
-from tests.support.builders import topology
+from reconciler.render.reports.status.watch import NO_TIME_LEFT, watch_frame
+from tests.support.builders import flow, topology
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.jobs.status_records import FLOW, record
 
@@ -42,9 +43,28 @@ def live(state: JobState = JobState.RUNNING, *flows: FlowStatus) -> LiveState:
     return LiveState({}, {"west": live_mirror("west", flows, state)})
 
 
+def declared(state: LiveState) -> Topology:
+    """An environment of the flows that the job reports."""
+    job = state.mirrors.get("west")
+    names = list(job.flows) if isinstance(job, LiveMirror) else []
+    return topology(*(flow("east", "west", "t", name=name) for name in names or ["orders"]))
+
+
+def text_of(state: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
+    return status_text(declared(state), state, now_ms, affairs)
+
+
+def json_of(state: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
+    return status_json(declared(state), state, now_ms, affairs)
+
+
+def frame_of(state: LiveState, now: str, left: Mapping[tuple[str, str], str] = NO_TIME_LEFT, width: int = 160) -> Group:
+    return watch_frame(declared(state), state, now, left, width)
+
+
 def shown(state: LiveState) -> str:
     out = io.StringIO()
-    Console(file=out, width=160).print(watch_frame(state, "12:00:00"))
+    Console(file=out, width=160).print(frame_of(state, "12:00:00"))
     return out.getvalue()
 
 
@@ -53,10 +73,8 @@ def test_a_pause_is_in_the_row_and_the_json_and_the_text_with_who_and_why() -> N
     paused = live(JobState.RUNNING, FlowStatus("calm", "f" * 16, "paused", pauses=(pause,)))
     assert row(paused, "calm")[1] == "paused"
     assert "paused (1 request, 3 partitions)" in row(paused, "calm")[-1]
-    assert "flow calm is paused since 1970-01-01 00:00:00 UTC by ann@host: why; 3 of 4 partitions" in status_text(
-        topology(), paused, 5
-    )
-    told = json.loads(status_json(topology(), paused, 5))["mirrors"]["west"]["flows"]["calm"]
+    assert "flow calm is paused since 1970-01-01 00:00:00 UTC by ann@host: why; 3 of 4 partitions" in text_of(paused, 5)
+    told = json.loads(json_of(paused, 5))["mirrors"]["west"]["flows"]["calm"]
     assert told["pauses"] == [pause]
 
 
@@ -71,13 +89,17 @@ def test_a_flow_is_one_row_of_figures() -> None:
         "orders", "degraded", "12,346", "7.9", "1,234", "5.2", "unknown", "! record_refused x2, quota_throttled"
     ]  # fmt: skip
     assert row(state, "new") == ["new", "starting", "0", "0.0", "unknown", "unknown", "unknown"]
-    assert "12:00:00  1 of 1 mirror running; lag unknown, at least 1,234 records behind; 3 conditions" in shown(state)
+    first = shown(state).splitlines()[0]
+    assert first.startswith(
+        "12:00:00  STOPPED: flow orders: record_refused in 2 places, and 2 more; 1 of 1 mirror running; "
+    )
+    assert "lag unknown, at least 1,234 records behind; 3 conditions" in " ".join(shown(state).split())
 
 
 def test_a_terminal_of_80_columns_has_whole_words_and_conditions_below_the_table() -> None:
     state = live(JobState.RUNNING, replace(BUSY, name="orders-east-to-west"), replace(BUSY, name="x", conditions=()))
     out = io.StringIO()
-    Console(file=out, width=80).print(watch_frame(state, "12:00:00", {("west", "x"): "3.2 h"}, 80))
+    Console(file=out, width=80).print(frame_of(state, "12:00:00", {("west", "x"): "3.2 h"}, 80))
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
     assert "orders-east-to-west: ! record_refused x2, quota_throttled" in lines
@@ -87,9 +109,9 @@ def test_a_terminal_of_80_columns_has_whole_words_and_conditions_below_the_table
 def test_the_verdict_breaks_at_the_edge_of_the_terminal_and_not_of_a_narrow_table() -> None:
     calm = FlowStatus("x", "f" * 16, "running", 1, 3, 9, 0.0, 0.0, 0, 0.0)
     out = io.StringIO()
-    Console(file=out, width=80).print(watch_frame(live(JobState.RUNNING, calm), "12:00:00", width=80))
+    Console(file=out, width=80).print(frame_of(live(JobState.RUNNING, calm), "12:00:00", width=80))
     first, heads, *_ = (line.rstrip() for line in out.getvalue().splitlines())
-    assert first == "12:00:00  1 of 1 mirror running; 0 records behind; 0 conditions"
+    assert first == "12:00:00  OK: 1 of 1 mirror running; 0 records behind; 0 conditions"
     assert heads.startswith("flow ")
     assert len(heads) < len(first)
 
@@ -118,10 +140,10 @@ def test_of_very_many_conditions_the_true_count_is_told() -> None:
     counts = tuple({"code": code, "stops": code != "calm", "conditions": n} for code, n in (("a", 9_999), ("calm", 3)))
     state = live(JobState.RUNNING, replace(BUSY, conditions=(STOP,) * 20, condition_counts=counts))
     assert row(state, "orders")[-1] == "! a x9,999, calm x3"
-    text = status_text(topology(), state, 5)
+    text = text_of(state, 5)
     assert text.splitlines()[0].endswith("; 10,002 conditions")
-    assert "  ! orders: and 9,982 more; all together: a x9,999, calm x3" in text
-    told = json.loads(status_json(topology(), state, 5))
+    assert "  STOPPED  flow orders: and 9,982 more; all together: a x9,999, calm x3." in text.splitlines()
+    told = json.loads(json_of(state, 5))
     jsonschema.validate(told, schema_of("status-report"))
     assert told["verdict"].endswith("; 10,002 conditions")
     assert told["mirrors"]["west"]["flows"]["orders"]["condition_counts"] == list(counts)
@@ -132,9 +154,9 @@ def test_of_very_many_pauses_the_true_count_is_told() -> None:
     counts = {"pauses": 9_000, "partitions": 9_500, "paused_partitions": 8_999}
     state = live(JobState.RUNNING, replace(BUSY, conditions=(), pauses=(pause,) * 20, pause_counts=counts))
     assert row(state, "orders")[-1] == "paused (9,000 requests, 8,999 partitions)"
-    text = status_text(topology(), state, 5)
-    assert "  = flow orders: and 8,980 pauses more; all together hold 8,999 partitions" in text
-    told = json.loads(status_json(topology(), state, 5))
+    text = text_of(state, 5)
+    assert "  PAUSED   flow orders: and 8,980 pauses more; all together hold 8,999 partitions." in text.splitlines()
+    told = json.loads(json_of(state, 5))
     jsonschema.validate(told, schema_of("status-report"))
     assert told["mirrors"]["west"]["flows"]["orders"]["pause_counts"] == counts
 
@@ -144,12 +166,12 @@ def test_a_dead_cluster_is_told_once() -> None:
     silent = Unknown("cluster west", error, "Check that the brokers run.")
     mirror = Unknown("mirror west", "cluster west does not answer at w:9092", "Check that the brokers run.")
     dead = LiveState({"west": silent}, {"west": mirror})
-    text = status_text(topology(), dead, 0, StatusInputs(mirror))
+    text = text_of(dead, 0, StatusInputs(mirror))
     assert text.count("does not answer") == text.count("Check that the brokers run.") == 1
     assert "mirror west: unknown, as cluster west is" in text
     assert "lock: unknown, as cluster west is" in text
     other = replace(mirror, error="its status record cannot be read")
-    assert "unknown: its status record cannot be read" in status_text(topology(), LiveState({}, {"west": other}), 0)
+    assert "unknown: its status record cannot be read" in text_of(LiveState({}, {"west": other}), 0)
 
 
 @pytest.mark.parametrize("state", [JobState.STALE, JobState.FAILED, JobState.STOPPED])
@@ -162,11 +184,11 @@ def test_the_lag_of_a_job_that_does_not_run_is_unknown_whatever_it_told_last(sta
     """Its source may have grown since, and nobody looked."""
     flow = replace(BUSY, records_lag=0, seconds_lag=0.0)
     runs = state is JobState.RUNNING
-    text = status_text(topology(), live(state, flow), 0)
+    text = text_of(live(state, flow), 0)
     assert ("; 0 records behind; " in text.splitlines()[0]) is runs
     assert ("lag unknown (0 when last reported)" in text.splitlines()[0]) is not runs
     assert ("unknown; 0 when last reported" in text) is not runs
-    told = json.loads(status_json(topology(), live(state, flow), 0))["mirrors"]["west"]["flows"]["orders"]
+    told = json.loads(json_of(live(state, flow), 0))["mirrors"]["west"]["flows"]["orders"]
     assert told["records_lag"] == (0 if runs else None)
     assert told.get("last_reported") == (None if runs else {"records_lag": 0, "seconds_lag": 0.0})
 
@@ -175,25 +197,28 @@ def test_the_lag_of_a_job_whose_record_is_overdue_is_unknown() -> None:
     mirror = LiveMirror("west", JobState.RUNNING, "app-1", flows={"orders": replace(BUSY, records_lag=0)})
     for late_ms, words in ((LAG_LATE_MS, "; 0 records behind"), (LAG_LATE_MS + 1, "; lag unknown (0 when last")):
         state = LiveState({}, {"west": replace(mirror, late_ms=late_ms)})
-        assert words in status_text(topology(), state, 0).splitlines()[0]
+        assert words in text_of(state, 0).splitlines()[0]
 
 
 def test_an_unknown_lag_is_shown_with_what_is_known_of_it() -> None:
     flow = replace(BUSY, records_lag=None, seconds_lag=None, records_lag_at_least=14_207)
-    text = status_text(topology(), live(JobState.RUNNING, flow, replace(BUSY, name="other", records_lag=3)), 5)
-    assert text.splitlines()[0].startswith("1 of 1 mirror running; lag unknown, at least 14,210 records behind; ")
+    text = text_of(live(JobState.RUNNING, flow, replace(BUSY, name="other", records_lag=3)), 5)
+    assert "; 1 of 1 mirror running; lag unknown, at least 14,210 records behind; " in text.splitlines()[0]
     assert "unknown; at least 14,207  unknown" in text
 
 
 def test_a_job_that_nobody_can_see_is_unknown_and_says_why() -> None:
     unseen = Unknown("mirror west", "its status topic __mirror_status does not exist at west", "Run reconciler apply.")
     state = LiveState({}, {"west": LiveMirror("west", JobState.STARTING, unseen=unseen)})
-    first, _, _, *rest = status_text(topology(), state, 0).splitlines()
-    assert first == "0 of 1 mirror known to run; lag unknown; 0 conditions known; 1 unknown"
-    assert f"mirror west: unknown: {unseen.error}. {unseen.todo}" in "\n".join(rest)
+    first, _, _, *rest = text_of(state, 0).splitlines()
+    assert (
+        first
+        == "UNKNOWN: mirror west is unknown; 0 of 1 mirror known to run; lag unknown; 0 conditions known; 1 unknown"
+    )
+    assert f"mirror west: unknown: {unseen.error}. Run reconciler apply ENV." in "\n".join(rest)
     assert "__mirror_status" in shown(state)
     assert status_code(state) == ExitCode.ERROR
-    assert json.loads(status_json(topology(), state, 0))["mirrors"]["west"]["state"] == "unknown"
+    assert json.loads(json_of(state, 0))["mirrors"]["west"]["state"] == "unknown"
 
 
 @pytest.mark.parametrize("state", list(JobState))
@@ -201,13 +226,13 @@ def test_only_a_job_that_runs_is_up_and_copies(state: JobState) -> None:
     """The figures of another one are as old as its last record, and so is what it called itself."""
     told = MappingProxyType({"orders": replace(BUSY, state="running")})
     now = LiveState({}, {"west": LiveMirror("west", state, "app-1", "f" * 16, 60_000, 120_000, 3, "", told)})
-    text, runs = status_text(topology(), now, 300_000), state is JobState.RUNNING
+    text, runs = text_of(now, 300_000), state is JobState.RUNNING
     assert ("up 4m" in text) is runs
     assert ("last heard of 3m ago" in text) is not runs
     [cells] = [line.split() for line in text.splitlines() if line.startswith("  orders")]
     assert cells[1] == state.value
     assert cells[4] == ("12,346" if runs else "0")
-    mirror = json.loads(status_json(topology(), now, 300_000))["mirrors"]["west"]
+    mirror = json.loads(json_of(now, 300_000))["mirrors"]["west"]
     assert mirror["uptime_seconds"] == (240 if runs else None)
     assert mirror["status_age_seconds"] == 180
 
@@ -218,8 +243,8 @@ def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
     assert "no answer from west" in shown(nobody)
     assert "lag unknown; 0 conditions known; 1 unknown" in shown(nobody)
     assert "absent" in shown(live(JobState.ABSENT))
-    first = status_text(topology(), live(JobState.ABSENT), 0).splitlines()[0]
-    assert first == "0 of 1 mirror running; lag unknown; 0 conditions"
+    first = text_of(live(JobState.ABSENT), 0).splitlines()[0]
+    assert first == "STOPPED: mirror west has no job; 0 of 1 mirror running; lag unknown; 0 conditions"
 
 
 class Terminal(io.StringIO):
@@ -242,9 +267,9 @@ def looks(count: int) -> tuple[list[float], Callable[[float], None]]:
 def test_without_a_terminal_each_look_is_printed_plainly() -> None:
     out = io.StringIO()
     waited, pause = looks(3)
-    watch(lambda: watch_frame(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
+    watch(lambda: frame_of(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
     assert waited == [REFRESH_SECONDS] * 3
-    assert out.getvalue().count("orders") == 3
+    assert out.getvalue().count("\norders ") == 3
     assert "\x1b" not in out.getvalue()
 
 
@@ -252,14 +277,13 @@ def test_on_a_terminal_each_look_replaces_the_last(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     _, pause = looks(2)
-    watch(lambda: watch_frame(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
+    watch(lambda: frame_of(live(JobState.RUNNING, BUSY), "12:00:00"), out, pause)
     assert "\x1b[2K" in out.getvalue(), "the lines of the first look are cleared"
     assert out.getvalue().endswith("\x1b[?25h"), "the cursor is back"
 
 
 def test_the_json_of_a_flow_holds_how_and_where_it_lags() -> None:
-    wished = topology()
-    told = json.loads(status_json(wished, live(JobState.RUNNING, BUSY), 5))["mirrors"]["west"]["flows"]["orders"]
+    told = json.loads(json_of(live(JobState.RUNNING, BUSY), 5))["mirrors"]["west"]["flows"]["orders"]
     assert (told["transactions"], told["retries"]) == (8, 2)
     assert told["paths"] == [{"path": "batch", "reason": "", "partitions": 3}]
     assert told["worst_partitions"][0]["records_lag"] == 1_000
@@ -307,7 +331,7 @@ STOLEN = replace(HELD, steal=Steal("bob", "pc", 1, "run", "he is away"))
 def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: RolloutStatus | None, lock: Lock) -> None:
     schema = schema_of("status-report")
     state = LiveState({"east": EAST, "west": SILENT}, {"west": mirror})
-    told = json.loads(status_json(topology(), state, 5, StatusInputs(lock, standing)))
+    told = json.loads(json_of(state, 5, StatusInputs(lock, standing)))
     jsonschema.Draft202012Validator(schema).validate(told)
     assert told["exit_code"] == status_code(state) == 1
     assert told["clusters"]["east"]["under_replicated_partitions"] == 1
@@ -316,27 +340,27 @@ def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Rol
 def test_what_the_record_says_of_a_flow_is_printed() -> None:
     known = {"records_lag_at_least": 9, "lag_unknown_partitions": 2, "standing_partitions": 1}
     mirror = mirror_from_record(record(flows={"f": EVERYTHING}), 5, json.dumps({"flows": {"f": known}}).encode())
-    printed = json.loads(status_json(topology(), LiveState({}, {"west": mirror}), 5))["mirrors"]["west"]["flows"]["f"]
+    printed = json.loads(json_of(LiveState({}, {"west": mirror}), 5))["mirrors"]["west"]["flows"]["f"]
     [told] = printed["conditions"]
     assert told.pop("runbook") == "docs/mirror/conditions.md#target_topic_missing"
     assert {**printed, "lanes": 4} == EVERYTHING | known
 
 
-def test_the_runbook_of_each_code_is_named_once_below_the_flows() -> None:
+def test_the_runbook_of_each_code_is_named_once_below_what_to_do() -> None:
     codes = ["source_truncated", "source_truncated", "quota_throttled", "of_a_later_release"]
     conditions = [{"code": code, "text": "t", "todo": "d", "since_ms": 1, "stops": True} for code in codes]
     mirror = mirror_from_record(record(flows={"f": {**EVERYTHING, "conditions": conditions}}), 5)
-    lines = status_text(topology(), LiveState({}, {"west": mirror}), 5).splitlines()
+    lines = text_of(LiveState({}, {"west": mirror}), 5).splitlines()
     anchors = ("#source_truncated", "#quota_throttled", "")
-    assert lines[-3:] == [f"  runbook: docs/mirror/conditions.md{anchor}" for anchor in anchors]
-    assert "runbook" not in status_text(topology(), LiveState({}, {"west": SILENT}), 5)
+    assert [line for line in lines if "runbook" in line] == [
+        f"  runbook: docs/mirror/conditions.md{anchor}" for anchor in anchors
+    ]
+    assert "runbook" not in text_of(LiveState({}, {"west": SILENT}), 5)
 
 
 def test_same_offsets_are_said_of_each_flow_with_what_is_left_to_fill() -> None:
     mirror = mirror_from_record(record(flows={"f": EVERYTHING, "g": FLOW}), 5)
-    lines = [
-        line for line in status_text(topology(), LiveState({}, {"west": mirror}), 5).splitlines() if "same" in line
-    ]
+    lines = [line for line in text_of(LiveState({}, {"west": mirror}), 5).splitlines() if "same" in line]
     assert lines == [
         "    f: same offsets on both sides; 2 holes filled with 5 empty records; 1 refusal looked into; 1 new copy "
         "brought to the first offset: 1,700,000,000 empty offsets left, 100 s at 17,000,000 a second"
@@ -364,4 +388,4 @@ def test_same_offsets_are_said_of_each_flow_with_what_is_left_to_fill() -> None:
     ],
 )
 def test_who_holds_the_lock_and_whether_he_may_be_dead(lock: Lock, now_ms: int, said: str) -> None:
-    assert said in status_text(topology(), LiveState({}, {}), now_ms, StatusInputs(lock)).splitlines()
+    assert said in text_of(LiveState({}, {}), now_ms, StatusInputs(lock)).splitlines()

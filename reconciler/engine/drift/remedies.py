@@ -1,0 +1,167 @@
+"""The known remedy of a condition: where its cause is that a cluster is not as git declares, the change that `apply`
+would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.engine.kinds import kind_of
+from reconciler.engine.observe.verdict import ANY_FOLDER
+from reconciler.model.acls import WILDCARD, Permission, ResourceType
+from reconciler.model.changes import (
+    AddPartitions,
+    AlterConfigs,
+    AlterQuota,
+    AlterUser,
+    Change,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    ReassignReplicas,
+)
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.reports.drift import Deviation
+from reconciler.model.reports.health import Verdict, VerdictCause
+from reconciler.resources.flows.routes import selector_of
+from reconciler.text import first_of
+
+_SHOWN = 3
+_TOO_LARGE = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
+_LIMIT = "max.message.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a condition is about. ``topics``: at source and target; empty where it is about a lane or a flow."""
+
+    flow: Flow
+    topics: frozenset[TopicRef]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(ref.name for ref in self.topics)
+
+    def is_here(self, cluster: str) -> bool:
+        return cluster in (self.flow.source, self.flow.target)
+
+
+_Concerns = Callable[[Change, _Place], bool]
+
+
+def _configs(*keys: str) -> _Concerns:
+    """Configs of the topic, by the beginnings of their names."""
+
+    def concerns(change: Change, place: _Place) -> bool:
+        if not isinstance(change, AlterConfigs) or change.ref not in place.topics:
+            return False
+        return any(config.key.startswith(keys) for config in change.configs)
+
+    return concerns
+
+
+def _topic(*kinds: type[Change]) -> _Concerns:
+    return lambda change, place: isinstance(change, kinds) and getattr(change, "ref", None) in place.topics
+
+
+def _access(change: Change, place: _Place) -> bool:
+    """A missing right, or a denial that is too many; of the topic, where the condition names one."""
+    match change:
+        case CreateAcl(acl=acl) if acl.permission is Permission.ALLOW:
+            pass
+        case DeleteAcl(acl=acl) if acl.permission is Permission.DENY:
+            pass
+        case _:
+            return False
+    if acl.resource is ResourceType.TOPIC and place.topics:
+        return place.is_here(change.cluster) and any(
+            acl.name == WILDCARD or name.startswith(acl.name) for name in place.names
+        )
+    return place.is_here(change.cluster)
+
+
+def _login(change: Change, place: _Place) -> bool:
+    return isinstance(change, AlterUser) and place.is_here(change.cluster)
+
+
+def _quota(change: Change, place: _Place) -> bool:
+    return isinstance(change, AlterQuota) and place.is_here(change.cluster)
+
+
+REFUSED_BY = _configs(_LIMIT, "cleanup.policy", "message.timestamp", "message.format")
+_CAUSES: Mapping[str, _Concerns] = {
+    "authentication_failed": _login,
+    "permission_denied": _access,
+    "groups_refused": _access,
+    "pauses_unreadable": _access,
+    "quota_throttled": _quota,
+    "record_refused": REFUSED_BY,
+    "source_retention_passed": _configs("retention.", "cleanup.policy", "segment.", "delete.retention"),
+    "source_topic_deleted": _topic(CreateTopic),
+    "start_partition_missing": _topic(CreateTopic, AddPartitions),
+    "target_topic_missing": _topic(CreateTopic),
+    "target_topic_smaller": _topic(AddPartitions),
+    "target_unavailable": lambda change, place: (
+        _configs("min.insync.replicas")(change, place) or _topic(ReassignReplicas)(change, place)
+    ),
+}
+"""Conditions that drift may cause, and by which changes it would end."""
+
+
+def has_remedy(verdict: Verdict) -> bool:
+    """Whether drift could be behind it at all, so that a comparison with git is worth its time."""
+    return any(cause.code in _CAUSES for cause in verdict.causes)
+
+
+def with_remedies(
+    verdict: Verdict, topology: Topology, live: LiveState, changes: Iterable[Change], folder: str = ANY_FOLDER
+) -> Verdict:
+    """``changes``: those that `apply` would make now. ``folder``: of the environment, as a command names it."""
+    held = tuple(changes)
+    return Verdict(tuple(_with_remedy(cause, topology, live, held, folder) for cause in verdict.causes))
+
+
+def _with_remedy(
+    cause: VerdictCause, topology: Topology, live: LiveState, changes: tuple[Change, ...], folder: str
+) -> VerdictCause:
+    flow = topology.flows.get(cause.subject.removeprefix("flow "))
+    if cause.code not in _CAUSES or flow is None:
+        return cause
+    place = _Place(flow, frozenset(_topics(flow, cause.topic)))
+    mine = [change for change in changes if _CAUSES[cause.code](change, place)]
+    if drift := [_words(each) for change in mine for each in _deviations(change, place, cause.code)]:
+        return replace(cause, todo=f"{first_of(drift, _SHOWN)}: reconciler apply {folder}")
+    if cause.code == "record_refused" and any(word in cause.text for word in _TOO_LARGE):
+        return _as_git_wants(cause, flow, live, folder)
+    return cause
+
+
+def _topics(flow: Flow, topic: str) -> Iterator[TopicRef]:
+    if topic:
+        yield TopicRef(flow.source, topic)
+        yield TopicRef(flow.target, selector_of(flow).remote_name(topic))
+
+
+def _deviations(change: Change, place: _Place, code: str) -> Iterator[Deviation]:
+    """Of a change of several configs, those that matter here."""
+    for deviation in kind_of(change).deviations(change):
+        config = deviation.config
+        single = replace(change, configs=(config,)) if isinstance(change, AlterConfigs) and config else change
+        if _CAUSES[code](single, place):
+            yield deviation
+
+
+def _words(deviation: Deviation) -> str:
+    return f"{deviation.subject}: live {deviation.found}, git wants {deviation.wished}"
+
+
+def _as_git_wants(cause: VerdictCause, flow: Flow, live: LiveState, folder: str) -> VerdictCause:
+    """The copy is as git declares, so git has to change."""
+    ref = TopicRef(flow.target, selector_of(flow).remote_name(cause.topic))
+    topic = live.topic(ref)
+    if topic is None or (limit := topic.config(_LIMIT)) is None:
+        return cause
+    todo = f"{ref} takes {int(limit):,} bytes ({_LIMIT}), as git has it: raise it there, then reconciler apply {folder}"
+    return replace(cause, todo=todo)

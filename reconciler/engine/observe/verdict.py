@@ -1,0 +1,206 @@
+"""The verdict of an environment: how it is as a whole, and every reason why it is not OK, with what to do.
+
+One function for `status`, its exit code, JSON, the live page and the map: none of them says what another denies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.reports.health import Health, Verdict, VerdictCause
+from reconciler.replication.names import WAITING
+from reconciler.replication.pauses import Pause, Scope
+from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, words
+from reconciler.text import counted, time_words
+
+ANY_FOLDER = "ENV"
+"""In a command, where the folder of the environment is not known."""
+_COMMANDS = "apply|plan|status|verify|doctor|explain|drift|mirror (?:start|stop|seek|pause|resume)"
+_COMMAND = re.compile(rf"\breconciler ({_COMMANDS})\b(?: ENV\b)?( FLOW\b)?")
+_ORDER = tuple(Health)
+
+
+def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) -> Verdict:
+    """``folder``: of the environment, as a command names it."""
+    reported = live.as_reported()
+    causes = [*_clusters(topology, reported, folder), *_mirrors(topology, reported, folder)]
+    return Verdict(tuple(sorted(causes, key=lambda cause: -_ORDER.index(cause.health))))
+
+
+def command_of(text: str, folder: str, flow: str = "") -> str:
+    """``text`` of a job, which does not know the folder of its environment, with its commands as they are typed."""
+    return _COMMAND.sub(lambda it: f"reconciler {it[1]} {folder}" + (f" {flow or 'FLOW'}" if it[2] else ""), text)
+
+
+def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
+    for name, cluster in live.clusters.items():
+        subject = f"cluster {name}"
+        if isinstance(cluster, Unknown):
+            todo = " ".join((command_of(cluster.todo, folder), *_if_lost(topology, name, folder))).strip()
+            yield VerdictCause(Health.UNKNOWN, subject, f"{subject} is unknown", f"unknown: {cluster.error}", todo)
+            continue
+        leaderless, short = cluster.partitions_amiss
+        amiss = [f"{counted(leaderless, 'partition')} without a leader"] if leaderless else []
+        amiss += [f"{counted(short, 'under-replicated partition')}"] if short else []
+        if amiss:
+            said, todo = ", ".join(amiss), f"Check that all brokers of {name} run, and their disks."
+            yield VerdictCause(Health.DEGRADED, subject, f"{subject}: {said}", said, todo, heals=True)
+
+
+def _if_lost(topology: Topology, cluster: str, folder: str) -> Iterator[str]:
+    for flow in topology.flows.values():
+        if flow.source == cluster:
+            yield f"If it is lost: reconciler failover {folder} {flow.name} --unplanned --dry-run"
+
+
+def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
+    for name, mirror in live.mirrors.items():
+        subject = f"mirror {name}"
+        if isinstance(mirror, Unknown):
+            yield _unknown_mirror(subject, mirror, live.clusters, folder)
+            continue
+        declared = topology.mirrors.get(name)
+        if declared is None:
+            if mirror.state is JobState.RUNNING:
+                text = "runs, and no file declares it"
+                todo = f"Stop it: reconciler apply {folder}"
+                yield VerdictCause(Health.DEGRADED, subject, f"{subject} is not declared", text, todo)
+                yield from _flows(mirror, folder)
+            continue
+        if (cause := _job(mirror, declared.flows, folder)) is not None:
+            yield cause
+        if mirror.unkept:
+            todo = f"Start it anew: reconciler mirror stop {folder} {declared.flows[0]}, then reconciler apply {folder}"
+            if declared.hosted:
+                todo = f"Start one on a machine that may run it: reconciler mirror host {folder} (docs/mirror/host.md)"
+            yield VerdictCause(Health.DEGRADED, subject, f"{subject} is not kept running", mirror.unkept, todo)
+        missing = [flow for flow in declared.flows if flow not in mirror.flows]
+        for flow in missing if mirror.state is JobState.RUNNING else ():
+            text = "is declared, and the running job does not carry it"
+            todo = f"Start the job anew with it: reconciler apply {folder}"
+            yield VerdictCause(Health.STOPPED, f"flow {flow}", f"flow {flow} is not in the running job", text, todo)
+        yield from _flows(mirror, folder)
+
+
+def _unknown_mirror(
+    subject: str, why: Unknown, clusters: Mapping[str, LiveCluster | Unknown], folder: str
+) -> VerdictCause:
+    """A cluster that does not answer is told once, in its own cause."""
+    brief = f"{subject} is unknown"
+    silent = [name for name, cluster in clusters.items() if getattr(cluster, "what", "") == why.what]
+    if silent:
+        text = f"unknown, as cluster {silent[0]} is: it keeps the status of the job"
+        return VerdictCause(Health.UNKNOWN, subject, brief, text, heals=True)
+    return VerdictCause(Health.UNKNOWN, subject, brief, f"unknown: {why.error}", command_of(why.todo, folder))
+
+
+def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCause | None:
+    """What is wrong with the job as a whole."""
+    subject, detail = f"mirror {mirror.name}", f": {mirror.detail}" if mirror.detail else ""
+    start = f"reconciler mirror start {folder} {flows[0]}"
+    match mirror.state:
+        case JobState.ABSENT:
+            return _stopped(subject, "has no job", f"no job of it was ever seen{detail}", f"reconciler apply {folder}")
+        case JobState.STARTING:
+            brief, text = f"{subject} is starting", f"its job is starting{detail}"
+            todo = f"Wait for it, or look at its log: reconciler status {folder} --watch"
+            return VerdictCause(Health.DEGRADED, subject, brief, text, todo, heals=True)
+        case JobState.STOPPED:
+            return _stopped(subject, "is stopped", f"its job is stopped{detail}", start)
+        case JobState.FAILED:
+            return _stopped(subject, "has failed", f"its job has failed{detail}", start)
+        case JobState.STALE if mirror.gone:
+            return _stopped(subject, "is dead", f"the process of its job is gone{detail}", start)
+        case JobState.STALE:
+            text = f"its job says that it runs, and has said nothing for too long{detail}"
+            todo = f"Look at its machine. Where that is lost, this starts it anew: reconciler apply {folder}"
+            return VerdictCause(Health.UNKNOWN, subject, f"{subject} is silent", text, todo)
+        case JobState.RUNNING:
+            if mirror.lag_is_current:
+                return None
+            text = f"its status record is {time_words(mirror.late_ms / 1000)} overdue{detail}"
+            todo = "Look at the machine of its Spark driver, and at the cluster that keeps the record."
+            return VerdictCause(Health.UNKNOWN, subject, f"{subject} is silent", text, todo, heals=True)
+
+
+def _stopped(subject: str, brief: str, text: str, command: str) -> VerdictCause:
+    return VerdictCause(Health.STOPPED, subject, f"{subject} {brief}", text, f"Start it: {command}")
+
+
+def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
+    for flow in mirror.flows.values():
+        causes = [*_conditions(flow, folder), *_pauses(flow, mirror, folder)]
+        yield from causes
+        if mirror.state is JobState.RUNNING and mirror.lag_is_current and not causes:
+            yield from _quiet(flow, folder)
+
+
+def _quiet(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
+    """Of a flow without condition or pause."""
+    subject, look = f"flow {flow.name}", f"reconciler status {folder} --watch"
+    if flow.resuming_partitions:
+        text = f"is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
+        yield VerdictCause(Health.DEGRADED, subject, f"{subject} is resuming", text, f"Wait: {look}", heals=True)
+    elif flow.state != "running":
+        health = Health.DEGRADED if flow.state == "starting" else Health.STOPPED
+        text = f"is {flow.state}"
+        yield VerdictCause(health, subject, f"{subject} {text}", text, f"Wait: {look}", heals=flow.state == "starting")
+    elif flow.records_lag is None:
+        of = f" of {counted(flow.lag_unknown_partitions, 'partition')}" if flow.lag_unknown_partitions else ""
+        text = f"how far it is behind is not known{of}, and no condition says why yet"
+        yield VerdictCause(Health.UNKNOWN, subject, f"lag of {subject} is unknown", text, f"Wait: {look}", heals=True)
+
+
+def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
+    subject = f"flow {flow.name}"
+    for fields in flow.conditions:
+        code, topic, partition = str(fields["code"]), str(fields.get("topic") or ""), fields.get("partition")
+        number = partition if isinstance(partition, int) else None
+        place = topic if number is None else f"{topic}-{number}"
+        health = _of_condition(flow, code, stops=bool(fields.get("stops")))
+        brief = f"{subject}: {code}" + (f" on {place}" if place else "")
+        text = f"{code}: {str(fields['text']).rstrip('. ')}"  # what a broker says may end with a stop of its own
+        todo = command_of(str(fields["todo"]), folder, flow.name)
+        yield VerdictCause(health, subject, brief, text, todo, code, topic, number, code in WAITING)
+    counts = flow.counted_conditions
+    if more := sum(counts.values()) - len(flow.conditions):  # a record has room for the first of very many
+        states = [_of_condition(flow, code, stops=stops) for code, stops in counts]
+        codes = ", ".join(f"{code} x{count:,}" for (code, _), count in counts.items())
+        text = f"and {more:,} more; all together: {codes}"
+        health = max(states, key=_ORDER.index)
+        yield VerdictCause(health, subject, f"{subject}: {more:,} more conditions", text)
+
+
+def _of_condition(flow: FlowStatus, code: str, *, stops: bool) -> Health:
+    """What ends by itself may still keep records waiting: then the flow has partitions that stand or are silent."""
+    waits = flow.records_lag is None or flow.lag_unknown_partitions or flow.standing_partitions
+    return Health.STOPPED if stops or (code in WAITING and waits) else Health.DEGRADED
+
+
+def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
+    subject = f"flow {flow.name}"
+    known = flow.records_lag if mirror.lag_is_current else None
+    waiting = "how many records wait is unknown" if known is None else f"{counted(known, 'record')} of the flow wait"
+    for scope, fields in reported_pauses(flow.name, flow):
+        pause = Pause(scope, int(str(fields["since_ms"])), str(fields["by"]), str(fields["reason"]))
+        every = f"{fields['paused_partitions']} of {counted(int(str(fields['partitions'])), 'partition')}"
+        text = f"{scope} is paused {words(pause)}; {every}; {waiting}"
+        brief, todo = f"{scope} is paused", f"Resume it: {_resume(scope, folder)}"
+        if destination := failed_over_to(pause.reason):
+            brief = f"{scope} is failed over to {destination}"
+            todo = f"It stays so until consumers go back: reconciler failback {folder} {flow.name}"
+        yield VerdictCause(Health.PAUSED, subject, brief, text, todo)
+    requests, paused = flow.counted_pauses
+    if more := requests - len(flow.pauses):
+        text = f"and {counted(more, 'pause')} more; all together hold {counted(paused, 'partition')}"
+        yield VerdictCause(Health.PAUSED, subject, f"{subject}: {more:,} more pauses", text)
+
+
+def _resume(scope: Scope, folder: str) -> str:
+    topic = f" --topic {scope.topic}" if scope.topic else ""
+    partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
+    return f"reconciler mirror resume {folder} {scope.flow}{topic}{partition}"

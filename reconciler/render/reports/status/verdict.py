@@ -1,0 +1,92 @@
+"""The verdict in words: the headline of `status` and of the live page, its reasons with what to do, and its JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from reconciler.errors import ExitCode
+from reconciler.model.reports.health import Health, Verdict, VerdictCause
+from reconciler.replication.names import runbook_of, runbooks_of
+from reconciler.text import counted
+
+MOST_CAUSES = 40
+"""In text; JSON has all that is known."""
+
+
+def check_code(health: Health) -> ExitCode:
+    """What ``status --check`` ends with: 2 is for somebody to look at, 3 is as somebody asked."""
+    match health:
+        case Health.OK:
+            return ExitCode.DONE
+        case Health.UNKNOWN:
+            return ExitCode.ERROR
+        case Health.STOPPED | Health.DEGRADED:
+            return ExitCode.CHANGES
+        case Health.PAUSED:
+            return ExitCode.BLOCKED
+        case _:
+            assert_never(health)
+
+
+def headline(verdict: Verdict, figures: str) -> str:
+    """``STOPPED: flow orders: record_refused on orders-0, and 2 more; 1 of 1 mirror running; ...``."""
+    if not verdict.causes:
+        return f"{Health.OK}: {figures}"
+    return f"{verdict.health}: {brief_words(verdict)}; {figures}"
+
+
+def brief_words(verdict: Verdict) -> str:
+    """The worst cause, of which there may be several alike, and how many others there are."""
+    first = verdict.causes[0]
+    alike = Counter(map(_kind, verdict.causes))
+    same = alike[_kind(first)]
+    words = first.brief
+    if same > 1:
+        words = f"{first.subject}: {first.code or 'paused'} in {same:,} places"
+    others = len(alike) - 1
+    return f"{words}, and {others:,} more" if others else words
+
+
+def _kind(cause: VerdictCause) -> tuple[Health, str, str]:
+    return cause.health, cause.subject, cause.code
+
+
+def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:
+    """Each reason with what to do, and below them the runbooks of their conditions, each once."""
+    if not verdict.causes:
+        return
+    yield "what to do"
+    for cause in verdict.causes[:MOST_CAUSES]:
+        yield f"  {cause.health:<9}{cause_words(cause)}"
+    if (more := len(verdict.causes) - MOST_CAUSES) > 0:
+        yield f"  and {counted(more, 'more reason')}: reconciler status ENV --format json"
+    for page in runbooks_of((cause.code for cause in verdict.causes if cause.code), docs_url):
+        yield f"  runbook: {page}"
+
+
+def cause_words(cause: VerdictCause) -> str:
+    place = f" {cause.place}" if cause.place else ""
+    # The words of a pause begin with what is paused.
+    head = "" if cause.text.startswith(cause.subject) else f"{cause.subject}{place}: "
+    return f"{head}{cause.text}." + (f" {cause.todo}" if cause.todo else "")
+
+
+def verdict_value(verdict: Verdict, docs_url: str) -> Mapping[str, Any]:
+    """For JSON: ``health`` of schemas/status-report.schema.json."""
+    return {"state": verdict.health.value, "causes": [_cause_value(cause, docs_url) for cause in verdict.causes]}
+
+
+def _cause_value(cause: VerdictCause, docs_url: str) -> Mapping[str, Any]:
+    place = {"topic": cause.topic or None, "partition": cause.partition, "code": cause.code or None}
+    runbook = {"runbook": runbook_of(cause.code, docs_url)} if cause.code else {}
+    return {
+        "state": cause.health.value,
+        "subject": cause.subject,
+        "text": cause.text,
+        "todo": cause.todo,
+        "heals": cause.heals,
+        **{name: value for name, value in place.items() if value is not None},
+        **runbook,
+    }
