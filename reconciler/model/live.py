@@ -200,7 +200,8 @@ class FlowStatus:
     ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
     where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
     ``pauses`` holds only the newest; None where it holds all. ``same_offsets``: holes, fillers, refusals, and what is
-    left to fill before new copies begin, of a flow that keeps offsets; None: it does not.
+    left to fill before new copies begin, of a flow that keeps offsets; None: it does not. ``last_lag``: of an unknown
+    lag, when the job knew it last: ``records`` of what the source had ``at_ms``.
     """
 
     name: str
@@ -233,6 +234,7 @@ class FlowStatus:
     lag_unknown_partitions: int = 0
     standing_partitions: int = 0
     same_offsets: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
+    last_lag: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
 
     @property
     def counted_conditions(self) -> Mapping[tuple[str, bool], int]:

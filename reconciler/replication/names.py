@@ -8,6 +8,9 @@ from typing import Literal, get_args
 STATUS_TOPIC = "__mirror_status"
 LAG_HEADER = "lag"
 """Header of a status record: schemas/status-lag.schema.json."""
+LAG_HOLDS_MS = 20_000
+"""A lag that a job calls known is of an end that is so old at most: what a source told of its end holds for 10 s, and
+what a lane told the driver as well."""
 CONTROL_TOPIC = "__mirror_control"
 """On a mirror's status cluster, where hosts keep mirrors alive: what is desired of it, and which host has it."""
 LONGEST_TOPIC = 249

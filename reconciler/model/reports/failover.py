@@ -176,16 +176,25 @@ class GroupMove:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownLag:
+    """When the origin does not answer: of what it had at ``at_ms``, at most ``records`` are not copied, and of what was
+    written there in the ``since_s`` seconds from then until now nothing is known."""
+
+    records: int
+    at_ms: int
+    since_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class DrainedFlow:
     """The drained flow. ``job``: state of its mirror as ``status`` tells it; ``paused_by`` empty when it is not paused;
-    ``lag``: what the mirror last said, for when the origin does not answer; ``groups_read_ms``: when it read the
-    origin's groups last."""
+    ``lag``: as the mirror knew it last; ``groups_read_ms``: when it read the origin's groups last."""
 
     partitions: tuple[PartitionState, ...] | Unknown
     job: str
     paused_by: str = ""
     pause_reason: str = ""
-    lag: int | None = None
+    lag: KnownLag | None = None
     groups_read_ms: int | None = None
     conditions: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ from reconciler.model.reports.failover import (
     GroupMove,
     GroupOffset,
     Key,
+    KnownLag,
     Leg,
     Level,
     StepResult,
@@ -26,7 +27,7 @@ from reconciler.operations.failover.same_offsets import same_offsets_checks
 from reconciler.replication.groups import idle, may_write
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.resources.mirrors.pause import FAILOVER, failed_over_to
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, time_words
 
 _STARTED = "; started for it: "
 _SHOWN = 5
@@ -161,8 +162,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
     for condition in flow.conditions:
         yield _warning("condition", f"{name}: {condition}")
     if not facts.reachable:
-        lag = "not known" if flow.lag is None else counted(flow.lag, "offset")
-        yield _warning("loss", f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}")
+        yield _loss(move, flow.lag)
         yield _checkpoints(move, flow.groups_read_ms)
         return
     if flow.undecided:
@@ -175,6 +175,15 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield FailoverCheck("lag", level, text, "" if level is Level.WARNS else todo)
     elif flow.left is not None:
         yield FailoverCheck("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
+
+
+def _loss(move: ConsumerMove, lag: KnownLag | None) -> FailoverCheck:
+    head = f"records of {move.origin} that may be lost"
+    if lag is None:
+        return _warning("loss", f"{head}: unknown; the mirror recorded no lag before the outage")
+    at = datetime.fromtimestamp(lag.at_ms / 1000, UTC).strftime("%H:%M:%S UTC on %Y-%m-%d")
+    since = f"then {time_words(lag.since_s)} of writes unknown"
+    return _warning("loss", f"{head}: at most {counted(lag.records, 'record')} as of {at}, {since}")
 
 
 def _checkpoints(move: ConsumerMove, read_ms: int | None) -> FailoverCheck:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ from reconciler.model.reports.failover import (
     GroupOffset,
     GroupState,
     Key,
+    KnownLag,
     Leg,
     PartedPartition,
     PartitionState,
@@ -40,6 +42,7 @@ from reconciler.operations.failover.diverged import FlowSides, parted, partition
 from reconciler.operations.failover.hidden import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
+from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.pauses import Pause
 from reconciler.replication.policy import TopicSelector, is_heartbeats
@@ -127,7 +130,9 @@ class Survey:
             job.state.value if isinstance(job, LiveMirror) else "not known" if isinstance(job, Unknown) else "absent",
             pause.by if pause else "",
             pause.reason if pause else "",
-            _lag(flow, self._selectors[name]) if flow else None,
+            _lag(flow, job.updated_at_ms, self._selectors[name], int(time.time() * 1000))
+            if flow and isinstance(job, LiveMirror)
+            else None,
             _read_ms(flow) if flow else None,
             _conditions(flow) if flow and running else (),
         )
@@ -329,12 +334,20 @@ def _conditions(flow: FlowStatus) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _lag(flow: FlowStatus, selector: TopicSelector) -> int | None:
-    """Without heartbeats, as far as they are among the partitions furthest behind; where they are not, they are few."""
-    if flow.records_lag is None:
+def _lag(flow: FlowStatus, told_ms: int | None, selector: TopicSelector, now_ms: int) -> KnownLag | None:
+    """As the job knew it last, whose record is of ``told_ms``. Without heartbeats, as far as they are among the
+    partitions furthest behind; where they are not, they are few. An end counts as that of now for a while, so that the
+    lag may be of an end as old as this."""
+    if flow.records_lag is None or told_ms is None:
+        last = flow.last_lag or {}
+        records, at_ms = last.get("records"), last.get("at_ms")
+    else:
+        beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, str(worst["topic"])))
+        records = max(0, flow.records_lag - sum(int(str(beat["records_lag"] or 0)) for beat in beats))
+        at_ms = told_ms - LAG_HOLDS_MS
+    if not isinstance(records, int) or not isinstance(at_ms, int):
         return None
-    beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, str(worst["topic"])))
-    return max(0, flow.records_lag - sum(int(str(beat["records_lag"] or 0)) for beat in beats))
+    return KnownLag(records, at_ms, max(0, math.ceil((now_ms - at_ms) / 1000)))
 
 
 def _partition(

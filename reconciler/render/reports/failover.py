@@ -62,7 +62,8 @@ def _sums(report: Report) -> str:
         unset = sum(group_total(move, "again") is None for move in moved)
         return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
     if not report.seen.reachable and not all(map(_exact, moved)):
-        unread = f"{counted(again, 'record')} unread there, {missed:,} missed"
+        bound = "<= " if missed and (any(map(_went_on, moved)) or not all(map(_exact, moved))) else ""
+        unread = f"{counted(again, 'record')} unread there, {bound}{missed:,} missed"
         return f"by their last checkpoints, {unread}; what they read since then is read again"
     bound = "" if all(map(_exact, moved)) else "at most "
     at_most = "at most " if missed and any(map(_went_on, moved)) else bound
@@ -205,6 +206,7 @@ def failover_json(report: Report, exit_code: int) -> str:
         dry_run=report.dry,
         origin_answers=facts.reachable,
         left_on_origin=to_copy if report.dry else report.left_behind,
+        may_be_lost=None if facts.reachable or facts.flow is None else facts.flow.lag,
         seconds=round(report.seconds, 3),
         checks=report.checks,
         steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.replication.handover import FlowSettings
+from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.pauses import Pause
 from reconciler_mirror.conditions.standing import STANDS_S, partitions_stand
 from reconciler_mirror.driver.discovery import OF_A_READ, Discovered
@@ -18,6 +19,7 @@ from reconciler_mirror.driver.views import (
     FlowView,
     GoalView,
     GroupsView,
+    LastLag,
     PartitionView,
     SameOffsetsView,
     lag_of,
@@ -87,6 +89,7 @@ class FlowState:
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
     undecided: int = 0
+    last_lag: LastLag | None = None
 
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:
@@ -173,6 +176,8 @@ def flow_view(flow: FlowState) -> FlowView:
     uncopied = sum(flow.discovered.uncopied.values())
     listed = bool(partitions) or not any(c.code in OF_A_READ for c in flow.discovered.conditions)
     lag = lag_of(partitions) if running and listed and not uncopied else (None, None)
+    if lag[0] is not None:
+        flow.last_lag = LastLag(lag[0], int(time.time() * 1000) - LAG_HOLDS_MS)
     latency = NO_LATENCY
     for lane in lanes:
         latency = latency.plus(lane.latency)
@@ -201,6 +206,7 @@ def flow_view(flow: FlowState) -> FlowView:
         sum(p.records_lag is None for p in partitions) + uncopied,
         sum(p.stands for p in partitions) + uncopied,
         _same_offsets(flow) if flow.settings.keeps_offsets else None,
+        flow.last_lag if lag[0] is None else None,
     )
 
 

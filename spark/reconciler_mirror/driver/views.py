@@ -89,6 +89,15 @@ class FlowLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class LastLag:
+    """The lag of a flow when it was known last: of what its source had at ``at_ms``, at most ``records`` are not
+    copied. Nothing is known of what was written there since."""
+
+    records: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while that of one partition is not known, of which there
     are ``lag_unknown``; ``lag_at_least``: what is known of it. ``standing``: partitions that have records to copy, or
@@ -99,7 +108,7 @@ class FlowView:
     partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
     from the target, None where the flow does not ask for it. ``lost``: what was left behind where the flow goes on.
     ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes. ``same_offsets`` None: the flow
-    does not keep offsets.
+    does not keep offsets. ``last_lag``: of a lag that is unknown now, None where this application never knew it.
     """
 
     settings: FlowSettings
@@ -128,6 +137,7 @@ class FlowView:
     lag_unknown: int = 0
     standing: int = 0
     same_offsets: SameOffsetsView | None = None
+    last_lag: LastLag | None = None
 
 
 @dataclass(frozen=True, slots=True)

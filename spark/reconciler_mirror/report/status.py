@@ -132,6 +132,7 @@ def lag_header(flows: tuple[FlowView, ...]) -> bytes:
             "records_lag_at_least": view.lag_at_least,
             "lag_unknown_partitions": view.lag_unknown,
             "standing_partitions": view.standing,
+            **({"last_lag": asdict(view.last_lag)} if view.last_lag is not None else {}),
         }
         for view in flows
         if view.lag_unknown or view.standing or view.records_lag is None

@@ -35,6 +35,7 @@ from reconciler_mirror.report.status import Application, lag_header, record
 
 from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.pauses import Pause, Scope
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
@@ -338,6 +339,23 @@ def test_of_an_unknown_lag_the_record_says_what_is_known_and_the_release_before_
     }
     board.progress(told(0, 9, 9))
     assert json.loads(lag_header(board.view()))["flows"] == {}, "there is nothing to add"
+
+
+def test_the_lag_that_was_known_last_outlives_the_source_that_told_it(board: Board, clock: Clock) -> None:
+    """Of what the source had then: a lag counts as known while its end is at most so old."""
+    board.progress(told(0, 7, 9))
+    board.progress(told(1, 1, 4))
+    before_ms = int(time.time() * 1000)
+    assert board.view()[0].records_lag == 5
+    assert board.view()[0].last_lag is None, "it is known"
+    clock.now += SILENT_S + 1
+    views = board.view()
+    assert (views[0].records_lag, views[0].lag_at_least) == (None, 0)
+    header = json.loads(lag_header(views))
+    jsonschema.validate(header, json.loads((ROOT / "schemas/status-lag.schema.json").read_text()))
+    last = header["flows"]["orders"]["last_lag"]
+    assert last["records"] == 5
+    assert 0 <= last["at_ms"] + LAG_HOLDS_MS - before_ms < 60_000
 
 
 def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,19 @@ from reconciler.backends.clusters.groups import GroupPosition
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
 from reconciler.model.live import FlowStatus
-from reconciler.model.reports.failover import FailoverFacts, GroupMove, GroupState, Key, Level, Way
+from reconciler.model.reports.failover import (
+    DrainedFlow,
+    FailoverFacts,
+    GroupMove,
+    GroupState,
+    Key,
+    KnownLag,
+    Level,
+    Way,
+)
 from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
 from reconciler.operations.failover.survey import Survey, _conditions, _lag
+from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.resources.flows.routes import selector_of
 from tests.support.builders import flow
 
@@ -32,7 +42,33 @@ def test_the_last_known_lag_is_told_without_heartbeats(
     lag: int | None, worst: tuple[dict[str, object], ...], left: int | None
 ) -> None:
     told = FlowStatus("east-to-west", "", records_lag=lag, worst_partitions=worst)
-    assert _lag(told, selector_of(flow("east", "west", "orders"))) == left
+    known = _lag(told, 100_000, selector_of(flow("east", "west", "orders")), 112_000)
+    assert (known and known.records) == left
+    assert known is None or (known.at_ms, known.since_s) == (100_000 - LAG_HOLDS_MS, 32)
+
+
+def test_a_lag_that_became_unknown_is_told_as_it_was_known_last() -> None:
+    """The source died, its ends are too old, and the job says how far behind it was before."""
+    told = FlowStatus("east-to-west", "", records_lag=None, last_lag={"records": 1_161, "at_ms": 1_000})
+    assert _lag(told, 100_000, selector_of(flow("east", "west", "orders")), 21_400) == KnownLag(1_161, 1_000, 21)
+
+
+@pytest.mark.parametrize(
+    ("lag", "words"),
+    [
+        (
+            KnownLag(1_161, 1_000, 21),
+            "at most 1,161 records as of 00:00:01 UTC on 1970-01-01, then 21 s of writes unknown",
+        ),
+        (None, "unknown; the mirror recorded no lag before the outage"),
+    ],
+)
+def test_what_may_be_lost_is_said_with_its_time(lag: KnownLag | None, words: str) -> None:
+    topology = load({"e.yaml": ENVIRONMENT}, "e")
+    move = move_of(topology, Way.FAILOVER, "there")
+    drained = DrainedFlow((), "running", lag=lag)
+    checks = checks_of(FailoverFacts(move, False, "no answer", drained, ()), FailoverRequest(unplanned=True))
+    assert f"records of us that may be lost: {words}" in [check.text for check in checks]
 
 
 @pytest.mark.parametrize("counted", [True, False])

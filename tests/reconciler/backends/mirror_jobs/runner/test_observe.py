@@ -123,7 +123,9 @@ def test_a_job_that_lives_here_is_alive(tmp_path: Path) -> None:
         write_json(folder.path / "driver.json", {"pid": job.pid, "application_id": "local-2"})
         said = LiveMirror("west", JobState.RUNNING, application_id="local-2", pid=job.pid)
         until(lambda: is_running(job.pid, str(folder.path)))  # its command line is there a moment after the process
-        assert observed(folder, said) == said
+        found = observed(folder, said)
+        assert replace(found, unkept="") == said
+        assert "supervisor is gone" in found.unkept, "it copies, and nothing would start it again"
         job.kill()
     assert observed(folder, said).gone
 
