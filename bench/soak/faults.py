@@ -13,7 +13,8 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from typing import Any
 
 from bench.processes.fault_proxy import CUT, FLIP, HOLD, PASS, RATE, RESET, TRUNCATE
-from bench.soak.world import ELECTED, KEPT, SIDES, VOTING, WAIT_S, SoakError, World
+from bench.soak.load import TOPIC
+from bench.soak.world import ELECTED, KEPT, SIDES, TWIN, VOTING, WAIT_S, SoakError, World
 from reconciler.model.state.lock import LOCK_TOPIC, lock_key
 from reconciler.replication.names import STATUS_TOPIC, status_key
 
@@ -206,6 +207,47 @@ def position_moved(world: World) -> None:
     world.cli("mirror", "seek", str(world.env), "soak", "--topic", KEPT, "--to", "earliest", "--yes")
 
 
+def committed_while_stopped(world: World) -> None:
+    """Obeyed, it would double ``LOST_RECORDS`` records of a partition under load."""
+    world.cli("mirror", "stop", str(world.env))
+    remote = f"{SIDES['source']}.{TOPIC}"
+    world.right[:] = [world.position("soak", remote)]
+    world.commit("soak", remote, max(0, world.right[0] - LOST_RECORDS))
+    world.apply()
+    world.await_said("a position is not the mirror's", lambda document: "position_foreign" in codes(document, "soak"))
+
+
+def sought(world: World) -> None:
+    place = ("--topic", TOPIC, "--partition", "0", "--to", str(world.right[0]))
+    world.cli("mirror", "seek", str(world.env), "soak", *place, "--yes")
+    world.await_said("nothing is stopped", lambda document: "position_foreign" not in codes(document, "soak"))
+
+
+def committed_beside(world: World) -> None:
+    """The lane goes by what it knows, and writes over it."""
+    remote = f"{SIDES['source']}.{TOPIC}"
+    for _ in range(20):
+        world.commit("soak", remote, 0)
+        time.sleep(0.2)
+
+
+def written_by_a_stranger(world: World) -> None:
+    """The source writes nothing meanwhile, so only the lane's own look can find it."""
+    world.write("source", TWIN, [(b"k", b"%d" % number) for number in range(20)])
+    world.await_copied("twin")
+    world.right[:] = [int(time.time() * 1000)]
+    world.write("target", f"{SIDES['source']}.{TWIN}", [(b"k", b"stranger")], timestamp=world.right[0])
+    world.await_said("a copy is not its source", lambda document: "offsets_diverged" in codes(document, "twin"))
+
+
+def written_at_the_source(world: World) -> None:
+    """The same record, as a flow the other way would bring it after a failover: the copy goes on by itself."""
+    world.write("source", TWIN, [(b"k", b"stranger")], timestamp=world.right[0])
+    world.write("source", TWIN, [(b"k", b"after")])
+    world.await_said("the copy goes on", lambda document: not codes(document, "twin"), 2 * WAIT_S)
+    world.await_copied("twin")
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("kill -9 of a Python worker", killed("worker", everyone=False), lasts_s=5),
     Fault("kill -9 of the Python driver", killed("driver"), lasts_s=5),
@@ -244,6 +286,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         f"garbage in {LOCK_TOPIC}; cleared, apply", garbage("source", LOCK_TOPIC, lock_key("soak")), lock_cleared, 10
     ),
+    Fault("another client commits a position while the mirror is stopped; seek", committed_while_stopped, sought, 5),
+    Fault("another client commits a position of a partition that is copied", committed_beside, lasts_s=5),
+    Fault("a stranger writes to a copy at the same offsets", written_by_a_stranger, written_at_the_source, 5),
     Fault("retention passes a paused position; seek", retention_passed, position_moved, 25),
 )
-"""Over the topic ``soak``, but for the last one and the election."""
+"""Over the topic ``soak``, but for the stranger, the last one and the election."""

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -42,6 +43,8 @@ from reconciler.sandbox.profiles import BLOCK, PROFILES, layout
 SIDES: Mapping[str, str] = {"source": "east", "target": "west"}
 KEPT = f"{TOPIC}-kept"
 """A second topic, for what is announced as lost and moved by hand."""
+TWIN = f"{TOPIC}-twin"
+"""A third one, copied at its own offsets."""
 VOTING, ELECTED = "north", f"{TOPIC}-elected"
 """A cluster of three brokers, and its topic, whose leaders may be elected without having everything."""
 DISK, SPARK_DISK = "1g", "192m"
@@ -62,7 +65,8 @@ class World:
     """``disks``: the log folders of ``source`` and ``target``, and the folder of Spark's runs (``spark``), where they
     are small file systems of their own. ``clock``: the file that moves the clock of the mirror's processes, where there
     is a C compiler. ``state``: a link to the folder of Spark's runs. ``voting``: the cluster of three brokers.
-    ``frozen``: processes of an application that was stopped, until they go on."""
+    ``frozen``: processes of an application that was stopped, until they go on. ``right``: the position that another
+    client moved, or when a stranger wrote."""
 
     sandbox: Sandbox
     proxies: Mapping[str, FaultProxy]
@@ -75,6 +79,7 @@ class World:
     state: Path
     voting: ClusterHandle
     frozen: list[int] = field(default_factory=list)
+    right: list[int] = field(default_factory=list)
 
     def cluster(self, side: str) -> ClusterHandle:
         return self.voting if side == VOTING else self.sandbox[SIDES[side]]
@@ -157,16 +162,35 @@ class World:
         admin.delete_topics([topic])[topic].result(30)
 
     def write(
-        self, side: str, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int = 0
+        self,
+        side: str,
+        topic: str,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        partition: int = 0,
+        timestamp: int = 0,
     ) -> None:
+        """``timestamp`` 0: now."""
         producer = Producer({**self.cluster(side).super_client(), "log_level": 0, "message.max.bytes": 5_000_000})
         for key, value in records:
-            producer.produce(topic, value, key, partition)
+            producer.produce(topic, value, key, partition, timestamp=timestamp)
         producer.flush(30)
 
     def first_offset(self, side: str, topic: str) -> int:
         admin, part = self.admin(side), TopicPartition(topic, 0)
         return int(admin.list_offsets({part: OffsetSpec.earliest()})[part].result(30).offset)
+
+    def position(self, flow: str, topic: str) -> int:
+        """The committed one of partition 0 of a remote topic."""
+        with closing(self._group(flow)) as group:
+            return int(group.committed([TopicPartition(topic, 0)], 30)[0].offset)
+
+    def commit(self, flow: str, topic: str, offset: int) -> None:
+        """As kafka-consumer-groups --reset-offsets does for the group of a flow."""
+        with closing(self._group(flow)) as group:
+            group.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+
+    def _group(self, flow: str) -> Consumer:
+        return Consumer({**self.cluster("target").super_client(), "log_level": 0, "group.id": f"mirror.{flow}"})
 
     def leader(self, side: str, topic: str) -> int:
         """Of partition 0; -1 without one, or while nobody answers."""
@@ -244,7 +268,9 @@ def world(home: Path, port: int, environ: Mapping[str, str], folder: Path, chanc
 
 def _topics(made: World) -> None:
     admin = made.admin("source")
-    made_here = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic(KEPT, 1, 1)], operation_timeout=30)
+    made_here = admin.create_topics(
+        [NewTopic(TOPIC, PARTITIONS, 1), NewTopic(KEPT, 1, 1), NewTopic(TWIN, 1, 1)], operation_timeout=30
+    )
     unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     there = made.admin(VOTING)
     made_there = there.create_topics(
@@ -263,6 +289,7 @@ def _topology(sandbox: Sandbox, voting: ClusterHandle, proxies: Mapping[str, Fau
     common = {"target": "west", "replication_factor": 1}
     flows = {
         "soak": {"source": "east", "topics": [TOPIC, KEPT], "lanes": 2, **common},
+        "twin": {"source": "east", "topics": [TWIN], "offsets": "same", "lanes": 1, **common},
         "elected": {"source": VOTING, "topics": [ELECTED], "lanes": 1, **common},
     }
     return {"clusters": clusters, "flows": flows, "mirrors": {"west": {"flows": list(flows)}}}

@@ -16,6 +16,7 @@ from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.partition import UNKNOWN, Partition, Phase
+from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.progress import ProgressReports, report_pause
@@ -29,6 +30,7 @@ from reconciler_mirror.model import Condition, Control, LaneProgress, PartitionS
 from reconciler_mirror.record_work.on_bytes import worker_of
 
 QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0
+RENEW_EVERY = RENEW_AFTER_HOURS * 3600.0
 LEAVE_WITHIN = 15.0
 
 
@@ -193,10 +195,16 @@ class LaneSession:
             await asyncio.sleep(RETRY_PAUSE / 2)
 
     async def _metadata_now_and_then(self) -> None:
-        """Leaders that moved while nothing was sent, and source topics that were made anew under the same name."""
-        lane = self.lane
+        """Leaders that moved while nothing was sent, and source topics that were made anew under the same name. Once a
+        day all positions are written, since the target forgets those that nobody wrote for long."""
+        lane, renew_at = self.lane, time.monotonic() + RENEW_EVERY
         while True:
             await asyncio.sleep(METADATA_EVERY)
+            if time.monotonic() > renew_at:
+                renew_at = time.monotonic() + RENEW_EVERY
+                for partition in lane.partitions.values():
+                    if partition.phase is Phase.COPYING and partition.idle:
+                        lane.mark_dirty(partition)
             with contextlib.suppress(ConnectionLostError, BrokerError):
                 await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
                 await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})

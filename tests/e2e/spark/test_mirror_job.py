@@ -12,13 +12,14 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -290,8 +291,13 @@ def test_frozen_and_killed_workers_a_standalone_cluster_and_a_killed_driver_lose
     mirror: Mirror, cluster: Standalone, tmp_path: Path
 ) -> None:
     """In one row, because every start of Spark costs its time: the load never pauses. The second application has its
-    executors on the cluster, with Python from the archive, and loses one."""
-    topic = mirror.both(f"{mirror.name}-main-load", 4)
+    executors on the cluster, with Python from the archive, and loses one. Before the third, another client commits a
+    position of a topic that is copied."""
+    topic, moved = mirror.both(f"{mirror.name}-main-load", 4), mirror.both(f"{mirror.name}-main-moved")
+    maker = producer(mirror.east)
+    for number in range(100):
+        maker.produce(moved, b"%d" % number)
+    maker.flush()
     first = mirror.job
     load = Load(mirror.east, topic, 4)
     try:
@@ -321,12 +327,22 @@ def test_frozen_and_killed_workers_a_standalone_cluster_and_a_killed_driver_lose
         assert set(executors[0]) - set(workers_of_spark[0].executors()), "it was killed"
         os.kill(second.driver_pid, signal.SIGKILL)
         second.wait(60)
+        mirror.until_equal(moved, 100)
+        reset_offsets(mirror, moved, 50)
         mirror.start()
         mirror.running()
+        until("it says whose position that is", lambda: "position_foreign" in mirror.conditions(moved), mirror.job)
         time.sleep(2)
     finally:
         count = load.stop()
     mirror.until_equal(topic, count)
+    mirror.until_equal(moved, 100)
+
+
+def reset_offsets(mirror: Mirror, topic: str, offset: int) -> None:
+    """As kafka-consumer-groups --reset-offsets does for the flow's group."""
+    with closing(Consumer({**mirror.west.client(), "group.id": f"mirror.{mirror.name}-main"})) as client:
+        client.commit(offsets=[TopicPartition(f"east.{topic}", 0, offset)], asynchronous=False)
 
 
 def test_a_graceful_stop_commits_and_says_stopped(mirror: Mirror) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from reconciler_mirror.lane import session
 from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
@@ -50,6 +51,20 @@ def test_a_trickle_is_committed_record_by_record(flow: Flow) -> None:
             writer.flush()
             lane.until(_copied(number + 1))
         assert lane.stop().progress.transactions >= 5
+
+
+def test_positions_of_idle_partitions_are_written_again(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a day: the target forgets what nobody wrote for a week. What another client wrote meanwhile goes with it."""
+    monkeypatch.setattr(session, "METADATA_EVERY", 0.1)
+    monkeypatch.setattr(session, "RENEW_EVERY", 0.5)
+    fill(flow.source, flow.topic, _records(10))
+    with running(Lane(flow.lane())) as lane:
+        lane.until(_copied(10))
+        flow.set_position(3, metadata="")
+        end = time.monotonic() + 20
+        while flow.position().offset != 10:
+            assert time.monotonic() < end, flow.position()
+            time.sleep(0.05)
 
 
 def test_partitions_join_and_leave_while_it_runs(

@@ -194,6 +194,8 @@ def test_what_the_position_says_wrong_is_told(flow: HandMadeFlow) -> None:
     assert "created again" in one_unread(flow).reason
     flow.set_position(topic, 11)
     assert "is 11" in one_unread(flow).reason
+    flow.set_position(topic, 10, proved=False)
+    assert "10, was committed by another client" in one_unread(flow).reason
     remove(flow.source, topic, 8)
     flow.set_position(topic, 5)
     assert "3 offsets were removed" in one_unread(flow).reason

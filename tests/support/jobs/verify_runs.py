@@ -79,9 +79,9 @@ class HandMadeFlow:
         if at >= 0:
             self.set_position(topic, at)
 
-    def set_position(self, topic: str, offset: int, identity: str | None = None) -> None:
+    def set_position(self, topic: str, offset: int, identity: str | None = None, *, proved: bool = True) -> None:
         known = topic_id(self.source, topic) if identity is None else identity
-        entry = committed(f"{self.source.name}.{topic}", 0, LanePosition(offset, known))
+        entry = committed(f"{self.source.name}.{topic}", 0, LanePosition(offset, known, proved=proved))
         with closing(Consumer({**self.target.client(), "group.id": f"mirror.{self.name}"})) as group:
             group.commit(offsets=[entry], asynchronous=False)
 

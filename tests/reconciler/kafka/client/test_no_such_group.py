@@ -1,0 +1,48 @@
+"""A broker that answers for a group without offsets by an error, instead of naming none, as Kafka does."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reconciler.kafka.client.cluster import ClusterClient, CommittedPosition
+from reconciler.kafka.client.errors import BrokerError
+
+KEYS = [("t", 0), ("t", 1)]
+
+
+def positions(error: int, *partitions: tuple[int, int, int]) -> dict[Any, CommittedPosition]:
+    """``partitions``: number, offset and error code of those that are answered."""
+    named = [
+        SimpleNamespace(partition_index=n, committed_offset=at, metadata="", error_code=code)
+        for n, at, code in partitions
+    ]
+    answer = SimpleNamespace(error_code=error, topics=[SimpleNamespace(name="t", partitions=named)] if named else [])
+
+    async def call(_: object) -> object:
+        return answer
+
+    async def node(*_: object) -> Any:
+        return SimpleNamespace(call=call, version=lambda _: 7)
+
+    cluster: Any = SimpleNamespace(name="west", coordinator=node, control=node)
+    return asyncio.run(ClusterClient.positions(cluster, "mirror.f", KEYS))
+
+
+def test_it_has_no_positions() -> None:
+    nothing = dict.fromkeys(KEYS, CommittedPosition(-1, ""))
+    assert positions(69) == nothing
+    assert positions(0, (0, -1, 69), (1, -1, 69)) == nothing
+    assert positions(0, (0, 5, 0), (1, -1, 0)) == {
+        ("t", 0): CommittedPosition(5, ""),
+        ("t", 1): CommittedPosition(-1, ""),
+    }
+
+
+def test_any_other_error_stays_one() -> None:
+    for answer in ((30,), (0, (0, -1, 29))):
+        with pytest.raises(BrokerError):
+            positions(*answer)
