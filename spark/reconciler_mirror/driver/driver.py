@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import Endpoint, FlowSettings, MirrorSettings
+from reconciler.replication.names import position_group
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import setting_refused
 from reconciler_mirror.conditions.log import ConditionLog
@@ -24,7 +25,7 @@ from reconciler_mirror.driver.discovery import Discovered, Discovery
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
 from reconciler_mirror.driver.readiness import LOOK_S, Patience, lacking
-from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.driver.takeover import OLD_WITHIN_S, WireTakeover
 from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
@@ -233,7 +234,9 @@ class Driver:
     def _serve(self, flow: FlowSettings) -> None:
         """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
         discovery = Discovery(flow, flow.selector(), (WireTopics(flow.source), WireTopics(flow.target)))
-        takeover = WireTakeover(flow)
+        takeover = WireTakeover(
+            flow, lambda old: self._board.set_condition(flow.name, "takeover", _waits_for_positions(flow, old))
+        )
         taken, pause = False, 0.5
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
@@ -323,6 +326,19 @@ class Driver:
             self._conditions.log_changes(flows)
             value = record(self._settings, self._who, state, flows, now_ms(), detail)
             self._status.write(value, lag=lag_header(flows))
+
+
+def _waits_for_positions(flow: FlowSettings, old: int) -> Condition:
+    group = position_group(flow.state_name)
+    return Condition(
+        "positions_undecided",
+        f"{flow.name} is not copied yet: of {old} partitions {flow.target.cluster} tells positions in group {group} "
+        "that are older than what had been committed, or none. A group coordinator that has just started may still "
+        "read them",
+        f"They are asked for again automatically, for up to {OLD_WITHIN_S:.0f} s. Then the others are copied, and "
+        "those stop with position_missing or position_went_back, which say where to go on.",
+        stops=True,
+    )
 
 
 def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:

@@ -49,7 +49,7 @@ _CONNECTIONS = 4
 """A broker fences one id a connection at a time."""
 _APPLIED_S = 0.1
 """A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
-_OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
+OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
 """So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are. It may
 still be reading its log, and a commit would end that."""
 _DECIDED_WITHIN_S = 2.0
@@ -71,8 +71,10 @@ class WireTakeover:
     or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for another flow.
     """
 
-    def __init__(self, flow: FlowSettings) -> None:
+    def __init__(self, flow: FlowSettings, waits: Callable[[int], None] = lambda _: None) -> None:
+        """``waits`` is called once positions are asked for again because so many are older than known, or missing."""
         self._flow = flow
+        self._waits = waits
         self._loop = asyncio.new_event_loop()
         self._open: _Open | None = None
 
@@ -89,7 +91,7 @@ class WireTakeover:
 
     def _run(self, work: Callable[[_Open], Awaitable[T]]) -> T:
         """On the same connections until something fails."""
-        opened = self._open = self._open or _Open(self._flow)
+        opened = self._open = self._open or _Open(self._flow, self._waits)
         try:
             self._loop.run_until_complete(opened.prepare())
             return self._loop.run_until_complete(work(opened))
@@ -112,8 +114,9 @@ class WireTakeover:
 class _Open:
     """The target with one identity for each transactional.id."""
 
-    def __init__(self, flow: FlowSettings) -> None:
+    def __init__(self, flow: FlowSettings, waits: Callable[[int], None]) -> None:
         self.flow = flow
+        self.waits = waits
         self.group = position_group(flow.state_name)
         self.cluster = cluster_of(flow.target)
         self.groups = GroupClient(self.cluster)
@@ -138,7 +141,7 @@ class _Open:
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         mine = {(spec.target_topic, spec.partition) for spec in specs}
         self._least, self._decided = await self._committed(specs), {}
-        self._until = time.monotonic() + _OLD_WITHIN_S
+        self._until = time.monotonic() + OLD_WITHIN_S
         if self.first.transactional:
             claim, lane_positions = await self._claim_and_fence(application, mine)
         else:
@@ -196,8 +199,10 @@ class _Open:
         again with our claim."""
         while True:
             lane_positions = await positions.read_all(self.groups, self.group)
-            if not self._old(lane_positions) or time.monotonic() > self._until:
+            old = self._old(lane_positions)
+            if not old or time.monotonic() > self._until:
                 return lane_positions
+            self.waits(len(old))
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _old(self, lane_positions: Mapping[Key, LanePosition]) -> set[Key]:

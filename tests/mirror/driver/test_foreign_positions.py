@@ -145,7 +145,7 @@ async def offsets_deleted(flow: Flow, partition: int) -> None:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleted offsets are asked for again for a minute: the coordinator could be reading its log."""
-    monkeypatch.setattr(takeover, "_OLD_WITHIN_S", 1.0)
+    monkeypatch.setattr(takeover, "OLD_WITHIN_S", 1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -244,7 +244,7 @@ def test_positions_that_went_back_are_not_written_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(positions, "read_all", read_old)
-        patched.setattr(takeover, "_OLD_WITHIN_S", 1.0 if for_good else 60.0)
+        patched.setattr(takeover, "OLD_WITHIN_S", 1.0 if for_good else 60.0)
         took = WireTakeover(settings(flow)).take("new", flow.specs())
     assert took.started is None
     report = run_new_lanes(flow, took.claim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -103,14 +103,19 @@ def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "_LOOK_AGAIN_S", 0.001)
 
 
-def take(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, delivery: str = "exactly_once") -> Takeover:
+def take(
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str = "exactly_once",
+    waits: Callable[[int], None] = lambda _: None,
+) -> Takeover:
     monkeypatch.setattr(takeover, "GroupClient", lambda _: coordinator)
     monkeypatch.setattr(takeover, "Identity", lambda _cluster, name, *_: Identity(coordinator, name))
     ends = lane(0)
     flow = FlowSettings(
         "orders", "0", ends.source, ends.target, ("orders",), (), Naming(), delivery, "read_committed", Start(), 2
     )
-    return asyncio.run(takeover._Open(flow).take("new", SPECS))
+    return asyncio.run(takeover._Open(flow, waits).take("new", SPECS))
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
@@ -118,9 +123,10 @@ def take(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, delivery: st
 def test_an_answer_older_than_one_before_is_asked_for_again(
     first: State, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = Coordinator(NOW, [NOW, first, first, first, NOW])
-    took = take(coordinator, monkeypatch, delivery)
+    coordinator, told = Coordinator(NOW, [NOW, first, first, first, NOW]), list[int]()
+    took = take(coordinator, monkeypatch, delivery, told.append)
     assert took == Takeover(Claim(4, "new"), None)
+    assert set(told) <= {2}
     if delivery == "exactly_once":
         assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
 
@@ -128,14 +134,14 @@ def test_an_answer_older_than_one_before_is_asked_for_again(
 @pytest.mark.parametrize("told", [OLD, {}], ids=["old", "nothing"])
 def test_one_that_stays_older_is_never_written_again(told: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes read what is decided, and stop where it went back; nothing begins at the flow's start."""
-    monkeypatch.setattr(takeover, "_OLD_WITHIN_S", 0.02)
+    monkeypatch.setattr(takeover, "OLD_WITHIN_S", 0.02)
     coordinator = Coordinator(NOW, [told])
     assert take(coordinator, monkeypatch) == Takeover(Claim(4, "new"), None), "above every claim that was told"
     assert coordinator.written() == {}
 
 
 def test_one_that_goes_back_after_the_fence_fails_the_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_OLD_WITHIN_S", 0.02)
+    monkeypatch.setattr(takeover, "OLD_WITHIN_S", 0.02)
     coordinator = Coordinator(NOW, [NOW, NOW, OLD])
     with pytest.raises(BrokerError, match="UNSTABLE_OFFSET_COMMIT"):
         take(coordinator, monkeypatch)
@@ -184,7 +190,7 @@ def test_where_one_identity_is_refused_the_others_ask_no_longer(monkeypatch: pyt
     asked: list[asyncio.Task[None]] = []
 
     class OneRefused:
-        def __init__(self, _: FlowSettings) -> None:
+        def __init__(self, *_: object) -> None:
             self.cluster = SimpleNamespace(close=lambda: None)
 
         async def prepare(self) -> None:
