@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import secrets
+import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from reconciler.backends.repository import REGULAR, Checkout, Repository, checkout_around, looks_like_repository
 from reconciler.errors import Problem, ReconcilerError, TopologyError, Where
-
-_SUBMODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:
@@ -37,11 +36,15 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
         return {}, (Problem("no-folder", Where(str(folder)), problem, why, "Check the path"),)
     texts: dict[str, str] = {}
     problems: list[Problem] = []
-    repository = _repository(folder)
-    if (leads_out := _leads_out(folder, repository)) is not None:
+    checkout = checkout_around(folder)
+    if (leads_out := _leads_out(folder, checkout)) is not None:
         return {}, (leads_out,)
-    for path in sorted(_files(folder, problems, repository)):
-        read = _misnamed(path) or _leads_out(path, repository) or _text(path)
+    if checkout is not None:
+        problems += _repositories_above(folder, checkout)
+    paths = sorted(_files(folder, problems, checkout))
+    untracked = _untracked([path for path in paths if path.is_symlink()], checkout)
+    for path in paths:
+        read = _misnamed(path) or _leads_out(path, checkout) or untracked.get(path) or _text(path)
         if isinstance(read, Problem):
             problems.append(read)
         else:
@@ -151,20 +154,21 @@ def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
             shutil.rmtree(folder_beside, ignore_errors=True)
 
 
-def _files(folder: Path, problems: list[Problem], repository: Path | None) -> Iterator[Path]:
+def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> Iterator[Path]:
     """``*.yaml`` below the folder; what looks like YAML but is not read, and what cannot be listed, is a problem."""
 
     def denied(error: OSError) -> None:
         problems.append(_unreadable(Path(error.filename or folder), error))
 
     for root, folders, names in os.walk(folder, onerror=denied):
+        problems += _repositories_in(Path(root), (*folders, *names), checkout)
         folders[:] = [name for name in folders if not name.startswith(".")]
         for link in (path for name in folders if (path := Path(root) / name).is_symlink()):
-            if (leads_out := _leads_out(link, repository)) is not None:
+            if (leads_out := _leads_out(link, checkout)) is not None:
                 problems.append(leads_out)
             elif _is_linked_part(link):
                 problems.append(_linked(link))
-        if not folders and not names and _is_submodule(Path(root)):
+        if not folders and not names and checkout is not None and _is_submodule(Path(root), checkout):
             problems.append(_not_fetched(Path(root)))
         for name in names:
             path = Path(root) / name
@@ -178,23 +182,73 @@ def _files(folder: Path, problems: list[Problem], repository: Path | None) -> It
                 problems.append(Problem("wrong-extension", Where(str(path)), problem, why, "Rename it to .yaml"))
 
 
-def _repository(folder: Path) -> Path | None:
-    """The outermost repository around ``folder``, as it is written or where its links lead."""
-    named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - links stay links
-    for begin in (named, real):
-        around = [Path(os.path.realpath(above)) for above in (begin, *begin.parents) if (above / ".git").exists()]
-        if around:
-            return around[-1]
-    return None
+def _repositories_in(folder: Path, names: Sequence[str], checkout: Checkout | None) -> Iterator[Problem]:
+    """What git would take for a repository of its own: ``folder``, or what is directly in it."""
+    if looks_like_repository(folder):
+        yield _nested(folder)
+    for path in (folder / name for name in names if name.startswith(".")):
+        own = checkout is not None and path.name == ".git" and Path(os.path.realpath(folder)) == checkout.root
+        if not own and (path.name.lower() == ".git" or looks_like_repository(path)):
+            yield _nested(path)
 
 
-def _leads_out(path: Path, root: Path | None) -> Problem | None:
+def _repositories_above(folder: Path, checkout: Checkout) -> Iterator[Problem]:
+    if checkout.brought is not None and checkout.brought != Path(os.path.realpath(folder)):
+        yield _nested(checkout.brought)
+    for above in Path(os.path.realpath(folder)).parents:
+        if above.is_relative_to(checkout.root) and above != checkout.root and looks_like_repository(above):
+            yield _nested(above)
+
+
+def _nested(path: Path) -> Problem:
+    problem = "git takes it for a repository of its own"
+    why = (
+        "Whoever edits the environment would choose its history, and its configuration can name programs that git runs"
+    )
+    todo = "Remove it, and put the files of a submodule into the repository around it"
+    return Problem("nested-repository", Where(str(path)), problem, why, todo)
+
+
+def _leads_out(path: Path, checkout: Checkout | None) -> Problem | None:
     """A link of an edit could show any file of this machine to its readers. None outside of a repository."""
-    if root is None or Path(os.path.realpath(path)).is_relative_to(root):
+    if checkout is None or Path(os.path.realpath(path)).is_relative_to(checkout.root):
         return None
     why = "Files of this machine are no part of the environment, and whoever may edit it could read them"
     todo = "Put the file into the repository, or remove the link"
-    return Problem("link-leads-out", Where(str(path)), f"a link leads out of the repository {root}", why, todo)
+    problem = f"a link leads out of the repository {checkout.root}"
+    return Problem("link-leads-out", Where(str(path)), problem, why, todo)
+
+
+def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path, Problem]:
+    """Links to what git does not track: its own files, secrets that it ignores. Without a repository there are none."""
+    if checkout is None:
+        return {}
+    real = {link: Path(os.path.realpath(link)) for link in links}
+    names = {
+        link: path.relative_to(checkout.root).as_posix()
+        for link, path in real.items()
+        if path.is_relative_to(checkout.root) and path.exists()
+    }
+    if not names:
+        return {}
+    unknown, todo = "", ""
+    try:
+        held = Repository(checkout).tracked(names.values())
+    except ReconcilerError as error:
+        held, unknown, todo = {}, f"and whether git tracks it is not known: {error.what}", error.todo.rstrip(".")
+    why = "Whoever edits the environment could read files that are no part of it, such as secrets beside it"
+    add = f"git -C {shlex.quote(str(checkout.root))} add"
+    return {
+        link: Problem(
+            "untracked-link",
+            Where(str(link)),
+            f"a link leads to {name}, {unknown or 'which git does not track'}",
+            why,
+            todo or f"{add} {shlex.quote(name)}; or remove the link",
+        )
+        for link, name in names.items()
+        if not held.get(name, "").startswith(REGULAR)
+    }
 
 
 def _is_linked_part(path: Path) -> bool:
@@ -207,22 +261,25 @@ def _linked(path: Path) -> Problem:
     return Problem("linked-folder", Where(str(path)), problem, why, "Put the folder there, or link each of its files")
 
 
-def _is_submodule(path: Path) -> bool:
+def _is_submodule(path: Path, checkout: Checkout) -> bool:
     """Whether the repository around names ``path`` as a submodule, by its file ``.gitmodules``."""
-    path = path.resolve()
-    root = next((above for above in path.parents if (above / ".git").exists()), None)
     try:
-        text = (root / ".gitmodules").read_text("utf-8", "replace") if root else ""
+        text = (checkout.root / ".gitmodules").read_text("utf-8", "replace")
     except OSError:
         return False
-    return any(root and root / line.strip(' "') == path for line in _SUBMODULE.findall(text))
+    named = (line.partition("=") for line in text.splitlines())
+    return any(
+        key.strip() == "path" and checkout.root / value.strip(' "\t') == path.resolve() for key, _, value in named
+    )
 
 
 def _not_fetched(path: Path) -> Problem:
     problem = "the folder is a git submodule that is not checked out here"
-    why = "It is empty, so what its files declare would look as if it were not wanted"
-    how = "git submodule update --init; in a workflow: actions/checkout with submodules: true"
-    return Problem("not-fetched", Where(str(path)), problem, why, how)
+    why = (
+        "What its files declare would look as if it were not wanted, and its repository is not the one that is reviewed"
+    )
+    todo = "Put its files into the repository, in place of the submodule"
+    return Problem("not-fetched", Where(str(path)), problem, why, todo)
 
 
 def _misnamed(path: Path) -> Problem | None:

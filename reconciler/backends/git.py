@@ -6,22 +6,22 @@ Nothing is checked out: files of another commit are read from git's own store.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a machine without git still plans; GitPython would not load
-
-import git
-
 from reconciler.backends.files import read_environment
+from reconciler.backends.repository import (
+    LINK,
+    SUBMODULE,
+    Checkout,
+    Links,
+    Repository,
+    TreeEntry,
+    checkout_around,
+    follow,
+)
 from reconciler.errors import ReconcilerError
-
-_LINK = 0o120000
-_SHA1 = 40
-_MOST_LINKS = 40
-"""In one path, as Linux has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,15 @@ class Revision:
 class Snapshot:
     """The ``*.yaml`` texts of a folder at one commit, by path below the folder; none when it was not there.
 
-    ``folder``: its path below the root of the repository.
+    ``folder``: its path below the root of the repository, as it is named. ``relinked``: how the links on that path
+    differ from those of the work tree, in words; with another link the folder is another one.
     """
 
     ref: str
     commit: str
     texts: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    relinked: str = ""
 
     @property
     def named(self) -> dict[str, str]:
@@ -54,16 +56,20 @@ class Snapshot:
 
 
 def revision(folder: Path) -> Revision:
+    """Dirty: what is read here is not what HEAD holds, for whatever reason. Never raises."""
     try:
-        with git.Repo(folder, search_parent_directories=True) as repo:
-            commit = repo.head.commit.hexsha if repo.head.is_valid() else _named(repo, "HEAD")
-            if not commit:
-                return Revision()
-            places = (folder.resolve(), *_linked(folder, _root(repo)))
-            dirty = any(repo.is_dirty(untracked_files=True, path=str(place)) for place in places)
-            return Revision(commit, dirty or _read_but_not_watched(folder), _origin(repo, folder))
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError, BrokenPipeError):
+        checkout = checkout_around(folder)
+        repository = Repository(checkout) if checkout is not None else None
+        commit = repository.commit("HEAD") if repository is not None else ""
+    except ReconcilerError:
         return Revision()
+    if not commit or checkout is None or repository is None:
+        return Revision()
+    try:
+        dirty = is_touched(folder, _snapshot(repository, checkout, "HEAD", commit))
+    except ReconcilerError:  # its files, here or there, cannot be read
+        dirty = True
+    return Revision(commit, dirty, _origin(repository, folder))
 
 
 def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
@@ -79,10 +85,9 @@ def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
 def _holds(folder: Path, commit: str) -> bool:
     """A shallow clone, or one that is behind, may not."""
     try:
-        with git.Repo(folder, search_parent_directories=True) as repo:
-            repo.git.cat_file("-e", f"{commit}^{{commit}}")
-            return True
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError, BrokenPipeError):
+        checkout = checkout_around(folder)
+        return checkout is not None and bool(Repository(checkout).commit(commit))
+    except ReconcilerError:
         return False
 
 
@@ -101,11 +106,11 @@ def repository_of(url: str) -> str:
     return f"{host}/{path.strip('/').removesuffix('.git')}".lower() if host and path else ""
 
 
-def _origin(repo: git.Repo, folder: Path) -> str:
-    remotes = {remote.name: remote for remote in repo.remotes}
-    remote = remotes.get("origin") or (repo.remotes[0] if len(remotes) == 1 else None)
-    where = repository_of(remote.url) if remote is not None else ""
-    return f"{where}:{folder.resolve().relative_to(_root(repo)).as_posix()}" if where else ""
+def _origin(repository: Repository, folder: Path) -> str:
+    remotes = repository.remotes()
+    url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else "")
+    where = repository_of(url)
+    return f"{where}:{Path(os.path.realpath(folder)).relative_to(repository.root).as_posix()}" if where else ""
 
 
 def snapshot(folder: Path, ref: str) -> Snapshot:
@@ -114,21 +119,17 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
         raise ReconcilerError(
             f"{folder} is not there",
             f"Whether it was removed since {ref} or never was: an environment that is gone declares nothing, and"
-            " nothing"
-            " on its clusters is changed because of that.",
+            " nothing on its clusters is changed because of that.",
             "Check the path; a folder that was removed on purpose is no longer to be planned.",
         )
-    try:
-        with git.Repo(folder, search_parent_directories=True) as repo:
-            commit = _commit(repo, ref)
-            below = PurePosixPath(folder.resolve().relative_to(_root(repo)).as_posix())
-            return Snapshot(ref, commit.hexsha, dict(_texts(commit, below)), str(below))
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+    if (checkout := checkout_around(folder)) is None:
         raise ReconcilerError(
             f"{folder} is in no git repository, so there is no {ref} to compare it with",
             "What an edit means is worked out against a commit.",
             "Check the path, or plan without --base and --changed-since.",
-        ) from None
+        )
+    repository = Repository(checkout)
+    return _snapshot(repository, checkout, ref, _commit(repository, ref))
 
 
 def touched(folder: Path, at: Snapshot) -> tuple[str, ...]:
@@ -137,179 +138,118 @@ def touched(folder: Path, at: Snapshot) -> tuple[str, ...]:
     if folder.is_dir() and any(folder.rglob("*.yaml")):
         root = str(folder)
         now = {str(Path(path).relative_to(root)): text for path, text in read_environment(folder).items()}
-    return tuple(sorted(path for path in now.keys() | at.texts.keys() if now.get(path) != at.texts.get(path)))
+    paths = now.keys() | at.texts.keys()
+    return tuple(sorted(path for path in paths if _lines(now.get(path)) != _lines(at.texts.get(path))))
 
 
-def _root(repo: git.Repo) -> Path:
-    assert repo.working_tree_dir is not None
-    return Path(repo.working_tree_dir).resolve()
+def is_touched(folder: Path, at: Snapshot) -> bool:
+    return bool(at.relinked or touched(folder, at))
 
 
-def _read_but_not_watched(folder: Path) -> bool:
-    """Whether files of the environment are ignored by git, or kept out of its sight: ``git status`` is silent of both,
-    while they are read like all others."""
-    asked = git.Git(str(folder))
-    ignored = asked.ls_files("--others", "--ignored", "--exclude-standard", "--", "*.yaml").splitlines()
-    marked = asked.ls_files("-v", "--", "*.yaml").splitlines()  # h: assumed unchanged; S: left out of the work tree
-    return any(not name.startswith(".") and "/." not in name for name in ignored) or any(
-        mark[0].islower() or mark[0] == "S" for mark in marked
-    )
+def _lines(text: str | None) -> str | None:
+    """Git may check out other line ends (``core.autocrlf``), which mean the same in YAML."""
+    return None if text is None else text.replace("\r\n", "\n")
 
 
-def _named(repo: git.Repo, ref: str) -> str:
-    """What git itself understands by ``ref``, which is more than GitPython does; empty for what is no commit."""
-    try:
-        named = repo.git.rev_parse("--verify", "--quiet", ref)
-        return "" if named.startswith("^") else str(repo.git.rev_parse("--verify", "--quiet", f"{named}^{{commit}}"))
-    except (git.CommandError, ValueError):
-        return ""
-
-
-def _commit(repo: git.Repo, ref: str) -> git.Commit:
-    try:
-        named = _named(repo, ref.removesuffix("...")) if not ref.startswith("-") else ""
-        if len(named) > _SHA1:
-            raise ReconcilerError(
-                f"{_root(repo)} is a git repository with SHA-256 names, and only those with SHA-1 can be read",
-                "Other commits are read from git's own store; plans without --base and --changed-since do without it.",
-                "Plan without them, or keep the environment in a repository of git's usual format.",
-            )
-        if named and not ref.endswith("..."):
-            return _whole(repo.commit(named))
-        commits = repo.merge_base(named, "HEAD") if named else []
-        if commits:
-            return _whole(repo.commit(commits[0].hexsha))
-    except (git.BadName, git.CommandError, ValueError, IndexError, TypeError, KeyError, OSError):
-        pass  # OSError: git had ended before it was asked, as it does where it does not trust the folder
-    _require_answers(repo)
-    known = ", ".join(sorted(head.name for head in repo.heads)[:8]) or "none"
-    shallow = (Path(repo.common_dir) / "shallow").exists()
+def _commit(repository: Repository, ref: str) -> str:
+    commit = repository.commit(ref.removesuffix("..."))
+    if commit and ref.endswith("..."):
+        commit = repository.merge_base(commit)
+    if commit:
+        return commit
+    known = ", ".join(repository.branches()[:8]) or "none"
     raise ReconcilerError(
         f"git knows no commit {ref}" if ref else "the name of the commit to compare with is empty",
         f"There is nothing to compare with. Branches here: {known}.",
         "This is a shallow clone, without older commits: git fetch --unshallow origin"
-        if shallow
+        if repository.shallow
         else "Check its name; a branch that is only at the origin is to be fetched first: git fetch origin.",
     )
 
 
-def _require_answers(repo: git.Repo) -> None:
-    """Raises ReconcilerError when it is git itself that does not answer, whatever is asked."""
-    try:
-        repo.git.rev_parse("--git-dir")
-    except git.GitCommandNotFound:
-        raise ReconcilerError(
-            "the program git is not found",
-            "Other commits are read from git's own store; plans without --base and --changed-since do without it.",
-            "Install git, or put it on the PATH.",
-        ) from None
-    except git.GitCommandError as error:
-        folder = str(repo.working_tree_dir)
-        if "dubious ownership" not in str(error.stderr):
-            said = str(error.stderr).strip().removeprefix("stderr: ").strip("' \n").splitlines()
-            raise ReconcilerError(
-                f"git cannot read the repository {folder}: {said[0] if said else error.status}",
-                "There is nothing to compare with.",
-                f"Run it yourself: git -C {shlex.quote(folder)} status",
-            ) from None
-        raise ReconcilerError(
-            f"git refuses to read {folder}: the folder belongs to another user than this process",
-            "Usual in containers of CI. Until git is told to trust the folder, it answers nothing about it.",
-            f"git config --global --add safe.directory {shlex.quote(folder)}",
-        ) from None
+def _snapshot(repository: Repository, checkout: Checkout, ref: str, commit: str) -> Snapshot:
+    tree = _Tree(repository, commit)
+    place, links = tree.resolve(checkout.folder)
+    files = dict(tree.files(place)) if place is not None else {}
+    blobs = repository.texts(commit, (entry.name for entry in files.values()))
+    prefix = checkout.folder.as_posix()
+    texts = {path: _text(blobs[entry.name], f"{commit[:12]}:{prefix}/{path}") for path, entry in files.items()}
+    return Snapshot(ref, commit, texts, prefix, _relinked(checkout.links, links, bool(files)))
 
 
-def _whole(commit: git.Commit) -> git.Commit:
-    """A shallow clone knows the names of parents that it does not have. ValueError for such a one."""
-    assert commit.tree is not None
-    return commit
+def _relinked(now: Links, then: Links, there: bool) -> str:
+    if now == then:
+        return ""
+    path = next(pair[0] for pair in (*now, *then) if (pair in now) != (pair in then))
+    is_link, was_link = dict(now).get(path), dict(then).get(path)
+    is_words = f"is a link to {is_link}" if is_link is not None else "is no link"
+    was_words = f"was a link to {was_link}" if was_link is not None else "was a folder" if there else "was not there"
+    return f"{path} {is_words}, {was_words}"
 
 
-def _linked(folder: Path, root: Path) -> Iterator[Path]:
-    """Files elsewhere below ``root`` that files of ``folder`` are links to."""
-    here = folder.resolve()
-    for path in folder.rglob("*.yaml"):
-        if path.is_symlink() and (target := path.resolve()).is_relative_to(root) and not target.is_relative_to(here):
-            yield target
+class _Tree:
+    """The files of one commit, as a file system would show them."""
 
+    def __init__(self, repository: Repository, commit: str) -> None:
+        self._repository = repository
+        self._commit = commit
+        self._known: dict[str, TreeEntry | None] = {"": TreeEntry("040000", "tree", commit)}
 
-def _texts(commit: git.Commit, below: PurePosixPath) -> Iterator[tuple[str, str]]:
-    tree: git.Tree = commit.tree
-    try:
-        for part in below.parts:
-            tree = tree / part
-    except KeyError:
-        return
-    if tree.type != "tree":
-        return
-    for item in tree.traverse():
-        assert isinstance(item, (git.Blob, git.Tree, git.Submodule))
-        path = PurePosixPath(str(item.path)).relative_to(below)
-        if isinstance(item, git.Submodule):
-            yield from ((str(path / inner), text) for inner, text in _texts(_submodule(commit, item), PurePosixPath()))
-        if item.type == "blob" and path.suffix == ".yaml" and not any(part.startswith(".") for part in path.parts):
-            yield str(path), _text(_followed(commit, item), f"{commit.hexsha[:12]}:{item.path}")
-
-
-def _submodule(commit: git.Commit, item: git.Submodule) -> git.Commit:
-    """The commit of a submodule that ``commit`` names. Raises ReconcilerError where it is not here."""
-    try:
-        return _whole(git.Repo(_root(commit.repo) / str(item.path)).commit(item.hexsha))
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.BadName, git.CommandError, ValueError):
-        raise ReconcilerError(
-            f"{commit.hexsha[:12]}:{item.path} is a submodule, and its commit {item.hexsha[:12]} is not here",
-            "Its files belong to the environment, and without them the whole of it would seem to be new.",
-            "git submodule update --init; in a workflow: actions/checkout with submodules: true.",
-        ) from None
-
-
-def _followed(commit: git.Commit, item: git.IndexObject) -> git.IndexObject:
-    """What a link leads to at the same commit: environments may share a file by links. Raises ReconcilerError."""
-    if item.mode != _LINK:
-        return item
-    try:
-        index_object = _walked(commit, PurePosixPath(str(item.path)))
-    except KeyError:
-        index_object = None
-    if index_object is not None and index_object.type == "blob":
-        return index_object
-    raise ReconcilerError(
-        f"{commit.hexsha[:12]}:{item.path} is a symbolic link to {_target(item)}, and that is no file of this commit",
-        "At another commit only what the repository itself holds can be read.",
-        "Link to a file of the repository, by a relative path; or put the file there.",
-    )
-
-
-def _walked(commit: git.Commit, path: PurePosixPath) -> git.IndexObject | None:
-    """As the file system would resolve ``path``. None where that leaves the repository or does not end."""
-    index_object: git.IndexObject = commit.tree
-    todo, done, links = list(path.parts), PurePosixPath(), 0
-    while todo:
-        match todo.pop(0):
-            case "/":
-                return None
-            case ".." if not done.parts:
-                return None
-            case "..":
-                done = done.parent
+    def files(self, place: PurePosixPath) -> Iterator[tuple[str, TreeEntry]]:
+        """Each ``*.yaml`` of an environment by its path below ``place``, with the blob that has its text."""
+        if (tree := self._entry(place)) is None or tree.kind != "tree":
+            return
+        for path, entry in self._repository.entries(self._commit, *_at(place), below=True).items():
+            inner = PurePosixPath(path).relative_to(place)
+            if any(part.startswith(".") for part in inner.parts):
                 continue
-            case part:
-                index_object = commit.tree / str(done / part)
-        if index_object.mode != _LINK:
-            done /= part
-        elif (links := links + 1) > _MOST_LINKS:
-            return None
-        else:
-            todo = [*PurePosixPath(_target(index_object)).parts, *todo]
-    return index_object
+            if entry.mode == SUBMODULE:
+                raise ReconcilerError(
+                    f"{self._commit[:12]}:{path} is a submodule, and its files are another repository's",
+                    "Whoever may edit the environment chooses that repository, so nothing of it is compared with.",
+                    "Put its files into the repository; until that is merged, plan without --base and --changed-since.",
+                )
+            if entry.kind == "blob" and inner.suffix == ".yaml":
+                yield inner.as_posix(), self._followed(PurePosixPath(path), entry)
+
+    def resolve(self, path: PurePosixPath) -> tuple[PurePosixPath | None, Links]:
+        return follow(path, self._link)
+
+    def _link(self, path: PurePosixPath) -> str | None:
+        entry = self._entry(path)
+        return None if entry is None else self._target(entry) if entry.mode == LINK else ""
+
+    def _followed(self, path: PurePosixPath, entry: TreeEntry) -> TreeEntry:
+        """What a link leads to at the same commit: environments may share a file by links. Raises ReconcilerError."""
+        if entry.mode != LINK:
+            return entry
+        place, _ = self.resolve(path)
+        target = self._entry(place) if place is not None else None
+        if target is not None and target.kind == "blob":
+            return target
+        raise ReconcilerError(
+            f"{self._commit[:12]}:{path} is a symbolic link to {self._target(entry)}, and that is no file of this"
+            " commit",
+            "At another commit only what the repository itself holds can be read.",
+            "Link to a file of the repository, by a relative path; or put the file there.",
+        )
+
+    def _entry(self, path: PurePosixPath) -> TreeEntry | None:
+        name = "" if path == PurePosixPath() else path.as_posix()
+        if name not in self._known:
+            self._known[name] = self._repository.entries(self._commit, name).get(name)
+        return self._known[name]
+
+    def _target(self, link: TreeEntry) -> str:
+        return os.fsdecode(self._repository.texts(self._commit, (link.name,))[link.name])
 
 
-def _target(link: git.IndexObject) -> str:
-    return os.fsdecode(bytes(link.data_stream.read()))
+def _at(place: PurePosixPath) -> tuple[str, ...]:
+    return () if place == PurePosixPath() else (place.as_posix(),)
 
 
-def _text(blob: git.IndexObject, name: str) -> str:
+def _text(blob: bytes, name: str) -> str:
     try:
-        return bytes(blob.data_stream.read()).decode("utf-8")
+        return blob.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ReconcilerError(f"{name}: byte {error.start} is not UTF-8", "YAML files are UTF-8 here.", "") from None

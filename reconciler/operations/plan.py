@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends.files import read_environment
-from reconciler.backends.git import Revision, Snapshot, revision, snapshot, touched
+from reconciler.backends.git import Revision, Snapshot, is_touched, revision, snapshot
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.edits.promotion import promotion
 from reconciler.engine.explain import explain
@@ -58,7 +58,7 @@ class PlanRequest:
 def untouched(env: Path, ref: str) -> str | None:
     """A sentence when no file of the environment differs from ``ref``, else None."""
     at = snapshot(env, ref)
-    if touched(env, at):
+    if is_touched(env, at):
         return None
     return f"{env} is untouched since {ref} (commit {at.commit[:12]}): nothing to plan"
 
@@ -70,6 +70,13 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
             return _told(session, session.plan(consent=request.consent))
     now, at = read_topology(env), snapshot(env, request.base)
+    if at.relinked and not request.allow_new_address:
+        raise ReconcilerError(
+            f"{env} is not planned, connection changed: since {request.base} another folder is read under this name:"
+            f" {at.relinked}",
+            "Its clusters are another folder's, and credentials of this environment would go to them.",
+            "Put the files there; or let the link be reviewed, then plan with --allow-new-address.",
+        )
     against = Against(request.base, at.commit, revision(env).dirty, request.revert)
     try:
         # A tombstone that has expired since was agreed then; going back to it is another matter.
@@ -80,7 +87,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         held = _held(now, read_head(at.named).clusters, request)
         return replace(_planned(env, held, None, request), against=against, untold=error.problems)
     if not request.revert:
-        comparison = replace(compare(before, now), same_text=not touched(env, at))
+        comparison = replace(compare(before, now), same_text=not is_touched(env, at))
         held = _held(now, before.clusters if before is not None else {}, request)
         planned = Review(None) if request.offline else _planned(env, held, None, request, before)
         return replace(planned, comparison=comparison, against=against)
@@ -88,7 +95,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         why = "Going back would mean an empty environment, and that is never applied."
         todo = "To remove topics, declare tombstones for them."
         raise ReconcilerError(f"{env} was not there at {request.base}, so there is no going back to it", why, todo)
-    back: EditComparison = replace(compare(now, before), same_text=not touched(env, at))
+    back: EditComparison = replace(compare(now, before), same_text=not is_touched(env, at))
     planned = Review(None) if request.offline else _planned(env, before, at, request, now)
     return replace(planned, comparison=back, against=against, undone=compare(before, now))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,69 @@ def test_every_package_of_the_program_has_its_level() -> None:
 def test_the_contracts_stay_short() -> None:
     text = (ROOT / "pyproject.toml").read_text("utf-8").partition("[tool.importlinter]")[2]
     assert len(text.splitlines()) < 40
+
+
+# git: wherever else it ran, an edit could decide what it runs (decision 200)
+
+MODULE = ROOT / "reconciler" / "backends" / "repository.py"
+SCRIPT = ROOT / ".github" / "scripts" / "touched"
+PROGRAM = [path for folder in ("reconciler", "spark", ".github", "docs") for path in (ROOT / folder).rglob("*.py")]
+_COMMAND = re.compile(r"(?:^|[;&|(`]|\$\(|\bthen |\bdo |\brun: |- |\bexec |\benv )\s*(?:git)\s+[-a-z]")
+_STARTS = frozenset({"run", "Popen", "call", "check_call", "check_output", "getoutput", "system", "popen"})
+IN_WORKFLOWS = {"plan.yml": "git --git-dir=.git -c core.fsmonitor=false diff-tree -r --quiet --ignore-submodules=none"}
+"""Compares two commits before a checkout is there whose script could be trusted."""
+
+
+def uses_of_git(text: str) -> Iterator[int]:
+    """Lines that import GitPython, or name the program as a word of a command."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names) if any(name.name.partition(".")[0] in ("git", "gitdb") for name in names):
+                yield node.lineno
+            case ast.ImportFrom(module=str(module), level=0) if module.partition(".")[0] in ("git", "gitdb"):
+                yield node.lineno
+            case ast.Constant(value=str(word)) if word == "git" or word.endswith("/git"):
+                yield node.lineno
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[ast.Constant(value=str(word)), *_]):
+                if name in _STARTS and word.startswith("git "):
+                    yield node.lineno
+
+
+def commands(text: str) -> list[str]:
+    lines = (line.partition(" #")[0].strip() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return [line for line in lines if _COMMAND.search(line)]
+
+
+def test_one_module_opens_git() -> None:
+    found = {path.relative_to(ROOT): list(uses_of_git(path.read_text("utf-8"))) for path in PROGRAM if path != MODULE}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+    assert list(uses_of_git(MODULE.read_text("utf-8")))
+
+
+def test_one_script_opens_git() -> None:
+    scripts = [path for path in SCRIPT.parent.iterdir() if path.is_file() and path != SCRIPT]
+    assert {path.name: found for path in scripts if (found := commands(path.read_text("utf-8")))} == {}
+    recipes = [*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "docs" / "gitlab").glob("*.yml")]
+    ran = {path.name: found for path in recipes if (found := commands(path.read_text("utf-8")))}
+    assert ran.keys() == IN_WORKFLOWS.keys()
+    for name, (line,) in ran.items():
+        assert line.startswith(IN_WORKFLOWS[name])
+
+
+@pytest.mark.parametrize("text", ["import git", "from git import Repo", "import gitdb", "run(['git', 'status'])",
+                                  "run('git status', shell=True)", "Popen(['/usr/bin/git'])"])  # fmt: skip
+def test_a_use_is_found(text: str) -> None:
+    assert list(uses_of_git(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["git diff", "x=$(git log -1)", "  - git fetch origin", "a && git status", "run: git -C x log"]
+)
+def test_a_command_is_found(text: str) -> None:
+    assert commands(text)
+
+
+def test_the_script_is_no_path_of_the_edit() -> None:
+    """Where the workflows run code beside an edit, it is of the base."""
+    plan = (ROOT / ".github" / "workflows" / "plan.yml").read_text("utf-8")
+    assert not re.search(r"(?<!tool/)\.github/scripts/\w", plan)

@@ -16,7 +16,7 @@ SECTIONS = dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTAL
 # test_files.py makes these
 OF_FOLDERS = {
     "no-folder", "no-files", "unreadable", "linked-folder", "link-leads-out", "not-fetched", "not-utf8",
-    "wrong-extension",
+    "nested-repository", "untracked-link", "wrong-extension",
 }  # fmt: skip
 
 

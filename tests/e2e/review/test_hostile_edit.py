@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -166,3 +167,66 @@ def test_a_word_that_limits_nothing_is_told_before_anything_is_read(
     monkeypatch.setenv("RECONCILER_ALLOW", "hots:*.example.net")
     ended = cli("plan", folder(repo))
     assert (ended.code, "RECONCILER_ALLOW holds 'hots:*.example.net'" in ended.err) == (1, True)
+
+
+COMMANDS = (["validate"], ["plan"], ["plan", "--base", "HEAD^1"], ["plan", "--base", "HEAD^1", "--offline"], ["drift"],
+            ["plan", "--changed-since", "HEAD^1"], ["apply", "--yes"], ["map", "--offline"])  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [".", "more", ".."])
+def test_no_program_of_a_repository_in_the_edit_is_run(cli: Cli, repo: git.Repo, tmp_path: Path, place: str) -> None:
+    inner = folder(repo) / place
+    with git.Repo.init(tmp_path / "made", initial_branch="main") as made:
+        (tmp_path / "made" / "topology.yaml").write_text(CLUSTER.format(port=1, protocol="SASL_SSL") + TOPICS)
+        made.git.add(A=True)
+        made.git.execute(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-m", "one"])
+        shutil.copytree(made.git_dir, inner, dirs_exist_ok=True)
+    program = f'"echo $CANARY >>{tmp_path}/canary; false"'
+    text = f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = {program}\n"
+    (inner / "config").write_text(text)
+    repo.git.add(A=True, f=True)
+    repo.git.commit(m="evil")
+    for words in COMMANDS:
+        ended = cli(words[0], folder(repo), *words[1:])
+        assert (ended.code, "git takes it for a repository of its own" in ended.words) == (1, True), ended.words
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("before", ["folder", "link"])
+def test_an_environment_that_becomes_a_link_to_another_is_not_planned(
+    cli: Cli, repo: git.Repo, trap: Trap, before: str
+) -> None:
+    """Those who may read what logs in at scratch's address would be shown the credentials of prod."""
+    scratch = folder(repo).parent / "scratch"
+    scratch.mkdir()
+    (scratch / "topology.yaml").write_text(CLUSTER.format(port=trap.port, protocol="SASL_PLAINTEXT") + TOPICS)
+    if before == "link":
+        folder(repo).rename(folder(repo).parent / "real")
+        folder(repo).symlink_to("real")
+    repo.git.add(A=True)
+    repo.git.commit(m="scratch is merged")
+    folder(repo).unlink() if before == "link" else shutil.rmtree(folder(repo))
+    folder(repo).symlink_to("scratch")
+    (scratch / "topology.yaml").write_text((scratch / "topology.yaml").read_text().replace("6", "7"))
+    repo.git.add(A=True)
+    repo.git.commit(m="edit")
+    for words in (["--base", "HEAD^1", "--changed-since", "HEAD^1"], ["--base", "HEAD^1", "--offline"]):
+        ended = cli("plan", folder(repo), *words)
+        assert (ended.code, ended.out) == (1, "")
+        assert "is not planned, connection changed" in ended.err
+        assert (
+            f"environments/prod is a link to scratch, was a {'folder' if before == 'folder' else 'link'}" in ended.err
+        )
+    assert trap.connections == 0
+
+
+@pytest.mark.parametrize("target", ["../../.git/HEAD", "../../.git/logs/HEAD", "../../.env"])
+def test_files_that_git_does_not_track_are_not_shown(cli: Cli, repo: git.Repo, target: str) -> None:
+    (Path(repo.working_dir) / ".env").write_text(f"SECRET_NAME: {SECRET}\n")
+    (folder(repo) / "x.yaml").symlink_to(target)
+    repo.git.add("environments")
+    repo.git.commit(m="edit")
+    for words in COMMANDS:
+        ended = cli(words[0], folder(repo), *words[1:])
+        assert (ended.code, "which git does not track" in ended.words) == (1, True), ended.words
+        assert not any(word in ended.words for word in (SECRET, "SECRET_NAME", "ref: refs", "a@example.com"))
