@@ -16,6 +16,8 @@ from typing import BinaryIO
 
 from reconciler.errors import ReconcilerError
 
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a machine without git still plans; GitPython would not load
+
 _REDIRECTS = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_PREFIX",
@@ -173,7 +175,6 @@ class Repository:
 
     def _run(self, *words: str, stdin: BinaryIO | None = None) -> bytes:
         """Raises OSError with what git said."""
-        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without it GitPython does not load where git is missing
         import git  # only who needs it waits for it
 
         unset = [word for name in _REDIRECTS if name in os.environ for word in ("-u", name)]

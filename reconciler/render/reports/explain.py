@@ -49,7 +49,7 @@ def _topic(answer: TopicAnswer, style: Style) -> Iterator[str]:
     yield f"{style.paint('bold', f'topic {answer.ref}')}: {reason}"
     if answer.live:
         yield f"  {answer.live}"
-    rows = [(each.key, each.wished or "-", each.live and f"live {each.live}", _from(each)) for each in answer.values]
+    rows = [(_key(each), each.wished or "-", each.live and f"live {each.live}", _from(each)) for each in answer.values]
     yield from _table(rows)
     if answer.flows:
         yield f"  flows from {answer.ref.cluster}"
@@ -69,6 +69,11 @@ def _access(rules: Sequence[RuleAnswer]) -> Iterator[str]:
         where = f", {rule_answer.where}" if rule_answer.where else ""
         state = "" if rule_answer.state in ("", "there") else f" [{rule_answer.state}]"
         yield f"    {rule_answer.cluster}: {rule_answer.rule}{state}: {rule_answer.because}{where}"
+
+
+def _key(value: ExplainedValue) -> str:
+    """It begins a line, where CI would obey ``::error::``."""
+    return value.key if value.key[:1].isalnum() else repr(value.key)
 
 
 def _from(value: ExplainedValue) -> str:

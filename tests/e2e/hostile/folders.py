@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.e2e.hostile.words import (
+    ADDRESSES,
     CANARY,
     CLIENT_SETTINGS,
     EXPRESSIONS,
@@ -85,7 +86,8 @@ _SPECIAL: tuple[tuple[tuple[Any, ...], Sequence[Any]], ...] = (
     (("flows", "east-to-west", "naming"), [{"policy": module} for module in MODULES]),
     (("clusters", "east", "client", "sasl.password"), REFERENCES),
     (("clusters", "west", "client"), [{"client.id": text} for text in REFERENCES]),
-    (("clusters", "west", "bootstrap_servers", 0), REFERENCES),
+    (("clusters", "west", "bootstrap_servers", 0), (*REFERENCES, *ADDRESSES)),
+    (("clusters", "east", "client", "sasl.oauthbearer.token.endpoint.url"), [f"https://{text}" for text in ADDRESSES]),
     (("clusters", "west", "client"), [{key: f"/tmp/{CANARY}"} for key in CLIENT_SETTINGS]),
     (("clusters", "east", "principals"), [{"plan": {key: CANARY}} for key in CLIENT_SETTINGS]),
     (("mirrors", "west", "spark_conf"), [{"spark.driver.extraJavaOptions": f"-javaagent:{CANARY}"},
@@ -111,6 +113,10 @@ class HostileFile:
 @dataclass(frozen=True)
 class HostileEnvironment:
     files: tuple[HostileFile, ...]
+
+    @property
+    def concerns_git(self) -> bool:
+        return any("repository" in file.make or "git" in file.make or "link" in file.make for file in self.files)
 
     def write(self, folder: Path, outside: Path) -> None:
         """``outside``: a file that is not of the repository."""
@@ -143,7 +149,37 @@ def _deep(path: bytes, _: bytes) -> None:
     Path(os.fsdecode(deep + b"/x.yaml")).write_bytes(b"x: 1\n")
 
 
+def _repository(folder: bytes, outside: bytes) -> None:
+    """What git takes for a repository, and whose configuration runs programs."""
+    root = os.fsdecode(os.path.join(os.path.dirname(os.path.dirname(outside)), b"repo"))  # noqa: PTH118, PTH120
+    made, program = Path(os.fsdecode(folder)), f'"touch {root}/{CANARY}; false"'
+    for name in ("objects", "refs"):
+        (made / name).mkdir(parents=True, exist_ok=True)
+    (made / "HEAD").write_text("ref: refs/heads/main\n")
+    settings = {"repositoryformatversion": "0", "bare": "false", "worktree": "."}
+    settings |= dict.fromkeys(("fsmonitor", "pager", "sshCommand", "hooksPath"), program)
+    (made / "config").write_text("[core]\n" + "".join(f"\t{key} = {value}\n" for key, value in settings.items()))
+
+
+def _around(path: bytes, outside: bytes) -> None:
+    _repository(os.path.dirname(path), outside)  # noqa: PTH120
+
+
+def _git_folder(path: bytes, outside: bytes) -> None:
+    _repository(os.path.join(os.path.dirname(path), b".git"), outside)  # noqa: PTH118, PTH120
+
+
+def _work_tree(path: bytes, outside: bytes) -> None:
+    """A folder that is one by a file ``commondir``, which leads to a repository of the edit."""
+    _repository(path, outside)
+    (Path(os.fsdecode(path)) / "commondir").write_text(".\n")
+
+
 _MAKERS: Mapping[str, Callable[[bytes, bytes], None]] = {
+    "repository": _repository,
+    "repository around it": _around,
+    "folder .git": _git_folder,
+    "work tree": _work_tree,
     "pipe": lambda path, _: os.mkfifo(path),
     "socket": lambda path, _: os.mknod(path, 0o140644),
     "folder": _folder_of,
@@ -156,7 +192,9 @@ _MAKERS: Mapping[str, Callable[[bytes, bytes], None]] = {
             b"/etc/passwd", b"/etc/shadow", b"/proc/self/environ", b"/proc/self/fd/0", b"/dev/zero", b"/dev/stdin",
             b"/dev/tty", b"/", b".", b"..",
             b"../../outside.yaml", b"x.yaml", b"loop.yaml", b"/proc/self/root/etc/passwd", b"../.git/config",
-            b"../.git", b"/dev/random", b"missing",
+            b"../.git", b"/dev/random", b"missing", b"../../.git/HEAD", b"../../.git/config", b"../../.git/logs/HEAD",
+            b"../../.git", b"../../.env", b"../../.env.yaml", b"../../shared.yaml", b"../../shared/../.env.yaml",
+            b"../../shared", b"../hostile/topology.yaml",
         )
     },
 }  # fmt: skip
@@ -173,9 +211,15 @@ _EXTRAS = (
     HostileFile(b"evil.py", _PYTHON), HostileFile(b"sitecustomize.py", _PYTHON),
     HostileFile(b"antigravity.py", _PYTHON), HostileFile(b"yaml.py", _PYTHON),
     HostileFile(b"__init__.py", _PYTHON), HostileFile(b"conftest.py", _PYTHON),
-    HostileFile(b".git", b"gitdir: /etc\n"),
+    HostileFile(b".git", b"gitdir: /etc\n"), HostileFile(b"a/.git", b"gitdir: ../../../.git\n"),
+    HostileFile(b"more", None, "repository"), HostileFile(b"more", None, "work tree"),
+    HostileFile(b"x", None, "repository around it"), HostileFile(b".hidden", None, "repository"),
+    HostileFile(b"a/x", None, "folder .git"), HostileFile(b"x", None, "folder .git"),
+    HostileFile(b"module", None, "folder"), HostileFile(b"l.yaml", None, "link to ../../.env.yaml"),
+    HostileFile(b"l.yaml", None, "link to ../../shared.yaml"), HostileFile(b"l.yaml", None, "link to ../../.git/HEAD"),
     HostileFile(b".gitmodules", b"[submodule \"x\"]\n\tpath = ../../../etc\n"),
-    HostileFile(b".gitattributes", b"* filter=evil\n"), HostileFile(b".env", b"HOSTILE=1\n"),
+    HostileFile(b".gitattributes", b"* filter=evil diff=evil working-tree-encoding=UTF-16 ident\n"),
+    HostileFile(b".env", b"HOSTILE=1\n"),
     HostileFile(b"schemas/environment.schema.json", b"{}"), HostileFile(b".hidden.yaml", b"x: [\n"),
     HostileFile(b"empty", None, "folder"), HostileFile(b"folder.yaml", None, "folder"),
     HostileFile(b"deep", None, "deep"), HostileFile(b"pyproject.toml", b"["),

@@ -22,6 +22,7 @@ from datetime import date
 from pathlib import Path
 from types import ModuleType
 
+import git
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -90,10 +91,21 @@ class Repository:
         self.outside = folder / "outside" / "x.yaml"
         self.outside.parent.mkdir()
         self.outside.write_text(f"{SECRET}: 1\n")
-        (self.root / ".git").mkdir(parents=True)
-        (self.root / ".git" / "config").write_text(f"[remote]\nurl = {SECRET}\n")
+        self.folder.mkdir(parents=True)
+        (self.folder / "topology.yaml").write_text(json.dumps(RIGHT))
+        (self.root / "shared").mkdir()
+        (self.root / "shared.yaml").write_text("x-shared: 1\n")
+        with git.Repo.init(self.root, initial_branch="main") as made:
+            made.git.add(A=True)
+            made.git.execute(
+                ["git", "-c", f"user.name={SECRET}", "-c", "user.email=a@example.com", "commit", "-m", "x"]
+            )
+            made.create_remote("origin", f"https://x:{SECRET}@git.example/x")
+        for ignored in (".env", ".env.yaml"):
+            (self.root / ignored).write_text(f"{SECRET}: 1\n")
 
     def hold(self, environment: HostileEnvironment) -> None:
+        self.concerns_git = environment.concerns_git
         shutil.rmtree(self.root / "environments", ignore_errors=True)
         self.folder.mkdir(parents=True)
         environment.write(self.folder, self.outside)
@@ -120,6 +132,7 @@ class Journey:
 
     def __init__(self, repository: Repository, live: World, comments: ModuleType) -> None:
         self.folder = repository.folder
+        self.repository = repository
         self.live = live
         self.github = comments
         self.codes: set[int] = set()
@@ -131,6 +144,8 @@ class Journey:
     def run(self) -> None:
         self._cli("validate", str(self.folder))
         self.documents.append(self._cli("validate", str(self.folder), "--format", "json"))
+        if self.repository.concerns_git:  # others read the same commits
+            self.terminal.append(self._cli("plan", str(self.folder), "--base", "HEAD", "--offline"))
         texts, unread = read_readable(self.folder)
         try:
             topology = load(texts, "hostile", TODAY, unread=unread)
@@ -217,8 +232,8 @@ def faults(journey: Journey, seen: Watched, usual: Page) -> Iterator[str]:
     yield from seen.touched
     if seen.seconds > SECONDS:
         yield f"it took {seen.seconds:.1f} s of CPU"
-    if not journey.codes <= {0, 1}:
-        yield f"validate ended with {journey.codes}"
+    if not journey.codes <= {0, 1, 2, 3}:
+        yield f"validate or plan ended with {journey.codes}"
     for text in journey.terminal:
         yield from in_terminal(text)
     for text in journey.documents:

@@ -83,14 +83,27 @@ def _fault(folder: Path, event: str, args: tuple[Any, ...]) -> str:
         return f"source with {CANARY}" if CANARY in str(args[0]) or _within(args[1], str(folder)) else ""
     if event == "exec":
         return _executed(folder, args[0])
+    if event == "subprocess.Popen" and _is_our_git(folder, args[1], args[2]):
+        return ""
     if event in ("os.putenv", "os.unsetenv") and args[0] == b"PYDANTIC_DISABLE_PLUGINS":  # Typer's, each time
         return ""
     return repr(args)[:200] if event.startswith((*_STARTS, *_CONNECTS, *_CHANGES, *_LOADS)) else ""
 
 
+def _is_our_git(folder: Path, command: object, cwd: object) -> bool:
+    """At the root of the repository, with what an edit could steer off."""
+    words = list(map(os.fsdecode, command)) if isinstance(command, list) else []
+    own = {"env", "git", "core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
+    at = words[words.index("git") :] if "git" in words else []
+    discovers = not any(word.startswith("--git-dir=") for word in at) and "rev-parse" not in at
+    return words[:1] == ["env"] and own <= set(words) and _within(cwd, str(folder)) and not discovers
+
+
 def _opened(folder: Path, path: object, mode: object, flags: object) -> str:
     if isinstance(path, int):
         return ""
+    if path == os.devnull or (isinstance(flags, int) and flags & os.O_TMPFILE == os.O_TMPFILE):
+        return ""  # to and from git; no name is made
     writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     if writes and not str(path).endswith(".pyc") and ".pyc." not in str(path):
         return f"{path!r} for writing ({mode!r})"

@@ -46,6 +46,15 @@ REFERENCES = (
     "${file:../../outside}", "${env:}", "${file:}", "${env:A}${env:B}", "${unknown:x}", "${env:${env:A}}", "${",
     "$${env:A}",
 )  # fmt: skip
+ADDRESSES = (
+    "evil:1,east.example:9092", "evil:1/.east.example:9092", "SASL_PLAINTEXT://evil:1", "evil@east.example:9092",
+    "evil\uff0f.east.example:9092", "ea\u0455t.example:9092", "east.example:9092#", "east.example:9092?x",
+    "east.example\u3002evil:9092", "east.example :9092", "east.example:9092\nevil:1", "[::1", "[::1]9092", "::1:9092",
+    "east.example:0", "east.example:65536", "east.example:9_092", "east.example:\u0669092", "east.example:", ":9092",
+    "-evil:1", "evil..example:1", "\u2100.example:1", "[v1.evil]:1", "[::1%25eth0]:1", "0x7f.1:1",
+    "east.example\\@evil:1", "[", "]", "[]:1", "[::ffff:127.0.0.1]:1", "xn--80ak6aa92e:1",
+)  # fmt: skip
+"""What some parser takes for ``east.example``, and another for somebody else's host."""
 MODULES = (
     "antigravity:X", "this:X", "venv.__main__:X", "idlelib.idle:X", "unittest.__main__:X", "evil:X",
     "hostile.evil:Policy", "os:system",
