@@ -128,7 +128,8 @@ def test_a_repository_with_sha_256_names_is_compared_like_any_other(cli: Cli, tm
     made.git.execute(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-m", "one"])
     edit(made, "prod", TEXT.replace("6", "8"))
     assert "partitions: 6 -> 8" in cli("plan", folder(made), "--base", "main", "--offline").out
-    assert re.search("environment prod, commit [0-9a-f]{12} with uncommitted changes, topology", cli("plan", folder(made)).out)
+    planned = cli("plan", folder(made)).out
+    assert re.search("environment prod, commit [0-9a-f]{12} with uncommitted changes, topology", planned)
 
 
 @pytest.mark.parametrize("how", ["ignored", "assumed unchanged"])
