@@ -133,7 +133,7 @@ def test_a_variable_of_a_hook_leads_nowhere_else(
     repo: git.Repo, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, head = make(tmp_path / "other", "topics: {x: {}}\n"), repo.head.commit.hexsha
-    monkeypatch.setenv(name, other.working_dir if name == "GIT_WORK_TREE" else other.git_dir)
+    monkeypatch.setenv(name, str(other.working_dir if name == "GIT_WORK_TREE" else other.git_dir))
     assert snapshot(prod(repo), "main").texts == {"topology.yaml": TEXT}
     assert revision(prod(repo)).commit == head
     (prod(repo) / "l.yaml").symlink_to("../scratch/topology.yaml")
