@@ -19,6 +19,8 @@ ALL_LABELS = 60
 """Most edges whose words are all drawn; of more, only those that a plan marks or that have a problem."""
 _CHARACTER = 6.2
 """Mean width of a character of an edge's words, in pixels."""
+_WIDE = 7.0
+"""Width of a wide one."""
 _LONGEST = 38
 _WAVE = (250, 64)
 _BETWEEN_WAVES = 70
@@ -103,7 +105,8 @@ def _node(cluster: MapCluster, box: Box) -> str:
         _line(box.x + 25, box.y + first, cluster.name, 22, "name"),
     ]
     for number, (style, text) in enumerate(lines, start=1):
-        parts.append(_line(box.x + 12, box.y + first + number * step, text, 31, f"small {style}".strip()))
+        place = box.x + 12, box.y + first + number * step
+        parts.append(_line(*place, text, 31, f"small {style}".strip(), box.width - 24))
     return "".join((*parts, "</g>"))
 
 
@@ -172,8 +175,12 @@ def _label(edge: Edge) -> list[tuple[str, str]]:
     return [(_cut(text, _LONGEST), style) for text, style in lines if text]
 
 
-def _line(x: float, y: float, text: str, longest: int, style: str) -> str:
-    return f'<text class="{style}" x="{x:.0f}" y="{y:.1f}">{safe(_cut(text, longest))}</text>'
+def _line(x: float, y: float, text: str, longest: int, style: str, within: float = 0.0) -> str:
+    """``within``: pixels that it has. Text that may need more, by its letters and a reader's font, is drawn closer."""
+    shown = _cut(text, longest)
+    too_long = within and len(shown) * _WIDE > within
+    fit = f' textLength="{within:.0f}" lengthAdjust="spacingAndGlyphs"' if too_long else ""
+    return f'<text class="{style}" x="{x:.0f}" y="{y:.1f}"{fit}>{safe(shown)}</text>'
 
 
 def _cut(text: str, longest: int) -> str:

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from reconciler.replication.handover import MirrorSettings
-from reconciler_mirror.driver.views import FlowView, PartitionView, TopicView, by_topic, path_counts
+from reconciler_mirror.driver.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
 from reconciler_mirror.report.latency import BOUNDS_MS
 from reconciler_mirror.report.losses import Loss
 from reconciler_mirror.report.status import Application, flow_state
@@ -76,9 +76,24 @@ _FLOW_FIGURES = (
     _gauge("lag_records_at_least", "Source offsets not yet committed, as far as known.", lambda v: v.lag_at_least),
     _gauge("lag_unknown_partitions", "Source partitions whose lag is not known.", lambda v: v.lag_unknown),
     _gauge("standing_partitions", "Partitions that stand though they have or may have records.", lambda v: v.standing),
+    _gauge(
+        "due_records",
+        "Source offsets not yet committed of partitions that are not paused, as far as known.",
+        lambda v: sum(p.at_least for p in v.partitions if not p.paused),
+    ),
+    _gauge(
+        "due_seconds",
+        "Age of the oldest record not committed of partitions that are not paused.",
+        lambda v: lag_of(p for p in v.partitions if not p.paused)[1],
+    ),
     _gauge("topics", "Source topics that are copied.", lambda v: v.topics),
     _gauge("partitions", "Source partitions that are copied.", lambda v: len(v.partitions)),
     _gauge("paused_partitions", "Source partitions that are paused.", lambda v: sum(p.paused for p in v.partitions)),
+    _gauge(
+        "paused_timestamp_seconds",
+        "Since when the oldest pause holds, in seconds since 1970.",
+        lambda v: min((pause.since_ms / 1000 for pause in v.pauses if pause.since_ms), default=None),
+    ),
     _gauge("rate_limit_bytes", "Most bytes per second, where limited.", lambda v: v.settings.rate_limit),
     _counter(
         "throttled_seconds",
@@ -114,6 +129,8 @@ _FLOW_FIGURES = (
 def families(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """Every metric of one scrape. What is not known has no sample."""
     yield _info(snapshot)
+    started, text = snapshot.who.started_at_ms / 1000, "When this application started, in seconds since 1970."
+    yield GaugeMetricFamily("mirror_start_timestamp_seconds", text, value=started)
     yield GaugeMetricFamily("mirror_leases", "Leases that run now.", value=snapshot.leases)
     yield CounterMetricFamily("mirror_leases_lost", "Leases whose worker died or did not start.", snapshot.leases_lost)
     for figure in _FLOW_FIGURES:
