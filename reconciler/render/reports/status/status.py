@@ -212,9 +212,9 @@ def lag_of_all(live: LiveState) -> str:
     known = sum(flow.records_lag_at_least if flow.records_lag is None else flow.records_lag for flow in current)
     all_report = all(isinstance(m, LiveMirror) and m.lag_is_current and m.flows for m in live.mirrors.values())
     if all_report and all(flow.records_lag is not None for flow in current):
-        return f"{known:,} records behind"
+        return f"{counted(known, 'record')} behind"
     last = [f.records_lag for m in mirrors if not m.lag_is_current for f in m.flows.values()]
-    at_least = f", at least {known:,} records behind" if known else ""
+    at_least = f", at least {counted(known, 'record')} behind" if known else ""
     reported = sum(lag for lag in last if lag is not None)
     before = f" ({reported:,} when last reported)" if last and None not in last else ""
     return f"lag unknown{at_least}{before}"
