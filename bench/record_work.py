@@ -29,8 +29,8 @@ from reconciler.kafka.records.codecs import LZ4
 from reconciler.kafka.records.fields import body
 from reconciler.kafka.records.records import Record, encode
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import Exists, Key
 from reconciler.replication.handover import LOCAL, Provenance
-from reconciler.replication.record_filter import Exists, Key
 
 BATCHES, PER_BATCH, TURNS = 40, 100, 7
 SPEC = PartitionSpec("orders", 0, "orders", "")

@@ -6,10 +6,11 @@ mirror job (continuous sync) and the reconciler (failover) decide by these funct
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from reconciler.replication.expressions.match import Expressions, expressions
 
 # DefaultGroupFilter, groups.exclude (MirrorMaker 2)
 EXCLUDED_GROUPS = (r"console-consumer-.*", r"connect-.*", r"__.*")
@@ -23,8 +24,8 @@ _IDLE = frozenset({"", "empty", "dead"})
 class GroupSelector:
     """Whole-name match; exclude wins; groups that hold positions of mirrors never travel."""
 
-    include: re.Pattern[str]
-    exclude: re.Pattern[str]
+    include: Expressions
+    exclude: Expressions
 
     def why_not(self, group: str) -> str | None:
         """None when the group's offsets travel, else the rule that keeps them."""
@@ -32,14 +33,14 @@ class GroupSelector:
             return "holds positions of a mirror"
         if not group:
             return "has no name"
-        if not self.include.fullmatch(group):
+        if not self.include.match(group):
             return "no pattern matches"
-        return "excluded" if self.exclude.fullmatch(group) else None
+        return "excluded" if self.exclude.match(group) else None
 
 
 def make_group_selector(include: Sequence[str], exclude: Sequence[str]) -> GroupSelector:
-    """Raises re.error for a bad pattern. An empty include list matches nothing, an empty exclude list nothing."""
-    return GroupSelector(*(re.compile("|".join(f"(?:{p})" for p in ps) or r"(?!)") for ps in (include, exclude)))
+    """Raises ExpressionError. An empty include list matches nothing, an empty exclude list nothing."""
+    return GroupSelector(expressions(include), expressions(exclude))
 
 
 def idle(state: str) -> bool:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.replication import record_filter
 from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.deployment import Deployment
+from reconciler.replication.expressions import record_filter
+from reconciler.replication.expressions.record_filter import Where
+from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.json_codec import SPARSE, Codec, MalformedError, named
 from reconciler.replication.policy import TopicSelector, make_selector
-from reconciler.replication.record_filter import Where
 
 FORMAT_VERSION = 1
 MOST_LANES = 64
@@ -85,7 +85,7 @@ class GroupSettings:
         """Raises HandoverError for a pattern that cannot be used."""
         try:
             return make_group_selector(self.include, self.exclude)
-        except re.error as error:
+        except ExpressionError as error:
             raise HandoverError(f"A pattern for groups: {error}. Correct the flow's groups and run apply.") from error
 
 
@@ -193,7 +193,7 @@ class FlowSettings:
                 heartbeats=self.mirrormaker.heartbeats_ms is not None,
                 trusted=True,
             )
-        except (re.error, ValueError) as error:
+        except ValueError as error:
             raise HandoverError(
                 f"Flow {self.name}: {error}. Correct the flow's topics or naming and run apply."
             ) from error
@@ -258,7 +258,7 @@ def _where(given: Mapping[str, Any]) -> Where:
     where = record_filter.read(given)
     try:
         record_filter.compiled(where)
-    except re.error as error:
+    except ExpressionError as error:
         raise MalformedError(f"holds a regular expression that is none: {error}") from error
     return where
 

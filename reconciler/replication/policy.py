@@ -8,12 +8,12 @@ that of MirrorSourceConnector.isCycle up to 4.3: a hop that equals the target's 
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from reconciler.replication.allowed import POLICY_GROUP, VARIABLE, policy_permitted
+from reconciler.replication.expressions.match import Expressions, expressions
 
 HEARTBEATS = "heartbeats"
 NO_MATCH, EXCLUDED, INTERNAL = "no pattern matches", "excluded", "internal"
@@ -219,8 +219,8 @@ class TopicSelector:
     ``heartbeats``: heartbeats topics travel whatever the expressions say (heartbeats.replication.enabled, KIP-1089).
     """
 
-    include: re.Pattern[str]
-    exclude: re.Pattern[str]
+    include: Expressions
+    exclude: Expressions
     policy: ReplicationPolicy
     source_alias: str
     target_alias: str
@@ -229,9 +229,9 @@ class TopicSelector:
     def why_not(self, topic: str) -> str | None:
         """None when the topic travels, else the rule that keeps it: a word fit for a plan."""
         if not (self.heartbeats and is_heartbeats(self.policy, topic)):
-            if not self.include.fullmatch(topic):
+            if not self.include.match(topic):
                 return NO_MATCH
-            if self.exclude.fullmatch(topic):
+            if self.exclude.match(topic):
                 return EXCLUDED
         if self.policy.is_internal_topic(topic):
             return INTERNAL
@@ -254,13 +254,11 @@ def make_selector(
     heartbeats: bool = False,
     trusted: bool = False,
 ) -> TopicSelector:
-    """Raises re.error for a bad pattern, ValueError for a bad policy. An empty include list matches nothing.
+    """Raises ExpressionError, a ValueError, and ValueError for a bad policy. An empty include list matches nothing.
     ``trusted``: as of ``make_policy``."""
-    include = "|".join(f"(?:{p})" for p in topics) if topics else r"(?!)"
-    exclude = "|".join(f"(?:{p})" for p in (*EXCLUDED_TOPICS, *exclude_topics))
     return TopicSelector(
-        re.compile(include),
-        re.compile(exclude),
+        expressions(topics),
+        expressions((*EXCLUDED_TOPICS, *exclude_topics)),
         make_policy(policy, separator, source_alias, trusted=trusted),
         source_alias,
         target_alias,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 from reconciler.model.environment.topology import Protection
+from reconciler.replication.expressions.match import expressions
 
 BUILT_IN = (
     r"__.*",
@@ -39,21 +38,16 @@ class Protected:
 
 def is_protected(topic: str) -> bool:
     """By the built-in rules alone."""
-    return _matcher(BUILT_IN).fullmatch(topic) is not None
+    return expressions(BUILT_IN).match(topic)
 
 
 def protection_of(topic: str, own: Iterable[Protection]) -> Protected | None:
     """The rule that protects ``topic`` from every deletion."""
-    if is_protected(topic):
-        return Protected(next(pattern for pattern in BUILT_IN if re.fullmatch(pattern, topic)))
-    hit = next((protection for protection in own if re.fullmatch(protection.pattern, topic)), None)
+    if built_in := expressions(BUILT_IN).first(topic):
+        return Protected(built_in)
+    hit = next((protection for protection in own if expressions([protection.pattern]).match(topic)), None)
     return Protected(hit.pattern, f"{hit.where.file}:{hit.where.line}") if hit else None
 
 
 def is_state_of_an_application(topic: str) -> bool:
-    return _matcher(STATE_OF_APPLICATIONS).fullmatch(topic) is not None
-
-
-@cache
-def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+    return expressions(STATE_OF_APPLICATIONS).match(topic)

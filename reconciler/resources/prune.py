@@ -6,13 +6,13 @@ For quotas and users the ownership record stands in for the list.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why, of_topic
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
+from reconciler.replication.expressions.match import expressions
 from reconciler.resources.protected_names import is_state_of_an_application, protection_of
 from reconciler.resources.shrink_limit import AGREE, too_many
 from reconciler.text import counted, first_of
@@ -53,7 +53,7 @@ def _candidates(
     deletions, ignored = [], []
     for each in unmanaged:
         desired, cluster = topology.clusters[each.ref.cluster], live.known(each.ref.cluster)
-        pattern = next((text for text in desired.prune_topics if re.fullmatch(text, each.ref.name)), None)
+        pattern = expressions(desired.prune_topics).first(each.ref.name)
         if pattern is None or cluster is None:
             continue
         topic, place = cluster.topics[each.ref.name], f"{desired.where.file}:{desired.where.line}"

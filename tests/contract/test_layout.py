@@ -1,4 +1,5 @@
-"""Where files stand: folders stay short enough to be read, and tests share helpers, not each other."""
+"""Where files stand: folders stay short enough to be read, tests share helpers, not each other, and expressions that
+others wrote are matched in one place: Python's ``re`` can hang."""
 
 from __future__ import annotations
 
@@ -50,3 +51,60 @@ def imports_of_tests(path: Path) -> Iterator[str]:
         for name in modules:
             if re.fullmatch(r"tests(\.\w+)*\.(test_\w+|conftest)", name):
                 yield f"{path.relative_to(ROOT)}:{node.lineno} imports {name}"
+
+
+# expressions that others wrote
+
+_HOME = Path("reconciler/replication/expressions")
+_READERS = {Path("reconciler/resources/flows/names/regex.py"), Path("reconciler/environment/validate/expressions.py")}
+"""Read the parse tree that ``expressions`` made."""
+_OWN_TABLES = {
+    "reconciler/environment/importers/mirrormaker/ignored_settings.py: pattern",
+    "reconciler/environment/importers/mirrormaker/transforms.py: pattern",
+    "reconciler/model/changes/subject.py: text + field",
+    "reconciler/replication/expressions/unfit.py: java",
+}
+"""Expressions that are no literal, and still the program's own: file, and what stands in the call."""
+_CALLS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
+
+
+def test_re_is_given_only_expressions_of_the_program() -> None:
+    found = {f"{path}: {text}" for path, tree in _modules() for text in _not_literal(tree)}
+    assert found == _OWN_TABLES
+
+
+def test_re2_and_the_parser_of_re_have_one_home() -> None:
+    users = {path for path, tree in _modules() if _imports(tree) & {"re2", "re._parser", "re._constants", "sre_parse"}}
+    assert {path for path in users if _HOME not in path.parents} == _READERS
+
+
+def _modules() -> Iterator[tuple[Path, ast.Module]]:
+    for folder in ("reconciler", "spark"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))
+
+
+def _not_literal(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name), args=[first, *_]) if name in _CALLS:
+                if not (isinstance(first, ast.Constant) or _of_constants(first)):
+                    yield ast.unparse(first)
+            case ast.ImportFrom(module="re", names=names):
+                yield from (f"from re import {one.name}" for one in names if not one.name.startswith("_"))
+
+
+def _of_constants(text: ast.expr) -> bool:
+    parts = text.values if isinstance(text, ast.JoinedStr) else [ast.FormattedValue(text, -1)]
+    holes = [part.value for part in parts if isinstance(part, ast.FormattedValue)]
+    return all(isinstance(hole, ast.Name) and hole.id.isupper() for hole in holes)
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+    return found

@@ -6,7 +6,6 @@ what git gives it on each, every copy against the first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -28,6 +27,7 @@ from reconciler.model.reports.parity import (
     topic_at,
     unseen,
 )
+from reconciler.replication.expressions.match import expressions
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.config_sync import synced_configs
 from reconciler.resources.topics.defaults import DECLARED, Given, configs, layers_of
@@ -173,7 +173,7 @@ class _FlowRules:
             return ParityVerdict(True, "the same name flows both ways, so neither side leads")
         if not sync.enabled:
             return ParityVerdict(True, "the flow does not sync configs")
-        if hit := next((pattern for pattern in sync.exclude if re.fullmatch(pattern, configured.key)), None):
+        if hit := expressions(sync.exclude).first(configured.key):
             return ParityVerdict(True, f"not synced: sync_topic_configs.exclude has {hit}")
         if configured.here.read_only or configured.here.source is Source.STATIC:
             return ParityVerdict(True, "config sync takes over nothing from the file of a source broker")

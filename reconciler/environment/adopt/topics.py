@@ -5,7 +5,6 @@ Nothing is guessed: what could not be read, or what a declaration cannot hold, i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -20,6 +19,7 @@ from reconciler.model.changes import Ignored, of_topic
 from reconciler.model.config_values import THROTTLES, canonical, human, number, same
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
+from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.replication.policy import DefaultReplicationPolicy
 from reconciler.resources.application_topics import owner_of
 from reconciler.text import counted, first_of, grouped
@@ -58,16 +58,16 @@ class AdoptOptions:
     """``exclude``: expressions that match whole topic names. ``known``: the environment the cluster joins. ``only``:
     names or expressions of the topics to take, and of nothing else; empty: everything."""
 
-    exclude: tuple[re.Pattern[str], ...] = ()
+    exclude: Expressions = NO_EXPRESSIONS
     known: Topology | None = None
-    only: tuple[re.Pattern[str], ...] = ()
+    only: Expressions = NO_EXPRESSIONS
 
     def names(self, topic: str) -> bool:
         """Exactly this one, so that nobody has to guess whether it is meant."""
-        return any(pattern.pattern == topic for pattern in self.only)
+        return topic in self.only.texts
 
     def chooses(self, topic: str) -> bool:
-        return not self.only or self.names(topic) or any(pattern.fullmatch(topic) for pattern in self.only)
+        return not self.only or self.names(topic) or self.only.match(topic)
 
 
 def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption:
@@ -140,8 +140,8 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
         return NOT_CHOSEN, "no --topic matches it"
     if topic.internal or DefaultReplicationPolicy().is_internal_topic(name):
         return INTERNAL, "Kafka, Connect or a mirror looks after it itself"
-    if hit := next((pattern for pattern in taking.exclude if pattern.fullmatch(name)), None):
-        return EXCLUDED, f"matches --exclude {hit.pattern}"
+    if hit := taking.exclude.first(name):
+        return EXCLUDED, f"matches --exclude {hit}"
     if (owner := owner_of(name, names)) and not taking.names(name):
         return OWNED, f"{owner} makes it and looks after it; --topic {name} declares it all the same"
     if taking.known is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ from reconciler.environment.yaml.locations import Step
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
 from reconciler.replication.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
-from reconciler.replication.record_filter import (
+from reconciler.replication.expressions.record_filter import (
     AllOf,
     AnyOf,
     Equals,
@@ -26,7 +25,7 @@ from reconciler.replication.record_filter import (
     ValueTest,
     Where,
 )
-from reconciler.resources.flows.names.redos import unfit_for_values
+from reconciler.replication.expressions.unfit import unfit_for_values
 from reconciler.text import nearest
 
 Path = tuple[Step, ...]
@@ -86,16 +85,8 @@ def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
         case "exists", Scalar():
             return Exists(value.data is True)
         case "matches", Scalar(text=text):
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # they would be printed
-                    re.compile(text.encode())
-            except (re.error, OverflowError, RecursionError) as error:
-                why = "No record could be tested"
-                note((*path, kind), Wrong("bad-regex", f'"{text}": {error}', why, "Correct the expression"))
-            else:
-                if wrong := unfit_for_values(text):
-                    note((*path, kind), Wrong(wrong.code, f'"{text}", {wrong.what}', wrong.why, wrong.todo))
+            if wrong := unfit_for_values(text):
+                note((*path, kind), Wrong(wrong.code, f'"{text}", {wrong.what}', wrong.why, wrong.todo))
             return Matches(text)
         case "equals", _:
             return Equals(_operand(value, note, (*path, kind)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.environment.yaml.locations import Places, unknown_name
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
-from reconciler.resources.flows.names.redos import unfit
+from reconciler.replication.expressions.unfit import unfit
 from reconciler.resources.protected_names import protection_of
 
 

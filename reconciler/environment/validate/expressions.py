@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Flow
+from reconciler.replication.expressions.tree import Every, Form, Item, Negated, Plain, Some, flat, form_of
+from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS
 from reconciler.resources.flows.names.automata import ALPHABET, Complement, Language, UndecidedError, Union, both
 from reconciler.resources.flows.names.policy_rules import Hops, internal
-from reconciler.resources.flows.names.redos import unfit
 from reconciler.resources.flows.names.regex import pattern
 from reconciler.resources.flows.names.search import shortest
 
@@ -37,27 +37,33 @@ def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem 
     why = f"{of.capitalize()} names have letters, digits, '.', '_' and '-', and at most 249 of them"
     if _empty(both(pattern(text).language)):
         return Problem("regex-never-matches", where, f"{head}which matches no legal {of} name", why, todo)
-    if char := _alien(sre_parser.parse(text)):
+    if char := _alien(form_of(text)):
         problem = f"{head}and the part of it with '{char}' matches no legal {of} name"
         return Problem("regex-never-matches", where, problem, why, todo)
     return None
 
 
-def _alien(items: Iterable[Any]) -> str:
+def _alien(form: Form) -> str:
     """A character that no name has, and without which an alternative of the expression cannot match."""
-    for kind, value in items:
-        alien = ""
-        if kind is sre.LITERAL and value < 128 and chr(value) not in ALPHABET:
-            alien = chr(value)
-        elif kind is sre.SUBPATTERN:
-            alien = _alien(value[3])
-        elif kind is sre.BRANCH:
-            alien = next(filter(None, map(_alien, value[1])), "")
-        elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT) and value[0] > 0:
-            alien = _alien(value[2])
-        if alien:
-            return alien
-    return ""
+    match form:
+        case Plain(items):
+            return next(filter(None, map(_alien_in, items)), "")
+        case Every(parts) | Some(parts):
+            return next(filter(None, map(_alien, parts)), "")
+        case Negated():
+            return ""
+
+
+def _alien_in(item: Item) -> str:
+    kind, value, flags = item
+    if kind is sre.LITERAL and value < 128 and chr(value) not in ALPHABET:
+        return chr(value)
+    inner: Iterable[Any] = ()
+    if kind is sre.BRANCH:
+        inner = (part for body in value[1] for part in body)
+    elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT) and value[0] > 0:
+        inner = value[2]
+    return next(filter(None, map(_alien_in, flat(inner, flags))), "")
 
 
 def _expressions(flow: Flow, places: Places) -> Iterator[tuple[str, str, Where, str]]:

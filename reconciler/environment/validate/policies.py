@@ -8,7 +8,7 @@ from reconciler.environment.validate.expressions import barren
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Topology
-from reconciler.resources.flows.names.redos import unfit
+from reconciler.replication.expressions.unfit import unfit
 from reconciler.text import suggestion
 
 

@@ -17,9 +17,9 @@ from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.users import ScramUser
 from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.deployment import Deployment
+from reconciler.replication.expressions.record_filter import Where as Selection
 from reconciler.replication.handover import ChannelSettings, Naming, Start
 from reconciler.replication.json_codec import SPARSE
-from reconciler.replication.record_filter import Where as Selection
 
 
 class Principal(StrEnum):

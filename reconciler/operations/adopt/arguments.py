@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from reconciler.environment.parse.values import Wrong, client_setting
 from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import ReconcilerError
+from reconciler.replication.expressions.match import Expressions, expressions
+from reconciler.replication.expressions.unfit import unfit
 
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}")
@@ -57,15 +59,10 @@ def client_value(key: str, text: str) -> str:
     return judged
 
 
-def expressions(texts: Sequence[str], option: str) -> tuple[re.Pattern[str], ...]:
+def expressions_of(texts: Sequence[str], option: str) -> Expressions:
     """Of whole topic names."""
-    return tuple(_expression(text, option) for text in texts)
-
-
-def _expression(text: str, option: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        why = f"It says which topics are {'not ' if option == '--exclude' else ''}declared"
-        todo = "Correct it; it matches whole topic names."
-        raise ReconcilerError(f"{option} is {text}, which is no regular expression: {error}", why, todo) from None
+    for text in texts:
+        if wrong := unfit(text):
+            why = f"It says which topics are {'not ' if option == '--exclude' else ''}declared"
+            raise ReconcilerError(f"{option} is {text}, {wrong.what}", why, f"{wrong.todo}.")
+    return expressions(texts)

@@ -11,7 +11,8 @@ from pathlib import Path
 from reconciler.environment.adopt.first_environment import FirstFlow
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster
-from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, expressions, require_alias
+from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, expressions_of, require_alias
+from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -37,7 +38,7 @@ class InitRequest:
     folder: Path
     clusters: tuple[Cluster, ...]
     flows: tuple[FirstFlow, ...]
-    exclude: tuple[re.Pattern[str], ...] = ()
+    exclude: Expressions = NO_EXPRESSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def init_request(options: InitOptions) -> InitRequest:
         options.folder,
         tuple(Cluster(name, servers, client=settings[name]) for name, servers in clusters),
         tuple(_flow(text, options.naming == "identity") for text in options.flows if text != NO_FLOW),
-        expressions(options.exclude, "--exclude"),
+        expressions_of(options.exclude, "--exclude"),
     )
 
 

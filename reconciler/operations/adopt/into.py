@@ -15,7 +15,7 @@ from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.operations.adopt.arguments import expressions
+from reconciler.operations.adopt.arguments import expressions_of
 from reconciler.operations.adopt.run import alone, is_empty, read_live, require_matched
 from reconciler.render.plan.text import plan_text
 from reconciler.text import counted, first_of
@@ -27,7 +27,7 @@ def take_topics(
     out: Path, cluster: str, topics: Sequence[str], exclude: Sequence[str], say: Callable[[str], None]
 ) -> str:
     """The words to end with. Raises ReconcilerError, and then nothing is written."""
-    options = AdoptOptions(expressions(exclude, "--exclude"), None, expressions(topics, "--topic"))
+    options = AdoptOptions(expressions_of(exclude, "--exclude"), None, expressions_of(topics, "--topic"))
     there = read_environment(out)
     known = load(there, environment_name(out), expired_too=True)
     if cluster not in known.clusters:

@@ -21,6 +21,7 @@ from reconciler.operations.adopt.init_options import (
     login_settings,
     no_choice,
 )
+from reconciler.replication.expressions.unfit import unfit
 
 Answer = TypeVar("Answer")
 Ask = Callable[[str, str], str]
@@ -150,11 +151,8 @@ def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
         return text
 
     def expression(text: str) -> str:
-        try:
-            re.compile(text)
-        except re.error as error:
-            why, todo = "It says which topics are copied.", "Correct it; it matches whole topic names."
-            raise ReconcilerError(f"the answer is no regular expression: {error}", why, todo) from None
+        if wrong := unfit(text):
+            raise ReconcilerError(f"the answer is {wrong.what}", "It says which topics are copied.", f"{wrong.todo}.")
         return text
 
     while source := questions.until("Copy topics from cluster (empty: nothing more)", "", cluster):

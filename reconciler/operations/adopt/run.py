@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +22,10 @@ from reconciler.model.live import LiveCluster, LiveState, LiveUsers
 from reconciler.model.plan import Plan
 from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, expressions, require_alias
+from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, expressions_of, require_alias
 from reconciler.render.moving_line import counting_seconds
 from reconciler.render.plan.text import plan_text
+from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.text import counted, first_of, suggestion
 
 Answer = TypeVar("Answer")
@@ -38,8 +38,8 @@ class AdoptRequest:
 
     cluster: Cluster
     out: Path
-    exclude: tuple[re.Pattern[str], ...] = ()
-    only: tuple[re.Pattern[str], ...] = ()
+    exclude: Expressions = NO_EXPRESSIONS
+    only: Expressions = NO_EXPRESSIONS
 
     @property
     def folder(self) -> Path:
@@ -53,7 +53,7 @@ def adopt_request(
     addresses = bootstrap_servers(servers)
     require_alias(name)
     cluster = Cluster(name, addresses, client=client_settings(client))
-    return AdoptRequest(cluster, out, expressions(exclude, "--exclude"), expressions(only, "--topic"))
+    return AdoptRequest(cluster, out, expressions_of(exclude, "--exclude"), expressions_of(only, "--topic"))
 
 
 def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[str], None]) -> str:
@@ -64,7 +64,7 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
         live = read_live(request.cluster, environment_name(request.out))
     say(f"read {counted(len(live.topics), 'topic')} of cluster {request.cluster.name}")
     adoption = adopted(request, live, known)
-    require_matched(adoption, live, [pattern.pattern for pattern in request.only])
+    require_matched(adoption, live, request.only.texts)
     files = {str(request.folder / path): text for path, text in texts(adoption).items()}
     whole = load({**there, **files}, environment_name(request.out), expired_too=True)
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
@@ -124,7 +124,7 @@ def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) ->
 def require_matched(adoption: Adoption, live: LiveCluster, topics: Sequence[str]) -> None:
     """Raises ReconcilerError for a ``--topic`` that names nothing: a slip would look like success."""
     for text in topics:
-        options = AdoptOptions(only=expressions((text,), "--topic"))
+        options = AdoptOptions(only=expressions_of((text,), "--topic"))
         if not any(options.chooses(name) for name in live.topics):
             todo = suggestion(text, live.topics, "It matches whole names; look with kafka-topics.sh --list.")
             where = f"cluster {adoption.cluster.name}"

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Flow
+from reconciler.replication.expressions.match import expressions
 from reconciler.resources.acls.flow_scope import FlowTopics
 
 Derived = tuple[AclBinding, AclBinding]
@@ -84,8 +85,7 @@ def _groups_chosen(flow: Flow, rule: AclBinding) -> bool:
     """Groups keep their names. A rule on many travels only where all of them do."""
     include, exclude = flow.groups.include, flow.groups.exclude
     if rule.pattern is PatternType.LITERAL and not rule.wildcard:
-        wanted = any(re.fullmatch(name, rule.name) for name in include)
-        return wanted and not any(re.fullmatch(name, rule.name) for name in exclude)
+        return expressions(include).match(rule.name) and not expressions(exclude).match(rule.name)
     beginning = "" if rule.wildcard else rule.name
     heads = [_META.split(name, maxsplit=1)[0] for name in exclude]
     return ".*" in include and not any(head.startswith(beginning) or beginning.startswith(head) for head in heads)

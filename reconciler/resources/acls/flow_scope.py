@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import LiveState
+from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS, TopicSelector
 from reconciler.resources.flows.names.automata import Complement, Language, UndecidedError, Union, both
 from reconciler.resources.flows.names.policy_rules import Ending, Hops, internal
-from reconciler.resources.flows.names.redos import unfit
 from reconciler.resources.flows.names.regex import pattern
 from reconciler.resources.flows.names.search import shortest
 from reconciler.resources.flows.routes import Route, selector_of

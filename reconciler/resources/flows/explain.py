@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.explain import FlowAnswer
+from reconciler.replication.expressions.match import expressions, has_part
 from reconciler.replication.policy import CYCLE, EXCLUDED, EXCLUDED_TOPICS, INTERNAL, NO_MATCH, TopicSelector
 
 
@@ -35,11 +35,11 @@ def rule_against(flow: Flow, name: str, why: str) -> str:
 
 
 def _first(patterns: Iterable[str], name: str) -> str:
-    return next((pattern for pattern in patterns if re.fullmatch(pattern, name)), "")
+    return expressions(patterns).first(name) or ""
 
 
 def _no_match(flow: Flow, name: str) -> str:
-    part = next((pattern for pattern in flow.topics if re.search(pattern, name)), "")
+    part = next((pattern for pattern in flow.topics if has_part(pattern, name)), "")
     if part:
         return f"{part} matches a part of the name only, and whole names count"
     return f"none of its expressions matches: {', '.join(flow.topics)}"

@@ -6,7 +6,6 @@ Names come first, because they need no values; then partitions and configs, near
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,7 +81,7 @@ def selector_of(flow: Flow) -> TopicSelector:
     """Raises ReconcilerError when a pattern or policy cannot be used (``validate`` finds it first)."""
     try:
         return selector_for(flow)
-    except (re.error, ValueError) as error:
+    except ValueError as error:
         raise ReconcilerError(
             f"flow {flow.name} cannot be used: {error}",
             "Without it nobody can say which topics travel",

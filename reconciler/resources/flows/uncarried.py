@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.replication.expressions.match import expressions
 from reconciler.replication.policy import CYCLE, EXCLUDED, NO_MATCH, TopicSelector, is_checkpoints_topic
 from reconciler.resources.flows.explain import rule_against
 from reconciler.text import first_of, grouped
@@ -60,7 +61,7 @@ def _expected(topology: Topology, flow: Flow, selector: TopicSelector, name: str
     if name.startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
         return True
     if why == EXCLUDED:
-        return any(re.fullmatch(pattern, name) for pattern in flow.exclude_topics)
+        return expressions(flow.exclude_topics).match(name)
     if why != CYCLE:
         return is_checkpoints_topic(name, flow.naming.separator) or is_checkpoints_topic(name)
     declared = topology.topics.get(name)

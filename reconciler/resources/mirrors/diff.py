@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, assert_never
@@ -225,7 +224,7 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
             target,
             heartbeats=bool(flow.get("mirrormaker_topics", {}).get("heartbeats_ms")),
         )
-    except (re.error, ValueError):  # an old hand-over may name a policy class that is gone
+    except ValueError:  # an old hand-over may name a policy class that is gone
         return set()
     return {str(TopicRef(source, name)) for name in routing.prospects.names(source) if chosen.why_not(name) is None}
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from reconciler.model.environment.flows import MirrorMakerTopics
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Principal, Topology
-from reconciler.replication import handover, names, record_filter
+from reconciler.replication import handover, names
+from reconciler.replication.expressions import record_filter
 from reconciler.replication.handover import (
     AddedHeaders,
     Endpoint,

@@ -7,7 +7,6 @@ written out when ``use_defaults_from`` is ``source``; dynamic broker values beco
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from reconciler.model.config_values import THROTTLES, human
 from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, Source
+from reconciler.replication.expressions.match import expressions
 from reconciler.resources.topics.defaults import Layers
 from reconciler.resources.topics.expected import (
     BrokerConfigs,
@@ -49,13 +49,13 @@ def synced_configs(
         return SyncedConfigs(defaults, led=False)
     if isinstance(configs, Unknown):
         return configs
-    excluded = re.compile("|".join(f"(?:{pattern})" for pattern in sync.exclude) or r"(?!)")
+    excluded = expressions(sync.exclude)
     wanted: dict[str, DesiredConfig] = {}
     reset: set[str] = set()
     for key, entry in configs.items():
         if entry.read_only or entry.sensitive or entry.value is None or entry.source is Source.STATIC:
             continue
-        if key in THROTTLES or excluded.fullmatch(key):
+        if key in THROTTLES or excluded.match(key):
             continue
         if entry.source is Source.TOPIC:
             step = f", a step to {human(key, entry.goal)}" if entry.goal is not None else ""

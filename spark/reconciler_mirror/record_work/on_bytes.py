@@ -10,8 +10,9 @@ from crc32c import crc32c
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.records import Record, record_of
-from reconciler.replication import record_filter as selection
 from reconciler.replication.added_headers import filled, varies
+from reconciler.replication.expressions import record_filter as selection
+from reconciler.replication.expressions.match import ValueTooLongError
 from reconciler_mirror.model import LaneSpec, PartitionSpec
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
@@ -70,9 +71,11 @@ class RecordWorker:
         self._mark = fields.encoded(provenance.NAME, provenance.value(0, (ground.source,)))[:-_BEHIND_VERSION]
 
     def apply(self, records: Sequence[Record]) -> Worked:
-        """Raises MalformedResponseError for a record whose fields are cut."""
+        """Raises MalformedResponseError for a record whose fields are cut, or one that takes too long to be judged."""
         try:
             return self._apply(records)
+        except ValueTooLongError as error:
+            raise MalformedResponseError(f"where of the flow cannot judge a record: {error}") from None
         except (IndexError, OverflowError):
             raise MalformedResponseError("the fields of a record do not fill it") from None
 

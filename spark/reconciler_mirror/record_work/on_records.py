@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.replication import record_filter as selection
 from reconciler.replication.added_headers import PROVENANCE_HEADER, filled
+from reconciler.replication.expressions import record_filter as selection
 from reconciler.replication.handover import FlowSettings
 from reconciler_mirror.model import PartitionSpec
 from reconciler_mirror.record_work import provenance_header as provenance

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import Where
 from reconciler.replication.handover import FlowSettings, Provenance
-from reconciler.replication.record_filter import Where
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from reconciler.replication.expressions.match import ValueTooLongError
 from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, NotCopied
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare
 from reconciler_mirror.verify.first_difference import (
@@ -157,7 +158,12 @@ def _judged(worker: DecodedWorker, side: str, record: VerifiedRecord) -> tuple[V
     decoded = Decoded(record.offset, record.timestamp, record.key, record.value, record.headers)
     if side != SOURCE:
         return record, worker.arrived(decoded)
-    headers = worker.headers(decoded)
+    try:
+        headers = worker.headers(decoded)
+    except ValueTooLongError as error:
+        todo = "Write the flow's where with a smaller expression, or without it, and verify again."
+        problem = f"where of the flow cannot judge the record at offset {record.offset}: {error}"
+        raise UnreadableError(problem, todo) from None
     return (record, False) if isinstance(headers, NotCopied) else (record._replace(headers=tuple(headers)), True)
 
 

@@ -38,7 +38,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("decode a record batch", ("kafka/records/batches.py", "kafka/records/records.py")),
     # What both programs agree on.
     ("name of the remote topic", ("replication/policy.py",)),
-    ("filter records by a header", ("replication/record_filter.py",)),
+    ("filter records by a header", ("replication/expressions/record_filter.py",)),
     (
         "a bug in group offset translation",
         ("replication/offsets/translate.py", "operations/failover/combine_offsets.py"),

@@ -4,6 +4,7 @@ passes all others. The readers' side is kafka-python."""
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -20,8 +21,8 @@ from reconciler.kafka.records import fields
 from reconciler.kafka.records.batches import CorruptBatchError
 from reconciler.kafka.records.records import Record
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import Exists, Header, Key, Matches, Not, Prefix, Timestamp, Where
 from reconciler.replication.handover import FORWARD, LOCAL, Provenance
-from reconciler.replication.record_filter import Exists, Header, Key, Not, Prefix, Timestamp, Where
 from tests.support.lanes.batches import (
     EAST,
     GROUND,
@@ -188,6 +189,19 @@ def test_fields_that_do_not_fill_a_record_are_an_error() -> None:
     for tail in (b"", b"\x10k", b"\x02k\x02v", b"\x02k\x02v\x02", b"\x01\x01\x00rest"):
         with pytest.raises(MalformedResponseError):
             worker.apply([Record(0, 0, 0, memoryview(tail))])
+
+
+def test_a_value_that_takes_too_long_to_be_judged_stops_behind_the_records_before_it() -> None:
+    """Whoever produces it must not keep the lane: 400 instructions times a megabyte are too many."""
+    work = RecordWork(Key(Matches("(?:a|b)*a(?:a|b){200}c|x")))
+    small, large = batch_of([(1, b"x", b"v", [])], 0), batch_of([(1, b"ab" * (1 << 19), b"v", [])], 1)
+    began = time.thread_time()
+    pieces, covered, _ = work_on(small + large, work)
+    assert [record[1] for piece in pieces for record in read(piece)] == [b"x"]
+    assert covered == 1
+    with pytest.raises(MalformedResponseError, match="where of the flow cannot judge a record: 1,048,576 bytes, and"):
+        work_on(large, work)
+    assert time.thread_time() - began < 2.0
 
 
 # provenance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from reconciler.replication.record_filter import (
+from reconciler.replication.expressions.record_filter import (
     AllOf,
     AnyOf,
     Equals,

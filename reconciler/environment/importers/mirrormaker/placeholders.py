@@ -22,9 +22,7 @@ def refuse_placeholders(properties: Iterable[Property], notes: Notes) -> None:
     """Once for each property, instead of whatever else would be wrong with it."""
     for prop in properties:
         placeholder = _PLACEHOLDER.search(prop.value)
-        if placeholder and any(
-            prop.name == name or re.fullmatch(rf".*[.>]{re.escape(name)}", prop.name) for name in _NEEDED
-        ):
+        if placeholder and any(prop.name == name or prop.name.endswith((f".{name}", f">{name}")) for name in _NEEDED):
             notes.mistake(prop, _words(placeholder.group()))
             notes.unfilled.add(prop)
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.model.environment.topology import Flow, Topology
+from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS, ReplicationPolicy, TopicSelector, make_policy, make_selector
 from reconciler.resources.flows.names.automata import Complement, Language, Memoised, Prefixed, Union, both
 from reconciler.resources.flows.names.policy_rules import HEARTBEATS, Hops, internal
-from reconciler.resources.flows.names.redos import unfit
 from reconciler.resources.flows.names.regex import Pattern, pattern
 
 _PLAIN = re.compile(r"(?:[\w-]|\\?\.)+", re.ASCII)
@@ -88,7 +88,7 @@ def travel_of(flow: Flow) -> FlowNaming | None:
 
 
 def selector_for(flow: Flow) -> TopicSelector:
-    """Raises ValueError, re.error or RecursionError where an expression or the policy cannot be used."""
+    """Raises ValueError where an expression or the policy cannot be used."""
     return make_selector(
         flow.topics,
         flow.exclude_topics,

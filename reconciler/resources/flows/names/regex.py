@@ -1,21 +1,19 @@
-"""Regular expressions as automata of topic names, and what is wrong with an expression.
+"""Regular expressions as automata of topic names.
 
-Python's ``re`` decides every match; here its parse tree is read. Lookarounds (but for those at the very beginning),
-back references, atomic groups and word boundaries have no automaton: then the language is a superset and says so by
-``exact``.
+``expressions`` decides every match; here the same tree is read. Word boundaries have no automaton: then the language is
+a superset and says so by ``exact``.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
+from reconciler.replication.expressions.tree import Every, Form, Item, Negated, Plain, Some, flat, form_of
 from reconciler.resources.flows.names.automata import (
     ALPHABET,
     EVERYTHING,
@@ -24,8 +22,8 @@ from reconciler.resources.flows.names.automata import (
     Language,
     State,
     UndecidedError,
+    Union,
 )
-from reconciler.text import sentence
 
 MAX_NFA_STATES = 4_000
 MAX_WORK = 400_000
@@ -38,15 +36,6 @@ _CATEGORIES: dict[Any, Callable[[str], bool]] = {
     sre.CATEGORY_SPACE: lambda _: False,
     sre.CATEGORY_NOT_SPACE: lambda _: True,
 }
-_JAVA_ONLY = (
-    (r"\\[pP]\{?\w+", "is a character class of Java; Python's re wants a set such as [A-Za-z]"),
-    (r"\\Q|\\E", "quotes in Java; here put a backslash before each special character"),
-    (r"\(\?<[A-Za-z]", "names a group in Java; write (?:...) or (?P<name>...)"),
-    (r"\\k<", "refers to a group in Java; write the text out"),
-    (r"&&", "intersects sets in Java; write the set that is left"),
-    (r"\\[hHRXGz]|\\x\{", "is known to Java only; topic names have no use for it"),
-    (r"\[\[:|\[\[", "nests sets; write one set such as [A-Za-z]"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,66 +47,32 @@ class Pattern:
     exact: bool
 
 
-def fault(text: str) -> tuple[str, str] | None:
-    """What is wrong with an expression and what to write instead, or None. Both without a full stop."""
-    for java, words in _JAVA_ONLY:
-        match = re.search(java, text)
-        if match and not _harmless(text, match):
-            problem, todo = words.split("; ")
-            return f"{match.group()} at position {match.start() + 1} {problem}", sentence(todo)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            re.compile(text)
-    except re.error as error:
-        place = "" if error.pos is None else f" at position {error.pos + 1}"
-        todo = "Correct the expression; a dot that means a dot is written \\."
-        if text.startswith(("*", "+", "?")):
-            todo = f"Write .{text} when any text may be there: these are regular expressions, not file patterns"
-        return f"{error.msg}{place}", todo
-    except (Warning, OverflowError, RecursionError) as error:
-        return str(error) or "it is nested too deeply", "Correct the expression"
-    try:
-        re.compile(f"(?:{text})")
-    except re.error as error:
-        return f"{error.msg}, and a list is joined to one expression", "Write flags for a part, such as (?i:...)"
-    numbered = re.search(r"(?<!\\)(?:\\\\)*(\\[1-9]|\(\?\([0-9])", text)
-    if numbered:
-        place = f"{numbered.group(1)} at position {numbered.start(1) + 1}"
-        problem = f"{place} counts groups, but the expressions of a list are joined to one"
-        return problem, "Name the group: (?P<part>...) and (?P=part)"
-    return None
-
-
-def _harmless(text: str, match: re.Match[str]) -> bool:
-    """A backslash that is itself escaped begins nothing."""
-    before = text[: match.start()]
-    slashes = len(before) - len(before.rstrip("\\"))
-    return match.group().startswith("\\") and slashes % 2 == 1
-
-
 @lru_cache(maxsize=4096)
 def pattern(text: str) -> Pattern:
-    """The language of one expression that has no ``fault``, matched against whole names."""
-    tree = sre_parser.parse(text)
-    flags = tree.state.flags
-    items = list(tree)
-    heads: list[Language] = []
-    exact = True
-    while items and items[0][0] in (sre.ASSERT, sre.ASSERT_NOT) and items[0][1][0] == 1:
-        kind, (_, body) = items.pop(0)
-        language, whole = _automaton([*body, *sre_parser.parse(".*")], flags)
-        if whole:
-            heads.append(language if kind is sre.ASSERT else Complement(language))
-        exact = exact and whole
-    language, whole = _automaton(items, flags)
-    return Pattern(text, Intersection((*heads, language)) if heads else language, exact and whole)
+    """The language of one expression that is not ``unfit``, matched against whole names."""
+    language, exact = _language(form_of(text))
+    return Pattern(text, language, exact)
 
 
-def _automaton(items: list[Any], flags: int) -> tuple[Language, bool]:
+def _language(form: Form) -> tuple[Language, bool]:
+    match form:
+        case Plain(items):
+            return _automaton(items)
+        case Negated(part):
+            inner, exact = _language(part)
+            return (Complement(inner) if exact else EVERYTHING), exact
+        case Every(parts):
+            known = [_language(part) for part in parts]
+            return Intersection(tuple(language for language, _ in known)), all(exact for _, exact in known)
+        case Some(parts):
+            known = [_language(part) for part in parts]
+            return Union(tuple(language for language, _ in known)), all(exact for _, exact in known)
+
+
+def _automaton(items: Sequence[Item]) -> tuple[Language, bool]:
     graph = _Graph()
     try:
-        graph.final = graph.sequence(items, 0, flags)
+        graph.final = graph.sequence(items, 0)
     except TooLargeError:
         return EVERYTHING, False
     return _Automaton(graph), graph.exact
@@ -146,56 +101,46 @@ class _Graph:
     def link(self, before: int, after: int, asks: str = "") -> None:
         self.empty[before].append((asks, after))
 
-    def sequence(self, items: Iterable[Any], start: int, flags: int) -> int:
+    def sequence(self, items: Iterable[Item], start: int) -> int:
         """Adds the items behind ``start``; the node behind them."""
-        for kind, value in items:
-            start = self._item(kind, value, start, flags)
+        for item in items:
+            start = self._item(item, start)
         return start
 
-    def _item(self, kind: Any, value: Any, start: int, flags: int) -> int:
+    def _item(self, item: Item, start: int) -> int:
+        kind, value, flags = item
         chars = characters(kind, value, flags)
         if chars is not None:
-            if flags & re.IGNORECASE and not _ascii(kind, value):
-                self.exact = False
             end = self.node()
             self.edges[start].append((chars, end))
             return end
-        if kind is sre.SUBPATTERN:
-            _, added, removed, body = value
-            return self.sequence(body, start, (flags | added) & ~removed)
         if kind is sre.BRANCH:
             end = self.node()
             for body in value[1]:
-                self.link(self.sequence(body, start, flags), end)
+                self.link(self.sequence(flat(body, flags), start), end)
             return end
-        if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
-            self.exact = self.exact and kind is not sre.POSSESSIVE_REPEAT
+        if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
             low, high, body = value
-            return self._repeat(low, high, body, start, flags)
-        if kind is sre.AT and value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING, sre.AT_END, sre.AT_END_STRING):
-            end = self.node()
-            self.link(start, end, "begin" if value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING) else "end")
-            return end
-        self.exact = False
-        if kind is sre.ATOMIC_GROUP:
-            return self.sequence(value, start, flags)
-        if kind in (sre.GROUPREF, sre.GROUPREF_EXISTS):
-            self.edges[start].append((frozenset(ALPHABET), start))
+            return self._repeat(low, high, flat(body, flags), start)
         end = self.node()
-        self.link(start, end)
+        if kind is sre.AT and value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING, sre.AT_END, sre.AT_END_STRING):
+            self.link(start, end, "begin" if value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING) else "end")
+        elif kind is not sre.FAILURE:
+            self.exact = False
+            self.link(start, end)
         return end
 
-    def _repeat(self, low: Any, high: Any, body: Any, start: int, flags: int) -> int:
+    def _repeat(self, low: Any, high: Any, body: Sequence[Item], start: int) -> int:
         for _ in range(int(low)):
-            start = self._fresh(self.sequence(body, start, flags))
+            start = self._fresh(self.sequence(body, start))
         if high is sre.MAXREPEAT:
             again = self._fresh(start)
-            self.link(self.sequence(body, again, flags), again)
+            self.link(self.sequence(body, again), again)
             return self._fresh(again)
         end = self.node()
         self.link(start, end)
         for _ in range(int(high) - int(low)):
-            start = self._fresh(self.sequence(body, start, flags))
+            start = self._fresh(self.sequence(body, start))
             self.link(start, end)
         return end
 
@@ -204,17 +149,6 @@ class _Graph:
         after = self.node()
         self.link(before, after)
         return after
-
-
-def _ascii(kind: Any, value: Any) -> bool:
-    match kind:
-        case sre.LITERAL | sre.NOT_LITERAL:
-            return bool(value < 128)
-        case sre.IN:
-            return all(_ascii(inner, document) for inner, document in value)
-        case sre.RANGE:
-            return bool(value[1] < 128)
-    return True
 
 
 def characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:

@@ -21,6 +21,7 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import ConfigValue, LiveCluster, LiveState, Source
 from reconciler.operations.adopt.run import adopt_request, is_empty
+from reconciler.replication.expressions.match import expressions
 from tests.support.builders import cluster, topic, topology
 from tests.support.fakes.cluster import FakeCluster
 
@@ -30,7 +31,7 @@ TRAPS = ("on", "off", "yes", "No", "n", "y", "null", "Null", "NULL", "true", "Fa
 
 
 def adopted(live: LiveCluster, *exclude: str, known: Topology | None = None) -> Adoption:
-    return adopt(EAST, live, AdoptOptions(tuple(map(re.compile, exclude)), known))
+    return adopt(EAST, live, AdoptOptions(expressions(exclude), known))
 
 
 def loaded(made: Adoption) -> Topology:
@@ -213,7 +214,7 @@ def test_the_id_that_a_cluster_says_begins_no_line_of_its_own(cluster_id: str) -
     fake = FakeCluster("east")
     fake.put("orders", 1)
     live = replace(fake.read(), cluster_id=cluster_id)
-    text = texts(adopt(cluster("east", cluster_id=cluster_id), live, AdoptOptions((), None, ())))["cluster.yaml"]
+    text = texts(adopt(cluster("east", cluster_id=cluster_id), live, AdoptOptions()))["cluster.yaml"]
     assert list(load_yaml(text, (1, 2))) == ["clusters"]
     assert text.splitlines() == text.split("\n")[:-1]
 
@@ -307,12 +308,12 @@ def left_as_internal(made: Adoption) -> list[str]:
 
 def test_only_topics_that_are_asked_for_are_taken_and_nothing_else() -> None:
     live = holding("orders", "orders.v2", "pay", *STREAMS)
-    only = tuple(map(re.compile, ("orders.*", STREAMS[0])))
+    only = expressions(("orders.*", STREAMS[0]))
     made = adopt(EAST, live, AdoptOptions(only=only))
     assert names(made) == {"orders", "orders.v2", STREAMS[0]}, "a name that is written out is meant"
     assert left(made) == {"pay": "not asked for", STREAMS[1]: "not asked for"}
     assert "pay" not in comments(made), "ten thousand names that nobody asked about help nobody"
-    everything = adopt(EAST, live, AdoptOptions(only=(re.compile(".*"),)))
+    everything = adopt(EAST, live, AdoptOptions(only=expressions([".*"])))
     assert left(everything) == dict.fromkeys(STREAMS, "of an application"), "an expression does not mean them"
 
 
@@ -326,7 +327,7 @@ def test_a_default_of_the_environment_changes_no_topic_that_is_taken() -> None:
         "defaults: {configs: {segment.bytes: 512MiB}}\n"
     }
     known = load(files, "env")
-    made = adopt(known.clusters["east"], live, AdoptOptions(known=known, only=(re.compile(".*"),)))
+    made = adopt(known.clusters["east"], live, AdoptOptions(known=known, only=expressions([".*"])))
     whole = load({**files, "east/adopted.yaml": topics_text(made.topics)}, "env")
     assert {name: one.configs["retention.ms"] for name, one in whole.topics.items()} == {
         "orders": "604800000",

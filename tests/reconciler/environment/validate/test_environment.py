@@ -159,9 +159,9 @@ class TestRemoteNames:
         assert check(topology(flow("a", "c", "orders"), flow("b", "c", "orders", naming=IDENTITY))) == ()
 
     def test_without_automaton_an_example_decides(self) -> None:
-        real = topology(flow("a", "c", "o(?=r)rders", naming=IDENTITY), flow("b", "c", "o.*", naming=IDENTITY))
+        real = topology(flow("a", "c", r"o\Brders", naming=IDENTITY), flow("b", "c", "o.*", naming=IDENTITY))
         assert "both write" in _only(real).what
-        unclear = topology(flow("a", "c", "o(?=x)rders", naming=IDENTITY), flow("b", "c", "o.*", naming=IDENTITY))
+        unclear = topology(flow("a", "c", r"o\brders", naming=IDENTITY), flow("b", "c", "o.*", naming=IDENTITY))
         assert "may both write" in _only(unclear).what
 
     def test_a_declared_topic_that_a_flow_makes(self) -> None:
@@ -309,11 +309,11 @@ class TestPolicies:
 
 
 def test_loops_say_possible_where_they_are_not_certain() -> None:
-    flows = [flow("a", "b", "o(?=x)rders", naming=IDENTITY), flow("b", "a", "o.*", naming=IDENTITY)]
+    flows = [flow("a", "b", r"o\brders", naming=IDENTITY), flow("b", "a", "o.*", naming=IDENTITY)]
     problem = _only(topology(*flows))
     assert problem.code == "mirror-loop"
     assert problem.what.startswith("possible mirror loop")
-    assert "o(?=x)rders" in problem.why
+    assert r"o\brders" in problem.why
 
 
 def test_active_active_with_different_separators_is_a_loop() -> None:

@@ -128,10 +128,10 @@ def test_loops_that_share_no_flow_are_all_told() -> None:
 
 def test_an_expression_without_automaton_is_doubtful_until_an_example_is_real() -> None:
     back = flow("b", "a", "ab.*", naming=IDENTITY)
-    real = _loop(flow("a", "b", "a(?=b).*", naming=IDENTITY), back)
+    real = _loop(flow("a", "b", r"a\Bb.*", naming=IDENTITY), back)
     assert real.doubtful == ()
-    doubtful = _loop(flow("a", "b", "a(?=c)b.*", naming=IDENTITY), back)
-    assert doubtful.doubtful == ("a(?=c)b.*",)
+    doubtful = _loop(flow("a", "b", r"a\bb.*", naming=IDENTITY), back)
+    assert doubtful.doubtful == (r"a\bb.*",)
 
 
 @pytest.mark.usefixtures("own_policies")

@@ -14,8 +14,8 @@ from reconciler.model.environment.flows import Groups, MirrorMakerTopics, Offset
 from reconciler.model.environment.topology import Carry, Cluster, Delivery, Flow, Isolation, Topology
 from reconciler.model.plan import Plan
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import read
 from reconciler.replication.handover import FlowSettings, Naming, Start
-from reconciler.replication.record_filter import read
 from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world

@@ -6,10 +6,11 @@ Keys and header values are bytes and stay bytes: text in a test means its UTF-8 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from reconciler.replication.expressions.match import of_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ Predicate = Callable[[RecordFields], bool]
 
 
 def compiled(where: Where) -> Predicate:
-    """Raises re.error for a pattern that is none."""
+    """Raises ExpressionError for a pattern that is none; a predicate raises ValueTooLongError."""
     match where:
         case Header(name, Exists(wanted)):
             title = name.encode()
@@ -132,8 +133,7 @@ def _value_test(test: ValueTest) -> Callable[[bytes], bool]:
         case Prefix(operand):
             return lambda value: value.startswith(operand)
         case Matches(pattern):
-            whole = re.compile(pattern.encode(), re.DOTALL).fullmatch
-            return lambda value: whole(value) is not None
+            return of_value(pattern)
         case Exists(wanted):
             return lambda _: wanted
 

@@ -16,8 +16,7 @@ from reconciler.environment.load import load
 from reconciler.errors import TopologyError
 from reconciler.model.environment.topology import Topology
 from reconciler.replication.added_headers import fault, filled
-from reconciler.replication.handover import fingerprint
-from reconciler.replication.record_filter import (
+from reconciler.replication.expressions.record_filter import (
     AllOf,
     AnyOf,
     Equals,
@@ -34,6 +33,7 @@ from reconciler.replication.record_filter import (
     filter_document,
     read,
 )
+from reconciler.replication.handover import fingerprint
 from reconciler.resources.mirrors.handover import flow_handover
 from tests.support.lanes.record_filters import _few, wheres
 from tests.support.paths import SCHEMAS
