@@ -14,6 +14,8 @@ from pathlib import Path
 from reconciler.backends.files import read_environment
 from reconciler.backends.git import Revision, Snapshot, is_touched, revision, snapshot
 from reconciler.engine.edits.compare import compare
+from reconciler.engine.edits.edit_and_plan import EditAndPlan
+from reconciler.engine.edits.effects import without_effect
 from reconciler.engine.edits.promotion import promotion
 from reconciler.engine.explain import explain
 from reconciler.engine.guards.connection_changed import held_to_base
@@ -36,6 +38,7 @@ from reconciler.operations.session.session import Session, open_session, read_to
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review
 from reconciler.replication.allowed import allowed
+from reconciler.resources.flows.renames import as_called_now
 from reconciler.resources.mirrors.handover import mirror_handover
 
 
@@ -90,7 +93,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         comparison = replace(compare(before, now), same_text=not is_touched(env, at))
         held = _held(now, before.clusters if before is not None else {}, request)
         planned = Review(None) if request.offline else _planned(env, held, None, request, before)
-        return replace(planned, comparison=comparison, against=against)
+        return _effects(replace(planned, comparison=comparison, against=against), before, now)
     if before is None:
         why = "Going back would mean an empty environment, and that is never applied."
         todo = "To remove topics, declare tombstones for them."
@@ -98,6 +101,14 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
     back: EditComparison = replace(compare(now, before), same_text=not is_touched(env, at))
     planned = Review(None) if request.offline else _planned(env, before, at, request, now)
     return replace(planned, comparison=back, against=against, undone=compare(before, now))
+
+
+def _effects(planned: Review, before: Topology | None, now: Topology) -> Review:
+    """With the entries of the edit that the plan has no change for."""
+    if before is None or planned.plan is None or planned.seen is None or planned.comparison is None:
+        return planned
+    sides = EditAndPlan(as_called_now(before, now), now, planned.plan, planned.seen)
+    return replace(planned, effectless=without_effect(planned.comparison, sides))
 
 
 def explained(env: Path, subject: str, offline: bool) -> Explanation:
@@ -153,7 +164,7 @@ def _told(session: Session, plan: Plan) -> Review:
     live = session.seen
     assert live is not None  # a plan looks at everything
     drawn = partial(topology_map, session.topology, live, plan)
-    return Review(plan, drawn=drawn, owned=partial(owners, session.topology, live), amounts=session.amounts)
+    return Review(plan, drawn=drawn, owned=partial(owners, session.topology, live), amounts=session.amounts, seen=live)
 
 
 def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest) -> Topology:

@@ -113,7 +113,7 @@ class _Run:
                     self.progress.note(about, why)
                     continue
                 self.admins[cluster].own_rules({each.acl: Made(each.title, DECLARED) for each in some})
-                self.progress.note(about, f"{counted(len(some), 'declared rule')} that were there before are ours now")
+                self.progress.note(about, f"{counted(len(some), 'declared rule')} of before, ours from now on")
             except ClusterError as error:
                 self.progress.note(about, f"rules that were there before could not be recorded as ours: {error.what}")
 

@@ -93,6 +93,8 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
     if len(alike) != 1 or len(twins) != 1:
         return item  # which of them it was nobody knows
     old, new = (item.name, alike[0]) if item.sign is Sign.REMOVED else (alike[0], item.name)
+    if item.kind == "topic":
+        item = replace(item, renamed=alike[0])
     if item.sign is Sign.REMOVED:
         like = f"; {new} is like it under another name" if item.kind == "topic" else ""
         return replace(item, means=f"{item.means}{like}")

@@ -32,7 +32,9 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """``kind`` is the YAML's word for one entry: cluster, topic, flow, mirror, deletion, or remote topic."""
+    """``kind`` is the YAML's word for one entry: cluster, topic, flow, mirror, deletion, or remote topic.
+
+    ``renamed``: of a topic that is gone or new, the one like it on the other side."""
 
     sign: Sign
     kind: str
@@ -40,6 +42,20 @@ class ItemChange:
     where: str = ""
     means: str = ""
     fields: tuple[FieldChange, ...] = ()
+    renamed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoEffect:
+    """An entry of an edit, or one ``setting`` of it, that changes nothing on a cluster. ``headline``: of one that looks
+    as if it took something away, what it does not do (``revokes nothing: ...``); else empty."""
+
+    kind: str
+    name: str
+    setting: str
+    why: str
+    todo: str = ""
+    headline: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,23 +8,32 @@ from functools import partial
 from typing import assert_never
 
 from reconciler.engine.drift.causes import NOTHING
+from reconciler.engine.edits.effects import lead
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.amounts import Amount
 from reconciler.errors import ExitCode, Problem, ReconcilerError
+from reconciler.model.live import LiveState
 from reconciler.model.plan import Outcome, Plan
 from reconciler.model.reports.drift import History
-from reconciler.model.reports.edit import Against, EditComparison, Sign
+from reconciler.model.reports.edit import Against, EditComparison, NoEffect, Sign
 from reconciler.model.reports.probe import Probe
 from reconciler.model.reports.topology_map import TopologyMap
-from reconciler.render.comment_limit import Handoff
+from reconciler.render.comment_limit import GITHUB_LIMIT, Handoff
 from reconciler.render.plan.html import NO_OWNERS, AboutPlan, offline_html, plan_html, report_html
 from reconciler.render.plan.markdown import offline_markdown, plan_markdown, report_markdown
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.plan.table import Owners
-from reconciler.render.plan.text import plan_text
+from reconciler.render.plan.text import AboutEdit, plan_text
 from reconciler.render.reports.apply import Rolled, outcome_page, outcomes_json, outcomes_text
 from reconciler.render.reports.drift import drift_json, drift_page, drift_text
-from reconciler.render.reports.edits.edit import comparison_sections, comparison_text, review_json, untold_section
+from reconciler.render.reports.edits.edit import (
+    comparison_sections,
+    comparison_text,
+    effects_section,
+    review_json,
+    sections_lines,
+    untold_section,
+)
 from reconciler.render.style import PLAIN, Format, Style
 
 _STAYS = {
@@ -41,7 +50,8 @@ class Review:
     ``undone``: for a way back, the edit that it takes back; ``comparison`` then leads from now to what was.
     ``untold``: what is wrong with the base, so that there is no ``comparison`` with it.
     ``drawn``: draws the plan on the map of its environment; only pages and comments have a picture. ``owned``: whose
-    topics are; only pages tell. ``amounts``: what it copies, loses and moves.
+    topics are; only pages tell. ``amounts``: what it copies, loses and moves. ``effectless``: entries of the
+    edit that the plan has no change for. ``seen``: what the plan was made from.
     """
 
     plan: Plan | None
@@ -52,6 +62,8 @@ class Review:
     drawn: Callable[[], TopologyMap] | None = None
     owned: Callable[[], Owners] | None = None
     amounts: tuple[Amount, ...] = ()
+    effectless: tuple[NoEffect, ...] = ()
+    seen: LiveState | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -75,22 +87,27 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
     before = _before(review)
     match form:
         case Format.TEXT:
-            plan_part = [] if review.plan is None else [plan_text(review.plan, style, amounts=review.amounts)]
-            return "\n".join([*([comparison_text(before, style)] if before else []), *plan_part])
+            if review.plan is None:
+                return comparison_text(before, style)
+            edit = AboutEdit(lead(review.effectless), tuple(sections_lines(before, style)))
+            return plan_text(review.plan, style, amounts=review.amounts, about=edit)
         case Format.JSON:
             if review.comparison is not None and review.against is not None:
                 kept = None if review.undone is None else lasting(review.plan, review.undone)
-                return review_json(review.comparison, review.against, review.plan, int(review.exit_code), kept)
+                return review_json(
+                    review.comparison, review.against, review.plan, int(review.exit_code), kept, review.effectless
+                )
             assert review.plan is not None
             return planfile.dumps(review.plan)
         case Format.MARKDOWN:
             if review.plan is not None:
-                return plan_markdown(review.plan, handoff, before=before, drawn=_drawn(review), amounts=review.amounts)
+                known = _drawn(review), review.amounts, lead(review.effectless)
+                return plan_markdown(review.plan, handoff, GITHUB_LIMIT, before, *known)
             return offline_markdown(_environment(review), before)
         case Format.HTML:
             if review.plan is not None:
                 owners = review.owned() if review.owned is not None else NO_OWNERS
-                about = AboutPlan(_drawn(review), owners, review.amounts)
+                about = AboutPlan(_drawn(review), owners, review.amounts, lead(review.effectless))
                 return plan_html(review.plan, handoff, before, about)
             return offline_html(_environment(review), before)
         case _:
@@ -158,7 +175,7 @@ def _before(review: Review) -> tuple[Section, ...]:
         return (untold_section(review.untold, review.against),)
     if review.comparison is None or review.against is None:
         return ()
-    sections = comparison_sections(review.comparison, review.against)
+    sections = (*effects_section(review.effectless), *comparison_sections(review.comparison, review.against))
     return sections if review.undone is None else (*sections, lasting(review.plan, review.undone))
 
 

@@ -53,11 +53,12 @@ _CARDS = 24
 @dataclass(frozen=True, slots=True)
 class AboutPlan:
     """What is known beside a plan, and only its page shows. ``drawn``: the plan on the map. ``owners``: of topics, as
-    far as they are declared."""
+    far as they are declared. ``lead``: what the headline begins with."""
 
     drawn: TopologyMap | None = None
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
     amounts: Sequence[Amount] = ()
+    lead: str = ""
 
 
 NOTHING_ABOUT = AboutPlan()
@@ -85,13 +86,18 @@ def plan_body(
     ready = plan.changes and not plan.refused and not plan.unknown
     tells_gates = bool(plan.changes) and about.drawn is None  # the map tells them beneath its waves
     return [
-        *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*outside, *before, *sections))),
+        *_top(
+            f"{about.lead}{verdict(plan)}",
+            plan.basis.environment,
+            plan.basis,
+            _links(steps, (*outside, *before, *sections)),
+        ),
         *_sections(outside),
         *_dangers(steps),
         *amounts_section(about.amounts),
-        *_sections(section for section in sections if section.urgent),
+        *_sections(section for section in (*before, *sections) if section.urgent),
         *(map_section(about.drawn) if about.drawn is not None else ()),
-        *_sections(before),
+        *_sections(section for section in before if not section.urgent),
         *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if tells_gates and plan.rollout else ()),
         *change_tables(plan, about.owners),
         *_steps(steps),

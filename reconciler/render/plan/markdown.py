@@ -36,14 +36,21 @@ def plan_markdown(
     before: Sequence[Section] = (),
     drawn: TopologyMap | None = None,
     amounts: Sequence[Amount] = (),
+    lead: str = "",
 ) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map, which
-    is left out where values before and after are. ``amounts``: what it copies, loses and moves. ``limit`` in UTF-16
-    code units."""
+    is left out where values before and after are. ``amounts``: what it copies, loses and moves. ``lead``: what the
+    headline begins with. ``limit`` in UTF-16 code units."""
     digest = planfile.digest(plan)
     facts = {"digest": digest, "apply": handoff.apply}
     environment = plan.basis.environment
-    head = [hidden("plan", environment, facts), _heading(environment, verdict(plan)), "", *_basis(plan.basis), ""]
+    head = [
+        hidden("plan", environment, facts),
+        _heading(environment, f"{lead}{verdict(plan)}"),
+        "",
+        *_basis(plan.basis),
+        "",
+    ]
     steps, sections = outline(plan), left_sections(plan)
     after = (*load_sections(plan), *shift_sections(plan))
 
@@ -57,9 +64,9 @@ def plan_markdown(
         yield from _sections(how_much, detail)
         yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
-        yield from _sections([section for section in sections if section.urgent], detail)
+        yield from _sections([section for section in (*before, *sections) if section.urgent], detail)
         yield from _map(chart) if detail.values else ()
-        yield from _sections(before, detail)
+        yield from _sections([section for section in before if not section.urgent], detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
         for step in steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from reconciler.engine.plan.amounts import Amount
@@ -26,15 +27,32 @@ from reconciler.render.plan.waves import gates_words, ignored_words
 from reconciler.render.style import PLAIN, SHOWN, Style
 
 
-def plan_text(plan: Plan, style: Style = PLAIN, ignoring: str = "", amounts: Sequence[Amount] = ()) -> str:
+@dataclass(frozen=True, slots=True)
+class AboutEdit:
+    """``lead``: what a headline begins with; ``lines``: what the edit means, as text."""
+
+    lead: str = ""
+    lines: tuple[str, ...] = ()
+
+
+NO_EDIT = AboutEdit()
+
+
+def plan_text(
+    plan: Plan,
+    style: Style = PLAIN,
+    ignoring: str = "",
+    amounts: Sequence[Amount] = (),
+    about: AboutEdit = NO_EDIT,
+) -> str:
     """``ignoring``: why gates are left out when it is carried out, or empty. ``amounts``: what it copies, loses and
-    moves."""
-    lines = [style.paint("bold", verdict(plan))]
+    moves. ``about``: the edit that it is the plan of."""
+    lines = [style.paint("alarm" if about.lead else "bold", f"{about.lead}{verdict(plan)}")]
     lines += [style.paint("bold", amounts_sentence(amounts))] if amounts else []
     lines += [basis_words(plan.basis)]
     lines += [f"  {cluster.name}: {seen(cluster)}" for cluster in plan.basis.clusters]
     lines += ["", "How much", *_cut([f"  {line}" for line in amounts_lines(amounts)], style)] if amounts else []
-    lines += outside_lines(plan, style)
+    lines += [*about.lines, *outside_lines(plan, style)]
     if plan.rollout and plan.changes:
         lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))
     for step in outline(plan, bool(ignoring)):

@@ -108,8 +108,8 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
 
 def _taken_over(name: str, count: int) -> str:
     return (
-        f"{counted(count, 'declared access rule')} of {name} were there before any apply from here: apply records them"
-        " as ours, and once they are taken out of the files they are deleted"
+        f"{counted(count, 'declared access rule')} of {name}, there before any apply from here: apply records as ours"
+        " what it finds declared, and deletes it once it leaves the files"
     )
 
 

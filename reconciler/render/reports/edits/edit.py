@@ -19,6 +19,7 @@ from reconciler.model.reports.edit import (
     FlowImpact,
     ItemChange,
     MirrorImpact,
+    NoEffect,
     TopicTravel,
 )
 from reconciler.render.escape import lines_of
@@ -67,6 +68,21 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
     return (first, *(section for section in more if section.items))
 
 
+def effects_section(effectless: Sequence[NoEffect]) -> tuple[Section, ...]:
+    """None or one: entries of the edit that the plan has no change for."""
+    items = tuple(
+        SectionItem(
+            f"{each.kind} {each.name}{f': {each.setting}' if each.setting else ''}: {each.why}",
+            (each.todo,) if each.todo else (),
+            "!" if each.headline else "",
+        )
+        for each in effectless
+    )
+    loud = any(each.headline for each in effectless)
+    why = "the plan has no change for these entries of the edit"
+    return (Section("Edits without effect", why, items, urgent=loud),) if items else ()
+
+
 def untold_section(problems: Sequence[Problem], against: Against) -> Section:
     """In place of what an edit means, where its base is not valid: an edit that mends it is planned all the same."""
     since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
@@ -75,16 +91,26 @@ def untold_section(problems: Sequence[Problem], against: Against) -> Section:
 
 
 def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
-    """``sections`` as ``comparison_sections`` makes them, with or without more."""
+    """``sections`` as ``comparison_sections`` makes them, with or without more: of an edit that is not planned, so it
+    has the headline."""
     first, *rest = sections
-    lines = [style.paint("bold", first.why), *section_lines(first, style)]
-    for section in rest:
-        lines += ["", section.heading, *section_lines(section, style)]
+    lines = [style.paint("bold", first.why), *section_lines(first, style), *sections_lines(rest, style)]
     return lines_of(lines, style)
 
 
+def sections_lines(sections: Sequence[Section], style: Style) -> Iterator[str]:
+    for section in sections:
+        yield from ("", style.paint("alarm", section.heading) if section.urgent else section.heading)
+        yield from section_lines(section, style)
+
+
 def review_json(
-    comparison: EditComparison, against: Against, plan: Plan | None, exit_code: int, lasting: Section | None = None
+    comparison: EditComparison,
+    against: Against,
+    plan: Plan | None,
+    exit_code: int,
+    lasting: Section | None = None,
+    effectless: Sequence[NoEffect] = (),
 ) -> str:
     """As schemas/review.schema.json. ``plan`` is null when no cluster was asked; ``lasting`` is for a way back."""
     return report_json(
@@ -102,6 +128,7 @@ def review_json(
             for impact in comparison.flows
         ],
         mirrors=comparison.mirrors,
+        without_effect=effectless,
         cannot_be_taken_back=[item.text for item in lasting.items] if lasting and lasting.urgent else [],
         plan=None if plan is None else json.loads(planfile.dumps(plan)),
     )

@@ -80,7 +80,7 @@ def test_rules_that_were_there_are_ours_once_an_apply_found_them_declared() -> N
     adopting = seen.plan(env(ROLES))
     assert not adopting.changes
     assert {each.acl for each in adopting.adopted_acls} == made(there)
-    [note] = [note for note in adopting.notes if "were there before" in note]
+    [note] = [note for note in adopting.notes if "there before" in note]
     assert note.startswith("4 declared access rules of east")
     assert loads(dumps(adopting)) == adopting
     assert seen.apply(env(ROLES)) == ()

@@ -1,0 +1,103 @@
+"""One edit beside the plan that was made of it: what the plan does about what the edit names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from reconciler.engine.edits.fields import NOT_SET
+from reconciler.engine.edits.flows import declared_routes
+from reconciler.model.changes import About, Change, MirrorChange, Refused
+from reconciler.model.environment.topology import TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect
+
+
+@dataclass(frozen=True)
+class EditAndPlan:
+    """``before``: git's other side. ``live``: what ``plan`` was made from."""
+
+    before: Topology
+    after: Topology
+    plan: Plan
+    live: LiveState
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(planned.change for planned in self.plan.changes)
+
+    @cached_property
+    def by_ref(self) -> Mapping[TopicRef, list[Change]]:
+        refs: dict[TopicRef, list[Change]] = {}
+        for change in self.changes:
+            if (ref := getattr(change, "ref", None)) is not None:
+                refs.setdefault(ref, []).append(change)
+        return refs
+
+    @cached_property
+    def blocked(self) -> frozenset[TopicRef]:
+        subjects = [refused.subject for refused in self.plan.refused]
+        return frozenset(TopicRef(each.cluster, each.name) for each in subjects if each.about is About.TOPIC)
+
+    def ignored(self, refs: Iterable[TopicRef], key: str) -> str:
+        """By which rule the plan leaves something alone that this is about, or empty."""
+        names = {str(ref) for ref in refs}
+        return next(
+            (
+                f"rule {each.rule} leaves it alone: {each.text}"
+                for each in self.plan.ignored
+                if str(each.subject.whole) in names and (key in each.text or each.subject.field.endswith(key))
+            ),
+            "",
+        )
+
+    @cached_property
+    def remotes(self) -> Mapping[TopicRef, tuple[TopicRef, ...]]:
+        """Source -> its remote topics, on either side of the edit."""
+        made: dict[TopicRef, tuple[TopicRef, ...]] = {}
+        for side in (self.before, self.after):
+            for route in declared_routes(side):
+                made[route.source] = (*made.get(route.source, ()), route.remote)
+        return made
+
+    def family(self, refs: Iterable[TopicRef]) -> frozenset[TopicRef]:
+        """With what flows make of them, over all hops."""
+        known, todo = set[TopicRef](), list(refs)
+        while todo:
+            ref = todo.pop()
+            if ref not in known:
+                known.add(ref)
+                todo += self.remotes.get(ref, ())
+        return frozenset(known)
+
+    def unknown(self, clusters: Iterable[str]) -> bool:
+        """Whether nobody can tell: what did not answer is unknown in the plan."""
+        return any(self.live.known(name) is None for name in clusters)
+
+    def touched(self, refs: Iterable[TopicRef], wanted: Callable[[Change], bool] = lambda _: True) -> bool:
+        return any(ref in self.blocked or any(map(wanted, self.by_ref.get(ref, ()))) for ref in refs)
+
+    def refused(self, about: About, name: str) -> list[Refused]:
+        return [each for each in self.plan.refused if each.subject.about is about and each.subject.name == name]
+
+    def restarts(self, flows: Iterable[str]) -> bool:
+        """Whether a mirror of one of these flows starts, restarts or stops, or nobody knows."""
+        wanted, sides = set(flows), (self.before, self.after)
+        names = {mirror.name for side in sides for mirror in side.mirrors.values() if wanted & {*mirror.flows}}
+        if any(unknown.subject in {f"mirror {name}" for name in names} for unknown in self.plan.unknown):
+            return True
+        return any(isinstance(change, MirrorChange) and change.mirror in names for change in self.changes)
+
+
+Judge = Callable[[ItemChange, EditAndPlan], Iterator[NoEffect]]
+
+
+def quiet(item: ItemChange, why: str, field: FieldChange | None = None) -> NoEffect:
+    """Of what nobody takes for a removal."""
+    return NoEffect(item.kind, item.name, "" if field is None else edited(field), why)
+
+
+def edited(field: FieldChange) -> str:
+    return f"{field.path} {field.before or NOT_SET} -> {field.after}"

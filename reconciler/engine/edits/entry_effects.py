@@ -1,0 +1,182 @@
+"""Which edited entries without names do nothing: access rules, quotas, SCRAM users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.engine.edits.edit_and_plan import EditAndPlan, Judge, quiet
+from reconciler.engine.edits.entries import SECTIONS
+from reconciler.engine.edits.fields import NOT_SET
+from reconciler.errors import Unknown
+from reconciler.model.acls import AccessRole, AccessRule, AclBinding
+from reconciler.model.changes import About, AclChange, AlterQuota, UserChange
+from reconciler.model.reports.edit import ItemChange, NoEffect, Sign
+from reconciler.resources.acls.mirror_rights import clusters_of
+from reconciler.resources.acls.roles import expand_stable
+from reconciler.text import counted, first_of
+
+SHOWN = 3
+_SECTIONS = {section.noun: section for section in SECTIONS}
+Placed = tuple[str, AclBinding]
+
+
+def _entries(item: ItemChange, entries: Sequence[Any]) -> list[Any]:
+    return [entry for entry in entries if _SECTIONS[item.kind].title(entry) == item.name]
+
+
+# access rules
+
+
+def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    before, after = _entries(item, sides.before.access), _entries(item, sides.after.access)
+    clusters = sorted({name for each in (*before, *after) for name in clusters_of(each, sides.after) or each.clusters})
+    if not sides.after.access_declared or sides.unknown(clusters) or _unread(sides, clusters):
+        return
+    without = [name for name in clusters if _no_authorizer(sides, name)]
+    if without and without == clusters:
+        where = first_of(without, SHOWN)
+        short = f"allows and denies nothing: {where} has no authorizer"
+        yield NoEffect(item.kind, item.name, "", "its cluster has no authorizer", "Switch one on", short)
+    elif any(each.role is AccessRole.MIRROR for each in (*before, *after)):
+        yield from _of_mirrors(item, sides, before or after)
+    else:
+        yield from _rules(item, sides, before, after)
+
+
+def _of_mirrors(item: ItemChange, sides: EditAndPlan, rules: Sequence[AccessRule]) -> Iterator[NoEffect]:
+    """What such an entry comes to depends on topics: the plan alone knows."""
+    principals = {each.principal for each in rules}
+    if not any(isinstance(change, AclChange) and change.acl.principal in principals for change in sides.changes):
+        left = [each for each in sides.plan.unmanaged_acls if each.acl.principal in principals]
+        if item.sign is Sign.REMOVED and left:
+            yield _stays(item, [(each.cluster, each.acl) for each in left])
+        else:
+            yield quiet(item, "no access rule changes by it")
+
+
+def _rules(
+    item: ItemChange, sides: EditAndPlan, before: Sequence[AccessRule], after: Sequence[AccessRule]
+) -> Iterator[NoEffect]:
+    moved = {(change.cluster, change.acl) for change in sides.changes if isinstance(change, AclChange)}
+    strangers = {(each.cluster, each.acl) for each in sides.plan.unmanaged_acls}
+    was, now = _placed(before), _placed(after)
+    elsewhere = _placed(each for each in sides.after.access if each not in after)
+    gone = was - now - elsewhere
+    if stays := sorted(gone & strangers, key=str):
+        yield _stays(item, stays)
+    elif moved & (was | now):
+        return
+    elif gone and any(_is_there(sides, each) for each in gone):
+        yield quiet(item, "a flow or a wider rule still asks for the same")
+    elif gone:
+        yield quiet(item, "its rules were not there")
+    elif any(each.absent for each in after):
+        yield quiet(item, "no such rules are there")
+    else:
+        yield quiet(item, "its rules are there already, or another entry asks for the same")
+
+
+def _stays(item: ItemChange, stays: Sequence[Placed]) -> NoEffect:
+    who = ", ".join(sorted({acl.principal for _, acl in stays}))
+    where = first_of(sorted({cluster for cluster, _ in stays}), SHOWN)
+    rules = f"{counted(len(stays), 'access rule')} of {who} stay{'s' if len(stays) == 1 else ''}"
+    listed = first_of([f"{cluster}: {acl}" for cluster, acl in stays], SHOWN)
+    why = f"no apply from here made these rules or found them declared, so they stay: {listed}"
+    todo = "To revoke them, put the entry back with absent: true"
+    return NoEffect(item.kind, item.name, "", why, todo, f"revokes nothing: {rules} on {where}")
+
+
+def _placed(rules: Iterable[AccessRule]) -> set[Placed]:
+    made = [each for each in rules if not each.absent]
+    return {(cluster, acl) for each in made for cluster in each.clusters for acl in expand_stable(each)}
+
+
+def _is_there(sides: EditAndPlan, placed: Placed) -> bool:
+    live = sides.live.known(placed[0])
+    return live is not None and isinstance(live.acls, frozenset) and placed[1] in live.acls
+
+
+def _unread(sides: EditAndPlan, clusters: Iterable[str]) -> bool:
+    """The plan says so, as unknown."""
+    for name in clusters:
+        live = sides.live.known(name)
+        if live is None or isinstance(live.acls, Unknown):
+            return True
+        if live.access is not None and isinstance(live.access.owned, Unknown):
+            return True
+    return False
+
+
+def _no_authorizer(sides: EditAndPlan, cluster: str) -> bool:
+    return any(each.rule == "no-authorizer" and each.subject.cluster == cluster for each in sides.plan.ignored)
+
+
+# quotas
+
+
+def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    before, after = _entries(item, sides.before.quotas), _entries(item, sides.after.quotas)
+    every = [*before, *after]
+    clusters = sorted({name for each in every for name in each.clusters})
+    if not sides.after.quotas_declared or sides.unknown(clusters):
+        return
+    whom = every[0].entity
+    here = {change.cluster for change in sides.changes if isinstance(change, AlterQuota) and change.entity == whom}
+    kept = sorted({name for each in after for name in each.clusters})
+    left = [name for name in clusters if name not in kept and name not in here and _limits(sides, name, whom)]
+    gone = [field for field in item.fields if field.after == NOT_SET and field.path != "clusters" and field.means]
+    if left:
+        keys = sorted({key for name in left for key in _limits(sides, name, whom)})
+        yield _quota_stays(item, keys, left)
+    elif gone and item.sign is Sign.CHANGED and (limited := [name for name in kept if _limits(sides, name, whom)]):
+        yield _quota_stays(item, [field.path for field in gone], limited)
+    elif not here:
+        yield quiet(item, "its limits are as declared already" if after else "there is no such limit")
+
+
+def _quota_stays(item: ItemChange, keys: Sequence[str], clusters: Sequence[str]) -> NoEffect:
+    short = f"lifts nothing: {', '.join(keys)} of {item.name} stays on {first_of(clusters, SHOWN)}"
+    todo = f"To lift it, write absent: true for the whole entry, or remove: [{', '.join(keys)}]"
+    return NoEffect(item.kind, item.name, "", "a limit that is no longer written stays", todo, short)
+
+
+def _limits(sides: EditAndPlan, cluster: str, whom: Any) -> Mapping[str, float]:
+    live = sides.live.known(cluster)
+    quotas = live.quotas if live is not None else None
+    return {} if quotas is None or isinstance(quotas, Unknown) else quotas.get(whom, {})
+
+
+# users
+
+
+def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    before, after = _entries(item, sides.before.users), _entries(item, sides.after.users)
+    clusters = sorted({name for each in (*before, *after) for name in each.clusters})
+    if not sides.after.users_declared or sides.unknown(clusters):
+        return
+    moved = {change.cluster for change in sides.changes if isinstance(change, UserChange) and change.user == item.name}
+    blocked = {each.subject.cluster for each in sides.plan.refused if each.subject.about is About.USER}
+    kept = {name for each in after for name in each.clusters}
+    left = [name for name in clusters if name not in kept | moved and _can_log_in(sides, name, item.name)]
+    if left:
+        short = f"removes nobody: user {item.name} can still log in on {first_of(left, SHOWN)}"
+        todo = "To delete the user, put the entry back with absent: true"
+        yield NoEffect(item.kind, item.name, "", "a user that is no longer declared stays", todo, short)
+    elif not moved | blocked:
+        fields = [field for field in item.fields if field.path == "password"]
+        if item.sign is Sign.CHANGED and fields:
+            short = f"sets no password: that of user {item.name} is set only when its version rises"
+            todo = "Raise version in the same entry"
+            yield NoEffect(item.kind, item.name, "password", "passwords are compared by version", todo, short)
+        else:
+            yield quiet(item, "the user is as declared already" if after else "there is no such user")
+
+
+def _can_log_in(sides: EditAndPlan, cluster: str, name: str) -> bool:
+    live = sides.live.known(cluster)
+    users = live.users.credentials if live is not None and live.users is not None else {}
+    return isinstance(users, Mapping) and bool(users.get(name))
+
+
+JUDGES: Mapping[str, Judge] = {"access rule": rule, "quota": quota, "user": user}

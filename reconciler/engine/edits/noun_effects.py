@@ -1,0 +1,216 @@
+"""Which edits of topics, flows, mirrors, clusters and of what counts for many do nothing on a cluster, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from reconciler.engine.edits.edit_and_plan import EditAndPlan, Judge, edited, quiet
+from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
+from reconciler.engine.edits.flows import declared_routes
+from reconciler.model.changes import About, AclChange, AlterConfigs, Change, CreateTopic, DeleteTopic, MirrorChange
+from reconciler.model.config_values import human
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
+from reconciler.text import first_of
+
+SHOWN = 3
+NOT_READ = "its mirror runs as before: the job does not read it"
+
+
+def of_later_runs(item: ItemChange, _: EditAndPlan) -> Iterator[NoEffect]:
+    """Rules for runs to come: defaults of guards, protections, the rollout."""
+    if item.kind != "section":
+        yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
+    elif item.sign is Sign.REMOVED:
+        why = f"without the section {item.name} nobody looks, and all that is there stays"
+        todo = f"To take away what it declared, first leave it there and empty ({item.name}: []) and apply"
+        yield NoEffect(item.kind, item.name, "", why, todo, f"takes nothing away: all of {item.name} stays")
+
+
+def _only_words(item: ItemChange, field: FieldChange) -> NoEffect | None:
+    if field.means in (SAME_SET, SAME_NAMES):
+        return quiet(item, field.means, field)
+    if field.path.partition(".")[0] == "labels":
+        return quiet(item, "labels are for people and rules", field)
+    return None
+
+
+# topics
+
+
+def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    old, new = sides.before.topics.get(item.name), sides.after.topics.get(item.name)
+    before, after = (frozenset(topic.clusters) if topic else frozenset() for topic in (old, new))
+    yield from _topic_stays(item, sides, sorted(before - after))
+    for cluster in sorted(after - before):
+        ref = TopicRef(cluster, item.name)
+        if sides.live.topic(ref) is not None and not sides.touched((ref,)):
+            yield quiet(item, f"{ref} is there already, as declared")
+    refs = [TopicRef(cluster, item.name) for cluster in before & after]
+    if item.sign is not Sign.CHANGED or sides.unknown(before | after):
+        return
+    for field in item.fields:
+        if (words := _only_words(item, field)) is not None:
+            yield words
+        elif field.path != "clusters" and (no_effect := _topic_field(item, field, sides, refs)) is not None:
+            yield no_effect
+
+
+def _topic_stays(item: ItemChange, sides: EditAndPlan, clusters: Iterable[str]) -> Iterator[NoEffect]:
+    there = [TopicRef(cluster, item.name) for cluster in clusters]
+    there = [ref for ref in there if sides.live.topic(ref) is not None]
+    stays = [ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, DeleteTopic))]
+    if not stays:
+        return
+    where = first_of([ref.cluster for ref in stays], SHOWN)
+    todo = "To delete it with its records, write a tombstone (deletions)"
+    if item.renamed:
+        why = f"Kafka renames nothing: {item.name} stays on {where} with its records and readers, unmanaged"
+        short = f"renames nothing: {item.renamed} begins empty, {item.name} stays on {where} with its records"
+    else:
+        why = f"it stays on {where} with its records, unmanaged"
+        short = f"deletes nothing: topic {item.name} stays on {where}"
+    yield NoEffect(item.kind, item.name, "", why, todo, short)
+
+
+def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs: list[TopicRef]) -> NoEffect | None:
+    section, _, key = field.path.partition(".")
+    family = sides.family(refs)
+    if section != "configs":
+        return None if sides.touched(family) else quiet(item, field.means or "what is there is as declared", field)
+    if sides.touched(family, lambda change: _sets(change, key)):
+        return None
+    values = {value: ref for ref in refs if (value := _override(sides.live, ref, key)) is not None}
+    if field.after != NOT_SET:
+        why = sides.ignored(family, key) or "what is there has this value already, or a stronger layer sets another one"
+        return quiet(item, why, field)
+    if not values:
+        return quiet(item, "no topic has an override of it", field)
+    value, ref = next(iter(values.items()))
+    short = f"resets nothing: {key} of {item.name} stays {human(key, value)} on {ref.cluster}"
+    why = f"a config that is declared no longer stays as it is: {human(key, value)} on {ref.cluster}"
+    todo = "Write the value that you want, or undeclared: remove for what stands in no file"
+    return NoEffect(item.kind, item.name, edited(field), why, todo, short)
+
+
+def _sets(change: Change, key: str) -> bool:
+    if isinstance(change, CreateTopic | DeleteTopic):
+        return True
+    return isinstance(change, AlterConfigs) and any(config.key == key for config in change.configs)
+
+
+def _override(live: LiveState, ref: TopicRef, key: str) -> str | None:
+    topic = live.topic(ref)
+    return topic.overrides.get(key) if topic is not None else None
+
+
+# layers of values
+
+
+def _layer(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """Defaults of the environment or of a class; those of a cluster are fields of the cluster."""
+    for field in item.fields:
+        yield from _layer_field(item, field, sides, "")
+
+
+def _layer_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, cluster: str) -> Iterator[NoEffect]:
+    section, _, key = field.path.removeprefix("defaults.").partition(".")
+    here = [change for change in sides.changes if not cluster or change.cluster == cluster]
+    if section == "configs":
+        if any(_sets(change, key) for change in here):
+            return
+        why = "no topic changes by it: each has this value already, or a stronger layer sets another one"
+        yield quiet(item, why, field)
+    elif not any(isinstance(change, CreateTopic) for change in here):
+        yield quiet(item, field.means or "it counts for topics that are yet to be made", field)
+
+
+# clusters, mirrors, flows
+
+
+def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    if item.sign is Sign.REMOVED:
+        yield quiet(item, item.means)
+    if item.sign is Sign.ADDED and not any(change.cluster == item.name for change in sides.changes):
+        yield quiet(item, "nothing on it changes")
+    for field in item.fields if item.sign is Sign.CHANGED else ():
+        if (words := _only_words(item, field)) is not None:
+            yield words
+        elif field.path.startswith("defaults."):
+            yield from _layer_field(item, field, sides, item.name)
+        elif not sides.restarts(_flows_at(sides.after, item.name)):
+            yield quiet(item, field.means or "it says how the cluster is reached; nothing on it changes", field)
+
+
+def _flows_at(topology: Topology, cluster: str) -> list[str]:
+    return [flow.name for flow in topology.flows.values() if cluster in (flow.source, flow.target)]
+
+
+def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    moved = any(isinstance(change, MirrorChange) and change.mirror == item.name for change in sides.changes)
+    unknown = any(each.subject == f"mirror {item.name}" for each in sides.plan.unknown)
+    if moved or unknown:
+        return
+    if item.sign is not Sign.CHANGED:
+        why = "its job runs as declared" if item.sign is Sign.ADDED else "its job does not run"
+        yield quiet(item, why)
+    yield from (quiet(item, NOT_READ, field) for field in item.fields if item.sign is Sign.CHANGED)
+
+
+def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    flow = sides.after.flows.get(item.name) or sides.before.flows[item.name]
+    if sides.unknown((flow.source, flow.target)) or sides.refused(About.FLOW, item.name):
+        return
+    if item.sign is Sign.ADDED and not sides.restarts((item.name,)):
+        yield quiet(item, "its mirror runs with it already")
+    if item.sign is Sign.REMOVED and not sides.restarts((item.name,)):
+        yield quiet(item, "its mirror does not run; what was copied stays")
+    for field in item.fields if item.sign is Sign.CHANGED else ():
+        if (no_effect := _only_words(item, field) or _flow_field(item, field, sides, flow)) is not None:
+            yield no_effect
+
+
+def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: Flow) -> NoEffect | None:
+    section = field.path.partition(".")[0]
+    remotes = [ref for side in (sides.before, sides.after) for ref in _made_by(side, item.name)]
+    match section:
+        case "start" if any(sides.live.topic(ref) is not None for ref in remotes):
+            why = "start counts only for partitions without a position; what is copied goes on at its position"
+            todo = f"To copy from elsewhere: reconciler mirror seek ENV {item.name}"
+            short = f"moves no position: start of flow {item.name} counts for new partitions only"
+            return NoEffect(item.kind, item.name, edited(field), why, todo, short)
+        case "access":
+            maker = f"flow {item.name}"
+            rules = any(isinstance(change, AclChange) and change.grant.maker == maker for change in sides.changes)
+            return None if rules else quiet(item, "no access rule changes by it", field)
+        case "replication_factor" | "sync_topic_configs":
+            return None if sides.touched(remotes) else quiet(item, "no remote topic changes by it", field)
+        case "groups" if not flow.groups.sync_offsets and not field.path.endswith("sync_offsets"):
+            return quiet(item, "the job reads groups only with sync_offsets", field)
+        case _:
+            return None if sides.restarts((item.name,)) else quiet(item, NOT_READ, field)
+
+
+def _made_by(topology: Topology, flow: str) -> Iterator[TopicRef]:
+    return (route.remote for route in declared_routes(topology) if route.flow == flow)
+
+
+def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    cluster, _, name = item.name.partition("/")
+    ref = TopicRef(cluster, name)
+    if item.sign is Sign.REMOVED or sides.unknown((cluster,)) or sides.touched((ref,)):
+        return
+    why = "the topic is not there" if sides.live.topic(ref) is None else "the topic stays: see the notes of the plan"
+    yield quiet(item, why)
+
+
+JUDGES: Mapping[str, Judge] = {
+    "topic": _topic,
+    "defaults": _layer,
+    "class": _layer,
+    "cluster": _cluster,
+    "mirror": _mirror,
+    "flow": _flow,
+    "deletion": _tombstone,
+}

@@ -1,0 +1,288 @@
+"""An entry of an edit that changes nothing on a cluster says so, for every kind; no other does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from reconciler.engine.edits.compare import compare
+from reconciler.engine.edits.edit_and_plan import EditAndPlan
+from reconciler.engine.edits.effects import lead, without_effect
+from reconciler.engine.plan.build import plan
+from reconciler.environment.load import load
+from reconciler.errors import Unknown
+from reconciler.model.acls import Unsupported
+from reconciler.model.live import LiveState
+from reconciler.model.quotas import entity
+from reconciler.model.reports.edit import NoEffect
+from reconciler.model.users import Mechanism
+from reconciler.render.comment_limit import NO_HANDOFF
+from reconciler.render.plan.formats import Review, render
+from reconciler.render.style import Format
+from tests.support.access.acls import rules
+from tests.support.builders import World, world
+from tests.support.documents.edits import AGAINST
+
+BASE = """
+clusters:
+  east: {bootstrap_servers: ["east:9092"], defaults: {replication_factor: 1}}
+  west: {bootstrap_servers: ["west:9092"], defaults: {replication_factor: 1}}
+topics:
+  orders: {clusters: [east], partitions: 2, configs: {retention.ms: 1d}, labels: {owner: shop}}
+  pay: {clusters: [east], partitions: 1}
+flows:
+  east-to-west: {source: east, target: west, topics: [orders]}
+"""
+ACCESS = (
+    BASE
+    + """
+access:
+  - {role: consumer, principal: "User:svc", clusters: [east], topics: [orders], groups: [svc]}
+  - {role: producer, principal: "User:app", clusters: [east], topics: [orders]}
+"""
+)
+QUOTAS = (
+    BASE
+    + """
+quotas:
+  - {user: svc, clusters: [east], consumer_byte_rate: 1MiB, producer_byte_rate: 2MiB}
+"""
+)
+USERS = (
+    BASE
+    + """
+users:
+  - {name: svc, clusters: [east], mechanisms: [SCRAM-SHA-512], version: 1, password: "${env:SVC}", take_over: true}
+"""
+)
+SVC = rules("allow User:svc read topic orders", "allow User:svc read group svc", "allow User:app write topic orders")
+
+
+@dataclass
+class Edit:
+    """An edit of an environment that was applied."""
+
+    seen: World
+    before: str
+
+    def run(self, after: str) -> tuple[tuple[NoEffect, ...], Any, Any]:
+        old, new = load({"1.yaml": self.before}, "shop"), load({"1.yaml": after}, "shop")
+        live = self.seen.look(new)
+        made = plan(new, live)
+        compared = compare(old, new)
+        return without_effect(compared, EditAndPlan(old, new, made, live)), made, compared
+
+    def of(self, *pairs: tuple[str, str]) -> tuple[NoEffect, ...]:
+        text = self.before
+        for old, new in pairs:
+            assert old in text
+            text = text.replace(old, new)
+        return self.run(text)[0]
+
+
+def applied(text: str = BASE) -> Edit:
+    seen = world()
+    seen.apply(load({"1.yaml": text}, "shop"))
+    return Edit(seen, text)
+
+
+def adopted(text: str) -> Edit:
+    """Declared, and found on the cluster; no apply has been since."""
+    edit = applied(BASE)
+    edit.seen.clusters["east"].acls = set(SVC)
+    edit.seen.clusters["east"].quotas = {entity({"user": "svc"}): {"consumer_byte_rate": 1048576.0}}
+    edit.seen.clusters["east"].users = {"svc": {Mechanism("SCRAM-SHA-512"): 4096}}
+    return Edit(edit.seen, text)
+
+
+# access: the finding and its relatives
+
+
+def without_svc(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if "User:svc" not in line) + "\n"
+
+
+def test_a_revocation_that_revokes_nothing_is_the_headline() -> None:
+    edit = adopted(ACCESS)
+    [found], made, compared = edit.run(without_svc(ACCESS))
+    assert not made.changes
+    assert found.headline == "revokes nothing: 2 access rules of User:svc stay on east"
+    assert "absent: true" in found.todo
+    review = Review(made, compared, AGAINST, effectless=(found,))
+    said = "This edit revokes nothing: 2 access rules of User:svc stay on east. No changes: everything is as declared"
+    for form in (Format.TEXT, Format.MARKDOWN, Format.HTML):
+        text = render(review, form, NO_HANDOFF)
+        assert said in text.replace("\\", "")
+        assert "Edits without effect" in text
+    assert render(review, Format.TEXT, NO_HANDOFF).startswith(said)
+    assert '"headline": "revokes nothing' in render(review, Format.JSON, NO_HANDOFF)
+
+
+def test_after_an_apply_the_same_edit_revokes() -> None:
+    edit = adopted(ACCESS)
+    edit.seen.apply(load({"1.yaml": ACCESS}, "shop"))
+    found, made, _ = edit.run(without_svc(ACCESS))
+    assert found == ()
+    assert len(made.changes) == 2
+    assert applied(ACCESS).run(without_svc(ACCESS))[0] == ()
+
+
+def test_a_narrowed_rule_a_rule_that_is_there_and_a_section_that_goes() -> None:
+    edit = adopted(ACCESS)
+    [narrowed] = edit.of((", groups: [svc]", ", groups: []"))
+    assert narrowed.headline == "revokes nothing: 1 access rule of User:svc stays on east"
+    [there] = Edit(edit.seen, without_svc(ACCESS)).run(ACCESS)[0]
+    assert (there.headline, "there already" in there.why) == ("", True)
+    section = [each for each in edit.run(BASE)[0] if each.kind == "section"]
+    assert section[0].headline == "takes nothing away: all of access stays"
+
+
+def test_rules_without_an_authorizer_and_rules_that_cannot_be_read() -> None:
+    edit = adopted(ACCESS)
+    edit.seen.clusters["east"].access_unreadable = Unsupported("the cluster has no authorizer")
+    [found] = edit.run(without_svc(ACCESS))[0]
+    assert found.headline == "allows and denies nothing: east has no authorizer"
+    edit.seen.clusters["east"].access_unreadable = Unknown("access of east", "denied")
+    assert edit.run(without_svc(ACCESS))[0] == (), "the plan says that it is unknown"
+
+
+# quotas and users
+
+
+def test_a_quota_that_leaves_the_files_stays() -> None:
+    edit = adopted(QUOTAS)
+    [whole] = edit.run(BASE + "quotas: []\n")[0]
+    assert whole.headline == "lifts nothing: consumer_byte_rate of user svc stays on east"
+    [key] = edit.of(("consumer_byte_rate: 1MiB, ", ""), ("producer_byte_rate: 2MiB", "producer_byte_rate: 2MiB"))
+    assert "consumer_byte_rate" in key.headline
+    assert edit.of(("producer_byte_rate: 2MiB", "producer_byte_rate: 3MiB")) == ()
+
+
+def test_a_user_that_leaves_the_files_can_still_log_in() -> None:
+    edit = adopted(USERS)
+    [gone] = edit.run(BASE + "users: []\n")[0]
+    assert gone.headline == "removes nobody: user svc can still log in on east"
+
+
+def test_another_password_without_another_version_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVC", "a")
+    edit = adopted(USERS)
+    edit.seen.apply(load({"1.yaml": USERS}, "shop"))
+    [found] = edit.of(("${env:SVC}", "${env:OTHER}"))
+    assert found.headline == "sets no password: that of user svc is set only when its version rises"
+    assert edit.of(("${env:SVC}", "${env:OTHER}"), ("version: 1", "version: 2")) == ()
+
+
+# topics
+
+
+def test_topics_that_leave_the_files_stay() -> None:
+    edit = applied()
+    [gone] = edit.of(("  pay: {clusters: [east], partitions: 1}\n", ""))
+    assert gone.headline == "deletes nothing: topic pay stays on east"
+    assert "tombstone" in gone.todo
+
+
+def test_a_rename_is_told_as_one() -> None:
+    edit = applied()
+    [renamed] = edit.of(("  pay: {", "  payments: {"))
+    assert renamed.headline == "renames nothing: payments begins empty, pay stays on east with its records"
+
+
+def test_a_config_that_leaves_the_files_stays() -> None:
+    edit = applied()
+    [gone] = edit.of((", configs: {retention.ms: 1d}", ""))
+    assert gone.headline == "resets nothing: retention.ms of orders stays 1d on east"
+    assert edit.of(("retention.ms: 1d", "retention.ms: 2d")) == ()
+
+
+def test_a_default_that_a_stronger_value_shadows_does_nothing() -> None:
+    edit = applied()
+    [shadowed] = edit.of(
+        ('east:9092"], defaults: {', 'east:9092"], defaults: {configs: {compression.type: producer}, ')
+    )
+    assert shadowed.kind == "cluster"
+    assert "each has this value already, or a stronger layer" in shadowed.why
+    assert edit.of(('east:9092"], defaults: {', 'east:9092"], defaults: {configs: {retention.bytes: "9"}, ')) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("labels: {owner: shop}", "labels: {owner: crm}", "labels are for people and rules"),
+        ("pay: {clusters: [east], partitions: 1}", "pay: {clusters: [east]}", "existing topics keep the count"),
+    ],
+)
+def test_what_means_nothing_on_a_cluster_is_named(old: str, new: str, why: str) -> None:
+    [found] = applied().of((old, new))
+    assert why in found.why
+    assert not found.headline
+
+
+def test_what_is_refused_or_unknown_is_no_edit_without_effect() -> None:
+    edit = applied()
+    assert edit.of(("partitions: 2", "partitions: 1")) == (), "the plan refuses it"
+
+
+def test_what_nobody_can_tell_is_no_edit_without_effect() -> None:
+    old, new = (load({"1.yaml": text}, "shop") for text in (BASE, BASE.replace("partitions: 2", "partitions: 3")))
+    live = applied().seen.look(new)
+    silent = LiveState({**live.clusters, "east": Unknown("cluster east", "no answer")}, live.mirrors)
+    sides = EditAndPlan(old, new, plan(new, silent), silent)
+    assert without_effect(compare(old, new), sides) == ()
+
+
+# flows, mirrors, what counts for many
+
+
+def flow_with(words: str) -> tuple[str, str]:
+    return "topics: [orders]}", f"topics: [orders], {words}}}"
+
+
+def test_a_start_moves_no_position_that_is_there() -> None:
+    [found] = applied().of(flow_with("start: latest"))
+    assert found.headline == "moves no position: start of flow east-to-west counts for new partitions only"
+    assert "mirror seek" in found.todo
+
+
+@pytest.mark.parametrize("words", ["delivery: at_least_once", "lanes: 4", "rate_limit: 1MiB"])
+def test_what_restarts_a_mirror_has_an_effect(words: str) -> None:
+    assert applied().of(flow_with(words)) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("groups: {include: [a]}", "only with sync_offsets"),
+        ("labels: {owner: a}", "labels are for people"),
+        ("sync_topic_configs: {exclude: [compression.type]}", "no remote topic changes by it"),
+    ],
+)
+def test_what_the_job_does_not_read_is_named(words: str, why: str) -> None:
+    found = applied().of(flow_with(words))
+    assert found
+    assert all(why in each.why for each in found)
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["protected: [ledger]\n", "shrink_limit: {percent: 50}\n", "defaults: {configs: {compression.type: producer}}\n"],
+)
+def test_rules_for_later_runs_are_named(more: str) -> None:
+    found = applied().run(BASE + more)[0]
+    assert found
+    assert lead(found) == ""
+
+
+def test_an_edit_that_does_what_it_says_has_no_such_list() -> None:
+    assert applied().of(("partitions: 2", "partitions: 4"), ("retention.ms: 1d", "retention.ms: 2d")) == ()
+
+
+def test_the_headline_names_two_and_counts_the_rest() -> None:
+    edits = [NoEffect("topic", name, "", "", "", f"deletes nothing: topic {name} stays on east") for name in "abcd"]
+    assert lead(tuple(edits)) == (
+        "This edit deletes nothing: topic a stays on east; it deletes nothing: topic b stays on east; "
+        "2 more edits have no effect. "
+    )
