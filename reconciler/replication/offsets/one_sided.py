@@ -43,8 +43,9 @@ async def parting_of(source: Log, target: Log) -> Parting:
     return await find_parting(await bounds_of(source), await bounds_of(target), of_source, of_target)
 
 
-async def count_from(log: Log, begin: int, end: int) -> int:
-    """Committed records of ``begin`` up to but not with ``end``. Only a batch that is cut by them is opened."""
+async def count_from(log: Log, begin: int, end: int, enough: int | None = None) -> int:
+    """Committed records of ``begin`` up to but not with ``end``. Only a batch that is cut by them is opened. Once there
+    are ``enough``, no further ones are counted."""
     count = 0
     await logs.leaders(log.cluster, [log.key[0]])
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
@@ -56,6 +57,8 @@ async def count_from(log: Log, begin: int, end: int) -> int:
                 count += batch.records
             else:
                 count += sum(begin <= record.offset < end for record in records_of(answer.records, batch))
+            if enough is not None and count >= enough:
+                return count
     return count
 
 

@@ -100,6 +100,7 @@ class LaneSession:
                 self.lane.fail(error)
 
         task = self._loop.create_task(guarded())
+        task.add_done_callback(lambda _: work.close())  # one that was cancelled before it began
         group.add(task)
         return task
 

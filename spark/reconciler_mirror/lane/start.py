@@ -167,6 +167,9 @@ class Starter:
             if positions.went_back(known, least.get(partition.source)):
                 end = least[partition.source]
                 lane.stop(partition, conditions.position_went_back(partition.spec, lane.spec.group, known.offset, end))
+            elif known.same is not None and known.same.diverged is not None:
+                why = "a lane has found that before"
+                lane.stop(partition, conditions.offsets_diverged(partition.spec, known.same.diverged, why))
             elif known.same is not None:
                 kept[partition] = known
             else:

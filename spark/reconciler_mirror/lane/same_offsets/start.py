@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from reconciler.kafka.client.cluster import EARLIEST
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
-from reconciler.replication.offsets.one_sided import parting_of
+from reconciler.replication.offsets.one_sided import count_from, parting_of
+from reconciler.replication.offsets.parting import Parting
 from reconciler.replication.offsets.same import above_limit
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
@@ -96,34 +97,43 @@ class SameStarter(Starter):
 
     async def _compared(self, partition: Partition, seen: Look, known: int | None) -> None:
         """Stops it where somebody else has written to the target, which is not the beginning of its source either.
-        ``known``: up to where the flow has copied a partition without a position, as the offset map says."""
+        ``known``: up to where the flow has copied a partition without a position, as the offset map says. A copy that
+        is continued has no start: nothing before it may be filled, nor deleted as empty offsets."""
         same = partition.same
         assert same is not None
         if same.displaced:
-            if await self._is_beginning(partition, seen):
+            if await self._beginning(partition, seen) is not None:
                 same.displaced = False
                 same.place = CopyPlace(seen.end, seen).settled()
             else:
                 self._same.diverged(partition, partition.reached, "it has other records before it than the source")
         elif same.place is None and not same.begun and partition.reached < 0 < seen.end:
             if known is not None and known <= seen.end:  # what lies behind is compared once the source has told of it
-                partition.reached, same.start = known, min(known, same.start)
-            elif not await self._is_beginning(partition, seen):
+                partition.reached, same.start = known, 0
+            elif (parting := await self._beginning(partition, seen)) is None:
                 why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
                 self._same.diverged(partition, 0, why)
+            elif seen.end >= parting.source.begin:
+                same.start = 0
 
-    async def _is_beginning(self, partition: Partition, seen: Look) -> bool:
-        """Whether the target's log is the beginning of the source's, as after a failover whose target goes back to be
-        the source: then it may be continued."""
+    async def _beginning(self, partition: Partition, seen: Look) -> Parting | None:
+        """Not None where the target's log is the beginning of the source's, as after a failover whose target goes back
+        to be the source: then it may be continued. What lies before all that the source still has can be compared with
+        nothing, and would be deleted with the empty offsets that follow it: only a log without records may."""
         lane = self._lane
         source = Log(lane.source, partition.source, committed=lane.committed_only)
+        target = Log(lane.target, partition.target, committed=True)
         try:
-            parting = await parting_of(source, Log(lane.target, partition.target, committed=True))
+            parting = await parting_of(source, target)
         except NotPairedError as error:  # a log's beginning goes meanwhile: compared again
             raise BrokerError(_MOVED, str(error)) from error
         if parting.target.end > seen.end:
             raise BrokerError(_MOVED, f"somebody appends to {partition.target[0]}-{partition.target[1]}")
-        return parting.proved and not parting.target_goes_on and parting.target.end == seen.end
+        if not parting.proved or parting.target_goes_on or parting.target.end != seen.end:
+            return None
+        begin, end = parting.target.begin, parting.target.end
+        unlike = end < parting.source.begin and await count_from(target, begin, end, enough=1) > 0
+        return None if unlike else parting
 
     def _placed(self, partition: Partition, seen: Look) -> None:
         lane, same = self._lane, partition.same

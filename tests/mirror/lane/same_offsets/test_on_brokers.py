@@ -262,6 +262,30 @@ def test_a_target_that_is_the_beginning_of_its_source_is_continued(flow: Flow) -
     assert_equal(flow)
 
 
+def test_what_others_wrote_before_all_that_the_source_has_is_not_deleted(flow: Flow) -> None:
+    """It can be compared with nothing; the empty offsets behind it would be deleted, and all before them."""
+    mixed(flow, 5)
+    admin = AdminClient(flow.source.super_client())
+    for answer in admin.delete_records([TopicPartition(flow.topic, 0, 37)]).values():
+        answer.result(30)
+    _stranger(flow, flow.target, flow.remote, 1)
+    report, _ = flow.run(batch_path, _diverged, keeps_offsets=True)
+    assert report.end is LaneEnd.STOPPED, report
+    assert (_begin(flow), ends(flow.target, flow.remote)[0]) == (0, 1)
+
+
+def test_a_copy_that_is_continued_is_continued_at_its_end_wherever_the_flow_starts(flow: Flow) -> None:
+    """With start: latest its records would be deleted, and those that it lacks left out."""
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    mixed(flow, 3, seed=2)
+    name = f"{flow.topic}-back"
+    of_another = {"flow": name, "group": f"mirror.{name}", "transactional_id": f"mirror.{name}.0"}
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, start_kind="latest", **of_another)
+    assert report.end is LaneEnd.STOPPED, report
+    assert_equal(flow)
+
+
 def test_a_target_that_others_have_written_and_the_source_has_alike_is_gone_on_with(flow: Flow) -> None:
     """As after a failover and a way back: producers wrote to the copy, and a flow the other way brought that here."""
     mixed(flow, 3)
@@ -286,5 +310,12 @@ def test_back_to_translated_it_goes_on_behind_what_was_copied(flow: Flow) -> Non
     kept = encode((flow.remote, 0), LanePosition(1, "", same=SameOffsetsPosition(7)))
     flow.set_position(1, metadata=kept)
     mixed(flow, 3, seed=2)
+    flow.run(batch_path, flow.at_end())
+    assert flow.target_content() == flow.source_content()
+    [end, _] = ends(flow.source, flow.topic)
+    kept = encode((flow.remote, 0), LanePosition(1, "", same=SameOffsetsPosition(7, diverged=1)))
+    flow.set_position(1, metadata=kept)
+    flow.run(batch_path, _diverged)
+    flow.set_position(end)
     flow.run(batch_path, flow.at_end())
     assert flow.target_content() == flow.source_content()
