@@ -55,11 +55,15 @@ class Naming:
     separator: str = "."
 
 
+AGAIN = "again"
+"""A start at the earliest record, also where the target holds records already: somebody agreed to have them twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``.
 
-    Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest or latest) for all others.
+    Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest, latest or again) for all others.
     """
 
     kind: str = "earliest"
@@ -213,7 +217,7 @@ class ChannelSettings:
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
     """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only. ``deployment``: with
-    what it was submitted."""
+    what it was submitted. ``moved_from``: names that the environment had."""
 
     environment: str
     mirror: str
@@ -227,6 +231,7 @@ class MirrorSettings:
     metrics_address: str = field(default="", metadata={**SPARSE, **named("metrics_host")})
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
+    moved_from: tuple[str, ...] = field(default=(), metadata={**SPARSE, **named("environment_moved_from")})
 
     @property
     def metrics_host(self) -> str:

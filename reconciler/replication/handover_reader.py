@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from reconciler.replication.handover import (
+    AGAIN,
     CODEC,
     FORMAT_VERSION,
     FORWARD,
@@ -72,11 +73,11 @@ def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
         yield f"lanes is {flow.lanes}; {MOST_LANES} is the limit"
     yield from _strange("delivery", flow.delivery, "exactly_once", "at_least_once")
     yield from _strange("isolation", flow.isolation, "read_committed", "read_uncommitted")
-    yield from _strange("start.kind", start.kind, "earliest", "latest", "timestamp", "offsets")
+    yield from _strange("start.kind", start.kind, "earliest", "latest", AGAIN, "timestamp", "offsets")
     if start.kind == "timestamp" and start.timestamp_ms is None:
         yield "it starts at a timestamp but start.timestamp_ms is None"
     if start.kind == "offsets":
-        yield from _strange("start.otherwise", start.otherwise, "earliest", "latest")
+        yield from _strange("start.otherwise", start.otherwise, "earliest", "latest", AGAIN)
         if start.offsets is None:
             yield "it starts at offsets but lacks the field start.offsets"
     for (topic, partition), offset in flow.start_offsets.items():

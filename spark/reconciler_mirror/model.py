@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from reconciler.replication.handover import Endpoint, FlowSettings
+from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings
 from reconciler.replication.names import ConditionCode, position_group, transactional_id
+from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner
 from reconciler_mirror.record_work.settings import NO_GROUND, NO_WORK, ProvenanceSettings, RecordWork, work_of
 from reconciler_mirror.report.latency import NO_LATENCY, Latency
 from reconciler_mirror.report.losses import Losses, added
@@ -46,12 +47,18 @@ class Claim:
     """Who owns a flow: every application takes a higher number than it finds, and writes it into each position.
 
     The higher claim wins (``application`` breaks a tie), so that two applications never fence each other in turns.
-    ``ground`` is not written: what a flow with provenance found out when it was taken over.
+    ``ground`` is not written: what a flow with provenance found out when it was taken over. ``owner``: the environment
+    whose application it is; written, and asked by the next takeover.
     """
 
     number: int = 0
     application: str = ""
     ground: ProvenanceSettings = field(default=NO_GROUND, compare=False)
+    owner: Owner = field(default=NO_OWNER, compare=False)
+
+    def __str__(self) -> str:
+        of = f" of environment {self.owner.environment}" if self.owner.environment else ", which names no environment,"
+        return f"application {self.application or 'unknown'}{of}"
 
 
 NO_CLAIM = Claim()
@@ -96,7 +103,7 @@ class LaneSpec:
 
 
 def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
-    """Without partitions or claim. The start is earliest: any other but offsets was committed at the takeover."""
+    """Without partitions or claim. Any other start but offsets was committed at the takeover, so this is earliest."""
     syncs = flow.mirrormaker.offset_syncs
     return LaneSpec(
         flow=flow.name,
@@ -107,7 +114,7 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
         target=flow.target,
         delivery=flow.delivery,
         isolation=flow.isolation,
-        start_kind="earliest",
+        start_kind=AGAIN if flow.start_kind == AGAIN else "earliest",
         start_timestamp_ms=None,
         partitions=(),
         claim=AWAITED,

@@ -1,16 +1,20 @@
-"""The metadata beside a flow's committed position, and what of it survives a seek.
+"""The metadata beside a flow's committed position, what of it survives a seek, and who owns the flow by it.
 
 The mirror job writes and reads all of it (JSON, ended by a NUL byte that librdkafka needs); a seek keeps
 what says who owns the flow, and drops what belonged to the old place. Both write the target partition (``t``) and the
 offset (``o``) into it too and a CRC-32 of all (``d``): so a position that another client committed, that was copied
 from elsewhere, or that was damaged on its way, is known for it. Nothing else of its metadata is believed then.
+
+Group ``mirror.FLOW``, the transactional ids of that name and the remote topics belong to the environment that wrote the
+positions (``w``). Plans and takeovers ask ``stranger`` before they touch them.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -24,7 +28,7 @@ _PROOFS = ("d", "u")
 _OF_THE_PLACE = ("i", "e", "t", "o", "d", "q", "x")
 _OF_THE_TOPIC = ("m",)
 _OF_SAME_OFFSETS = ("p", "s")
-_OF_A_CLAIM = ("c", "a", "h")
+_OF_A_CLAIM = ("c", "a", "h", "w")
 _UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str, "h": int}
 """What the release that wrote no proof always wrote."""
 
@@ -82,6 +86,113 @@ def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: b
         case PositionProof.NONE:
             pass
     return written(key, offset, {name: value for name, value in fields.items() if name in kept}) + END
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a flow is. ``source``: the id of its source cluster. Empty: not known; releases before wrote neither."""
+
+    environment: str = ""
+    source: str = ""
+
+
+NO_OWNER = Owner()
+
+
+@dataclass(frozen=True, slots=True)
+class PositionMark:
+    """What a position says of who wrote it. ``topic_id``: of the source topic, empty where it names none."""
+
+    owner: Owner = NO_OWNER
+    topic_id: str = ""
+    application: str = ""
+    hour: int = 0
+
+
+def owner_of(fields: Mapping[str, Any]) -> Owner:
+    match fields.get("w"):
+        case [str(environment), str(source)]:
+            return Owner(environment, source)
+        case _:
+            return NO_OWNER
+
+
+def owner_fields(owner: Owner) -> Mapping[str, Any]:
+    return {"w": [owner.environment, owner.source]} if owner.environment else {}
+
+
+def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
+    """Of a position as it was read; one that is not proved says nothing."""
+    fields = _parsed(metadata)
+    if proof_of(key, offset, fields) is PositionProof.NONE:
+        return PositionMark()
+    try:
+        return PositionMark(
+            owner_of(fields), str(fields.get("i", "")), str(fields.get("a", "")), int(fields.get("h", 0))
+        )
+    except (ValueError, TypeError, OverflowError):
+        return PositionMark()
+
+
+def stranger(
+    mine: Owner, before: Collection[str], positions: Mapping[Key, PositionMark], topic_ids: Mapping[Key, str]
+) -> tuple[Key, PositionMark] | None:
+    """The newest position by which a flow belongs to somebody else; None: it is ours, or nobody's yet.
+
+    ``before``: names that our environment had. ``topic_ids``: partitions of our remote topics -> id of the source topic
+    as it is now, empty where that is not known. Positions of other topics count only while none of ours has one:
+    two environments that share a group by chance, and were begun before owners were written, both go on. Positions
+    without an owner are ours unless each names the id of a topic that our source does not have.
+    """
+    ours = {key: at for key, at in positions.items() if key in topic_ids}
+    owned = {key: at for key, at in (ours or positions).items() if at.owner.environment}
+    foreign = {key: at for key, at in owned.items() if not _is_mine(mine, before, at.owner)}
+    if foreign and (ours or len(foreign) == len(owned)):
+        return max(foreign.items(), key=lambda item: (item[1].hour, item[0]))
+    unfit = {key: at for key, at in ours.items() if _is_another(at.topic_id, topic_ids[key])}
+    if not owned and ours and len(unfit) == len(ours):
+        return max(unfit.items(), key=lambda item: (item[1].hour, item[0]))
+    return None
+
+
+def _is_another(topic_id: str, now: str) -> bool:
+    """Kafka prints ids in base64 for URLs, librdkafka in plain base64."""
+    ids = {each.replace("+", "-").replace("/", "_").rstrip("=") for each in (topic_id, now)}
+    return "" not in ids and len(ids) == 2
+
+
+def _is_mine(mine: Owner, before: Collection[str], other: Owner) -> bool:
+    return other.environment in (mine.environment, *before) and (not mine.source or other.source in ("", mine.source))
+
+
+def whose(group: str, cluster: str, mine: Owner, key: Key, at: PositionMark) -> str:
+    """In words, of what ``stranger`` found."""
+    by = f"application {at.application or 'unknown'}"
+    place = f"position of {key[0]}-{key[1]}"
+    if not at.owner.environment:
+        return (
+            f"group {group} on {cluster} belongs to a flow of another source cluster: its positions name topics that"
+            f" the source of environment {mine.environment} does not have ({place}, by {by} of a release that names no"
+            " environment)"
+        )
+    if at.owner.environment == mine.environment:
+        return (
+            f"group {group} on {cluster} belongs to source cluster {at.owner.source}, and {mine.source} answers as the"
+            f" source now ({place}, by {by} of an environment of the same name, {at.owner.environment})"
+        )
+    return f"group {group} on {cluster} belongs to environment {at.owner.environment} ({place}, by {by})"
+
+
+def ways_on(flow: str, group: str, mine: Owner, at: PositionMark) -> str:
+    """What to do about what ``stranger`` found, by who is right."""
+    renamed = ""
+    if at.owner.environment not in ("", mine.environment):
+        entry = f"moved: [{{environment: {mine.environment}, from: {at.owner.environment}}}]"
+        renamed = f" If the environment was renamed, write {entry}."
+    return (
+        f"Rename the flow {flow} of environment {mine.environment}: another name has another group.{renamed} If the"
+        f" other flow is gone for good: kafka-consumer-groups.sh --delete --group {group}"
+    )
 
 
 def _parsed(metadata: str) -> Mapping[str, Any]:

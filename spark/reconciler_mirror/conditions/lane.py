@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler.replication.names import ConditionCode
-from reconciler_mirror.model import Condition, LaneSpec, PartitionSpec
+from reconciler_mirror.model import Claim, Condition, LaneSpec, PartitionSpec
 
 if TYPE_CHECKING:
     from reconciler_mirror.lane.partition import Partition, Piece
@@ -31,6 +31,9 @@ WITHOUT_LAG = frozenset(
 
 class SupersededError(Exception):
     """A later application owns the flow; nothing may be written any more."""
+
+    def __init__(self, flow: str, claim: Claim) -> None:
+        super().__init__(f"flow {flow}: {claim} has taken it")
 
 
 def _seek(spec: PartitionSpec, place: int | str) -> str:
@@ -72,6 +75,20 @@ def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) ->
         f"to source offset {offset} or a little further; from the start its records would be there twice",
         f"Go on where that ended: {seek} {'' if other != flow else f'--partition {spec.partition} '}{place}. To copy "
         "all of it again: --to earliest.",
+    )
+
+
+def remote_topic_not_empty(spec: PartitionSpec, flow: str, end: int) -> Condition:
+    """``end``: of the target partition, which holds, or held, records that this flow did not copy."""
+    seek = f"reconciler mirror seek ENV {flow} --topic {spec.topic} --partition {spec.partition} --to"
+    return Condition.of_partition(
+        "remote_topic_not_empty",
+        spec,
+        f"is not copied: flow {flow} has no position for it, and {spec.target_topic} ends at {end} with records that "
+        "the flow did not copy (MirrorMaker 2, another flow or a producer wrote them); from the start they might be "
+        "there twice",
+        f"Stop the other writer. If MirrorMaker 2 copied them: reconciler mirror import-positions ENV {flow} --write. "
+        f"To copy only what comes from now on: {seek} latest. To copy everything again: {seek} earliest.",
     )
 
 

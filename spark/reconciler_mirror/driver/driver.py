@@ -209,6 +209,10 @@ class Driver:
         self._stop_group_syncs()
         if self._superseded_by:
             self._leases.stop(patience_s=10.0)
+            if self._pauses.writer in ("", self._who.application_id):
+                self._tell(
+                    "failed", self._superseded_by
+                )  # by an application of another mirror, which tells nothing here
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
 
@@ -225,7 +229,7 @@ class Driver:
         return DriverOutcome(state, Exit.STOPPED if state == "stopped" else Exit.FAILED, detail)
 
     def _superseded(self, why: str) -> None:
-        """A later application writes the status record now; ours would hide it."""
+        """A later application of this mirror writes the status record now; ours would hide it."""
         self._superseded_by = why or "another application has taken a flow"
         self._end.set()
 
@@ -235,7 +239,10 @@ class Driver:
         """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
         discovery = Discovery(flow, flow.selector(), (WireTopics(flow.source), WireTopics(flow.target)))
         takeover = WireTakeover(
-            flow, lambda old: self._board.set_condition(flow.name, "takeover", _waits_for_positions(flow, old))
+            flow,
+            lambda old: self._board.set_condition(flow.name, "takeover", _waits_for_positions(flow, old)),
+            environment=self._settings.environment,
+            moved_from=self._settings.moved_from,
         )
         taken, pause = False, 0.5
         refresh = self._settings.refresh_interval_ms / 1000

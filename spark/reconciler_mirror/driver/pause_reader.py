@@ -14,6 +14,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from reconciler.replication.handover import StatusPlace
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
@@ -36,6 +37,8 @@ class PauseReader:
         self._pauses: dict[Scope, Pause] = {}
         self.known = threading.Event()
         self.trouble: Condition | None = None
+        self.writer = ""
+        """The application that wrote the newest status record of this mirror; empty: not known."""
 
     def run(self, end: threading.Event) -> None:
         """Blocks until ``end`` is set."""
@@ -63,7 +66,10 @@ class PauseReader:
 
     def _take(self, message: Message, into: dict[Scope, Pause]) -> bool:
         """True when a pause came or went."""
-        scope = scope_of(self._environment, (message.key() or b"").decode(errors="replace"))
+        name = (message.key() or b"").decode(errors="replace")
+        if name == self._place.key:
+            self.writer = _writer(message.value())
+        scope = scope_of(self._environment, name)
         if scope is None:
             return False
         value = message.value()
@@ -105,3 +111,10 @@ class PauseReader:
             stops=True,
         )
         _log.warning("pauses are not known yet", topic=place.topic, cluster=place.cluster.cluster, why=why)
+
+
+def _writer(record: bytes | None) -> str:
+    try:
+        return str(parsed(record or b"{}")["application_id"])
+    except (ValueError, LookupError, TypeError):
+        return ""

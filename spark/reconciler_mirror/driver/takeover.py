@@ -1,6 +1,7 @@
 """Takes a flow over from an earlier application: claims its positions and fences its transactional ids.
 
-For an exactly-once flow, in this order, so that no lane of an earlier application can commit behind our back, however
+Before anybody is disturbed, positions say whether the flow is this environment's. For an exactly-once flow, in this
+order, so that no lane of an earlier application can commit behind our back, however
 many lanes it had and whatever it was doing (a stopped process that wakes up later included):
 
 1. Take the transactional.id of lane 0 and write our claim into all positions, as a transaction that stays open. From
@@ -24,23 +25,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.kafka.client.cluster import Key, parsed_id
-from reconciler.kafka.client.errors import UNSTABLE, BrokerError
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
-from reconciler.replication.handover import MOST_LANES, FlowSettings
+from reconciler.replication.handover import AGAIN, MOST_LANES, FlowSettings
 from reconciler.replication.names import position_group, transactional_id
 from reconciler.replication.offsets.copied_before import Ids, copied_before
 from reconciler.replication.offsets.last_committed import last_committed
+from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, PositionMark, stranger, ways_on, whose
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model import NO_CLAIM, Claim, PartitionSpec
+from reconciler_mirror.model import NO_CLAIM, Claim, Condition, PartitionSpec
 from reconciler_mirror.record_work import provenance_start as provenance_ground
 from reconciler_mirror.record_work.settings import work_of
 
@@ -68,13 +70,24 @@ class WireTakeover:
     """Owned by one thread. Its connections stay open between ``prepare`` and ``take``.
 
     ``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised WireError
-    or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for another flow.
+    or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for another flow,
+    and where the flow is another environment's.
     """
 
-    def __init__(self, flow: FlowSettings, waits: Callable[[int], None] = lambda _: None) -> None:
-        """``waits`` is called once positions are asked for again because so many are older than known, or missing."""
+    def __init__(
+        self,
+        flow: FlowSettings,
+        waits: Callable[[int], None] = lambda _: None,
+        *,
+        environment: str = "",
+        moved_from: Collection[str] = (),
+    ) -> None:
+        """``waits`` is called once positions are asked for again because so many are older than known, or missing.
+        ``environment``: whose flow it is; ``moved_from``: names that it had. Without one no owner is asked for."""
         self._flow = flow
         self._waits = waits
+        self._environment = environment
+        self._moved_from = moved_from
         self._loop = asyncio.new_event_loop()
         self._open: _Open | None = None
 
@@ -91,7 +104,7 @@ class WireTakeover:
 
     def _run(self, work: Callable[[_Open], Awaitable[T]]) -> T:
         """On the same connections until something fails."""
-        opened = self._open = self._open or _Open(self._flow, self._waits)
+        opened = self._open = self._open or _Open(self._flow, self._waits, self._environment, self._moved_from)
         try:
             self._loop.run_until_complete(opened.prepare())
             return self._loop.run_until_complete(work(opened))
@@ -114,9 +127,17 @@ class WireTakeover:
 class _Open:
     """The target with one identity for each transactional.id."""
 
-    def __init__(self, flow: FlowSettings, waits: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        flow: FlowSettings,
+        waits: Callable[[int], None],
+        environment: str = "",
+        moved_from: Collection[str] = (),
+    ) -> None:
         self.flow = flow
         self.waits = waits
+        self.owner = Owner(environment) if environment else NO_OWNER
+        self.moved_from = moved_from
         self.group = position_group(flow.state_name)
         self.cluster = cluster_of(flow.target)
         self.groups = GroupClient(self.cluster)
@@ -136,10 +157,14 @@ class _Open:
         if not self._prepared:
             await asyncio.gather(self.first.prepare(), *(other.prepare() for other in self.others))
             await self.groups.offsets([self.group])
+            if self.owner.environment:
+                with suppress(WireError), closing(cluster_of(self.flow.source)) as source:
+                    self.owner = replace(self.owner, source=await provenance_ground.cluster_id(source))
             self._prepared = True
 
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         mine = {(spec.target_topic, spec.partition) for spec in specs}
+        await self._require_ours(specs)
         self._least, self._decided = await self._committed(specs), {}
         self._until = time.monotonic() + OLD_WITHIN_S
         if self.first.transactional:
@@ -147,7 +172,7 @@ class _Open:
         else:
             self._decided = await self._stable()
             lane_positions = await self._positions()
-            claim = _above(self._known(lane_positions), application)
+            claim = self._above(self._known(lane_positions), application)
         changed = {
             **(_of(lane_positions, mine) if self.first.transactional else {}),
             **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
@@ -173,13 +198,34 @@ class _Open:
         self._decided = await self._stable()
         lane_positions = await self._positions()
         while True:
-            claim, old = _above(self._known(lane_positions), application), self._old(lane_positions)
+            claim, old = self._above(self._known(lane_positions), application), self._old(lane_positions)
             await self._claim(claim, _of(lane_positions, {*mine} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
             if self._old(lane_positions) - old:
                 raise BrokerError(UNSTABLE, f"group {self.group} on {self.flow.target.cluster} tells old positions")
             if before or not lane_positions:
-                return _above(self._known(lane_positions), application), lane_positions
+                return self._above(self._known(lane_positions), application), lane_positions
+
+    async def _require_ours(self, specs: Sequence[PartitionSpec]) -> None:
+        """Raises NotReadyError where another environment has begun the flow: its lanes would be fenced, and their
+        partitions left alone, since their positions are not of our source."""
+        if not self.owner.environment:
+            return
+        lane_positions = await positions.read_all(self.groups, self.group)
+        by = {
+            key: PositionMark(at.claim.owner, at.topic_id, at.claim.application, at.hour)
+            for key, at in lane_positions.items()
+        }
+        ids = {(spec.target_topic, spec.partition): spec.topic_id for spec in specs}
+        if (found := stranger(self.owner, self.moved_from, by, ids)) is not None:
+            raise provenance_ground.NotReadyError(_not_ours(self.flow, self.group, self.owner, found))
+
+    def _above(self, known: Sequence[LanePosition], application: str) -> Claim:
+        """Who committed a position without ours took the claim that stood beside it; one made of the time is above
+        it."""
+        lost = any(not at.proved and at.claim == NO_CLAIM for at in known)
+        number = 1 + max((int(time.time()) if lost else 0, *(at.claim.number for at in known)))
+        return Claim(number, application, owner=self.owner)
 
     async def _fence_others(self, keys: Collection[Key]) -> dict[Key, LanePosition]:
         """Once all are fenced, what they had under way is decided. Gives the positions as they stand then."""
@@ -237,7 +283,7 @@ class _Open:
         others = [
             s for s in specs if flow.starts_at(s.topic, s.partition) is None and (s.topic, s.partition) not in unknown
         ]
-        if flow.start_kind != "earliest" and (others := await self._never_copied(others)):
+        if flow.start_kind not in ("earliest", AGAIN) and (others := await self._never_copied(others)):
             begun = {(spec.topic, spec.partition): spec for spec in others}
             kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"
             with closing(cluster_of(flow.source)) as source:
@@ -263,10 +309,13 @@ class _Open:
         await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
 
 
-def _above(known: Sequence[LanePosition], application: str) -> Claim:
-    """Who committed a position without ours took the claim that stood beside it; one made of the time is above it."""
-    lost = any(not at.proved and at.claim == NO_CLAIM for at in known)
-    return Claim(1 + max((int(time.time()) if lost else 0, *(at.claim.number for at in known))), application)
+def _not_ours(flow: FlowSettings, group: str, owner: Owner, found: tuple[Key, PositionMark]) -> Condition:
+    return Condition(
+        "flow_not_ours",
+        f"{flow.name} is not copied: {whose(group, flow.target.cluster, owner, *found)}",
+        ways_on(flow.name, group, owner, found[1]),
+        stops=True,
+    )
 
 
 def _of(lane_positions: Mapping[Key, LanePosition], keys: Iterable[Key]) -> dict[Key, LanePosition]:

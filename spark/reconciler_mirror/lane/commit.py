@@ -105,8 +105,8 @@ class Committer:
             return
         self._looked = now
         committed_positions = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
-        if positions.is_superseded(committed_positions, lane.spec.claim):
-            raise SupersededError("another application has taken the flow")
+        if (later := positions.superseding(committed_positions, lane.spec.claim)) is not None:
+            raise SupersededError(lane.spec.flow, later)
 
     def _resume(self) -> None:
         """What waited for the end of the transaction goes into the next one."""

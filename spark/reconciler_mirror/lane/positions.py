@@ -18,8 +18,16 @@ from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Com
 from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.replication.handover import AGAIN
 from reconciler.replication.json_codec import parsed
-from reconciler.replication.offsets.position_metadata import END, PositionProof, proof_of, written
+from reconciler.replication.offsets.position_metadata import (
+    END,
+    PositionProof,
+    owner_fields,
+    owner_of,
+    proof_of,
+    written,
+)
 from reconciler_mirror.model import NO_CLAIM, Claim
 
 RENEW_AFTER_HOURS = 24
@@ -63,9 +71,10 @@ def hour_now() -> int:
     return int(time.time()) // 3600
 
 
-def is_superseded(positions: Mapping[Key, CommittedPosition], claim: Claim) -> bool:
-    """Whether a later application has written its claim into one of ``positions``."""
-    return any(decode(key, at.offset, at.metadata).claim > claim for key, at in positions.items())
+def superseding(positions: Mapping[Key, CommittedPosition], claim: Claim) -> Claim | None:
+    """The claim of a later application, where one has written it into one of ``positions``."""
+    claims = [decode(key, at.offset, at.metadata).claim for key, at in positions.items()]
+    return max((other for other in claims if other > claim), default=None)
 
 
 def went_back(position: LanePosition, least: int | None) -> bool:
@@ -94,6 +103,7 @@ def encode(key: Key, position: LanePosition) -> str:
         "c": position.claim.number,
         "a": position.claim.application,
         "h": position.hour,
+        **owner_fields(position.claim.owner),
         **({} if position.marked is None else {"m": position.marked}),
         **({} if position.same is None else _of_same(position.same)),
     }
@@ -108,7 +118,8 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
         proof = proof_of(key, offset, fields)
         if proof is PositionProof.NONE:
             return LanePosition(offset, proved=False)
-        claim, hour = Claim(int(fields.get("c", 0)), str(fields.get("a", ""))), int(fields.get("h", 0))
+        claim = Claim(int(fields.get("c", 0)), str(fields.get("a", "")), owner=owner_of(fields))
+        hour = int(fields.get("h", 0))
         if proof is PositionProof.CLAIMED:
             return LanePosition(offset, claim=claim, hour=hour, proved=False)
         return LanePosition(
@@ -150,8 +161,8 @@ async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:
 
 
 def asked_at(kind: str, timestamp_ms: int | None) -> int:
-    """``kind`` earliest, latest or timestamp, as ListOffsets asks."""
-    return {"earliest": EARLIEST, "latest": LATEST}.get(kind, timestamp_ms or 0)
+    """``kind`` earliest, again, latest or timestamp, as ListOffsets asks."""
+    return {"earliest": EARLIEST, AGAIN: EARLIEST, "latest": LATEST}.get(kind, timestamp_ms or 0)
 
 
 async def start_offsets(

@@ -242,8 +242,8 @@ class Attempts:
                 committed_positions = await target.positions(self._spec.group, keys)
             except (ConnectionLostError, BrokerError):
                 committed_positions = {}
-            if positions.is_superseded(committed_positions, self._spec.claim):
-                return LaneReport(LaneEnd.SUPERSEDED, self._progress, "another application has taken the flow")
+            if (later := positions.superseding(committed_positions, self._spec.claim)) is not None:
+                return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(SupersededError(self._spec.flow, later)))
             await asyncio.sleep(0.2)
         text = f"fenced, but no later application owns the flow: {error}"
         return LaneReport(LaneEnd.FAILED, self._progress, text)

@@ -11,6 +11,7 @@ from uuid import UUID
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
+from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.copied_before import copied_before
 from reconciler.replication.offsets.last_committed import last_committed
 from reconciler_mirror.conditions import lane as conditions
@@ -90,7 +91,9 @@ class Starter:
         tops, truncated = await self._tops(there, bounds), await self._truncated(there)
         for partition in there:
             known = bounds[partition.source]
-            if not isinstance(known, BrokerError):
+            if partition.same is None and partition.committed < 0:
+                again.append(partition)  # no record before its position: a crash would leave some that nothing explains
+            elif not isinstance(known, BrokerError):
                 top = max(known[1], tops.get(partition.source, known[1]))
                 self._settle(partition, (*known, top), truncated.get(partition))
             elif known.retriable:
@@ -157,7 +160,7 @@ class Starter:
                     lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
                 continue
             if known.claim > lane.spec.claim:
-                raise conditions.SupersededError("another application has taken the flow")
+                raise conditions.SupersededError(lane.spec.flow, known.claim)
             if not known.proved:
                 foreign[partition] = known.offset
                 continue
@@ -230,16 +233,25 @@ class Starter:
                 raise offset
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
-        """Those whose records the target may have already are stopped: from the start they would be there twice."""
-        target = self._lane.target
+        """Those whose records the target may have already are stopped: from the start they would be there twice. This
+        flow, or another, has copied them as the offset map says; or the target holds records of other writers. Flows
+        with provenance share their target with producers there."""
+        lane, target = self._lane, self._lane.target
         ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
         ids = {
             p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in fresh if ends[p.target] != 0
         }
         for key, before in (await copied_before(target, ids)).items():
             partition = next(p for p in fresh if p.source == key)
-            ours = (self._lane.spec.flow, before[1]) if before[0] == self._lane.spec.state else before
-            self._lane.stop(partition, conditions.position_missing(partition.spec, self._lane.spec.flow, ours))
+            ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
+            lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, ours))
+        if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
+            for partition in fresh:
+                end = ends[partition.target]
+                if isinstance(end, BrokerError):
+                    raise end
+                if end > 0 and partition.phase is Phase.STARTING:
+                    lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
         return [p for p in fresh if p.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:

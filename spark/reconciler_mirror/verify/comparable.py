@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.replication.handover import FlowSettings
+from reconciler.replication.handover import AGAIN, FlowSettings
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model import PartitionSpec
 from reconciler_mirror.record_work.on_records import worker_for
@@ -82,7 +82,8 @@ def judge(
     if flow.keeps_offsets:  # what one side's retention took has its offsets on the other one all the same
         start = target_start = max(start, target_start)
         start, target_start = min(start, end), min(target_start, target_end)
-    begins_later, same = flow.start_kind != "earliest" or flow.starts_at(*source) is not None, flow.keeps_offsets
+    begins_later = flow.start_kind not in ("earliest", AGAIN) or flow.starts_at(*source) is not None
+    same = flow.keeps_offsets
     return PartitionRange(
         index=0,
         flow=flow.name,

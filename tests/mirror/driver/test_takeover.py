@@ -22,6 +22,7 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of, lane_spec
+from reconciler_mirror.record_work.provenance_start import NotReadyError
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.replication.handover import FlowSettings, Naming, Start
@@ -251,3 +252,41 @@ def test_positions_that_went_back_are_not_written_again(
     assert {r.end for r in report} == {LaneEnd.STOPPED}
     values = {p: [int(value or b"") for _, value, _, _ in content] for p, content in flow.target_content().items()}
     assert values == {partition: list(range(FIRST)) for partition in range(PARTITIONS)}
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["by owner", "of a release before"])
+def test_a_flow_of_another_environment_is_not_touched(flow: Flow, *, recorded: bool) -> None:
+    """Without an owner, positions of topics that our source does not have are another's."""
+    write(flow, 0, FIRST)
+    first, specs = settings(flow), flow.specs()
+    theirs = specs if recorded else tuple(replace(spec, topic_id="AAAAAAAAAAAAAAAAAAAAAQ") for spec in specs)
+    claim = WireTakeover(first, environment="a" if recorded else "").take("app-a", theirs).claim
+    run_as(flow, first, claim)
+    if not recorded:
+        for number in range(PARTITIONS):
+            at = LanePosition(FIRST, theirs[0].topic_id, 0, Claim(1, "app-a"))
+            flow.set_position(FIRST, number, positions.encode(at))
+    with pytest.raises(NotReadyError) as refused:
+        WireTakeover(first, environment="b").take("app-b", specs)
+    assert refused.value.condition.code == "flow_not_ours"
+    owner = "environment a" if recorded else "a flow of another source cluster"
+    assert f"group mirror.{flow.topic} on {flow.target.name} belongs to {owner}" in refused.value.condition.text
+    assert "by application app-a" in refused.value.condition.text
+    if recorded:
+        assert "moved: [{environment: b, from: a}]" in refused.value.condition.todo
+        write(flow, FIRST, 10)
+        assert {report.end for report in run_as(flow, first, claim)} == {LaneEnd.STOPPED}, "nobody was fenced"
+        assert (
+            WireTakeover(first, environment="b", moved_from=("a",)).take("app-b", specs).claim.owner.environment == "b"
+        )
+
+
+def test_who_took_a_flow_is_named(flow: Flow) -> None:
+    write(flow, 0, 1)
+    first = settings(flow)
+    claim = WireTakeover(first, environment="a").take("app-a", flow.specs()).claim
+    run_as(flow, first, claim)
+    WireTakeover(first, environment="b", moved_from=("a",)).take("app-b", flow.specs())
+    write(flow, 1, 1)
+    told = {(report.end, report.error) for report in run_as(flow, first, claim)}
+    assert told == {(LaneEnd.SUPERSEDED, f"flow {flow.topic}: application app-b of environment b has taken it")}

@@ -51,7 +51,7 @@ def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
 ) -> None:
     seconds = itertools.count(1000)
     monkeypatch.setattr(batch_start, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    partition = Partition(SPEC, covered=9, reached=9)
+    partition = Partition(SPEC, committed=9, covered=9, reached=9)
     lane = lane_of(leader, offsets)
     again, told = [], []
     for _ in range(8):

@@ -59,8 +59,8 @@ class PositionWriter:
                 if error.code != UNSTABLE:
                     raise
                 return  # somebody is taking the flow over just now
-            if positions.is_superseded(committed, lane.spec.claim):
-                raise SupersededError("another application has taken the flow")
+            if (later := positions.superseding(committed, lane.spec.claim)) is not None:
+                raise SupersededError(lane.spec.flow, later)
             await lane.identity.commit_positions(written)
         for partition, offset in moved.items():
             if partition.reached >= offset:  # else the target's log has lost some of it meanwhile

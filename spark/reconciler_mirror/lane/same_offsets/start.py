@@ -60,7 +60,7 @@ class SameStarter(Starter):
             at = committed[partition.target]
             known = positions.decode(partition.target, at.offset, at.metadata)
             if known.claim > lane.spec.claim:
-                raise conditions.SupersededError("another application has taken the flow")
+                raise conditions.SupersededError(lane.spec.flow, known.claim)
             if at.offset >= 0 and known.topic_id not in ("", partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
             elif at.offset >= 0 and known.proved:

@@ -1,0 +1,96 @@
+"""Into a remote topic that holds records of others nothing is copied from the beginning, until somebody agrees."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from reconciler_mirror.lane.run import batch_path
+
+from reconciler.replication.handover import AGAIN
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
+
+NOW = int(time.time() * 1000)
+RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(40)]
+FOREIGN = RECORDS[:25]
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
+    made = Flow(plain["east"], plain["west"], unique, 2)
+    create_topic(made.source, made.topic, 2, retention_ms="-1")
+    create_topic(made.target, made.remote, 2, retention_ms="-1")
+    for number in range(2):
+        fill(made.source, made.topic, RECORDS, number)
+    fill(made.target, made.remote, FOREIGN, 0)
+    return made
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("expired", [False, True], ids=["there", "deleted by retention"])
+def test_the_partition_stops_and_the_others_go_on(flow: Flow, delivery: str, *, expired: bool) -> None:
+    if expired:
+        admin, until = AdminClient(flow.target.super_client()), TopicPartition(flow.remote, 0, len(FOREIGN))
+        admin.delete_records([until])[until].result(20)
+
+    def done(progress: object) -> bool:
+        parts = progress.partitions  # type: ignore[attr-defined]
+        return has("remote_topic_not_empty")(progress) and any(p.position == len(RECORDS) for p in parts)  # type: ignore[arg-type]
+
+    report, _ = flow.run(batch_path, done, delivery=delivery)
+    [condition] = report.progress.conditions
+    assert (condition.stops, condition.topic, condition.partition) == (True, flow.topic, 0)
+    assert f"{flow.remote} ends at 25" in condition.text
+    for way in (
+        f"import-positions ENV {flow.topic} --write",
+        "--partition 0 --to latest",
+        "--partition 0 --to earliest",
+    ):
+        assert way in condition.todo
+    assert [len(flow.target_content()[number]) for number in range(2)] == [0 if expired else 25, 40]
+
+
+@pytest.mark.parametrize(
+    ("agreed", "copied"),
+    [(AGAIN, 40), (30, 10)],
+    ids=["again", "offsets"],
+)
+def test_who_agrees_is_obeyed(flow: Flow, agreed: str | int, copied: int) -> None:
+    offsets = {(flow.topic, 0): agreed}
+    flow.run(batch_path, caught_up, **({"start_kind": agreed} if agreed == AGAIN else {"start_offsets": offsets}))
+    assert [len(flow.target_content()[number]) for number in range(2)] == [25 + copied, 40]
+    fill(flow.source, flow.topic, RECORDS[:1])
+    flow.run(batch_path)  # the position that it has by now says where it goes on
+    assert len(flow.target_content()[0]) == 25 + copied + 1
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_crash_in_the_first_copy_is_not_taken_for_records_of_others(
+    plain: Sandbox, unique: str, create_topic: Callable[..., str], delivery: str, tmp_path: Path
+) -> None:
+    """Data that was aborted, or that has no position yet, lies in the target's log as well."""
+    flow = Flow(plain["east"], plain["west"], unique)
+    create_topic(flow.source, flow.topic, retention_ms="-1")
+    create_topic(flow.target, flow.remote, retention_ms="-1")
+    fill(flow.source, flow.topic, [(None, b"x" * 500, (), NOW)] * 20_000)
+    spec = tmp_path / "lane"
+    spec.write_bytes(pickle.dumps(flow.lane(delivery=delivery)))
+    process = subprocess.Popen([sys.executable, "-m", "tests.support.lanes.lane_process", str(spec)])
+    admin, first = AdminClient(flow.target.super_client()), TopicPartition(flow.remote, 0)
+    while admin.list_offsets({first: OffsetSpec.latest()})[first].result(20).offset == 0:
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert flow.position().offset >= 0
+    report, _ = flow.run(batch_path, flow.at_end(), delivery=delivery)
+    assert report.progress.conditions == ()
+    if delivery == "exactly_once":
+        assert len(flow.target_content()[0]) == 20_000
