@@ -15,7 +15,7 @@ from reconciler.environment.parse.acls import build_access
 from reconciler.environment.parse.clusters import build_cluster, build_defaults
 from reconciler.environment.parse.flows import build_flow
 from reconciler.environment.parse.mirrors import build_mirror
-from reconciler.environment.parse.moved import build_rename, with_first_names
+from reconciler.environment.parse.moved import build_rename, earlier_names, with_first_names
 from reconciler.environment.parse.partial import judge_values
 from reconciler.environment.parse.policies import (
     build_audit,
@@ -119,6 +119,7 @@ def _load(documents: list[Document], environment: str, today: date, *, expired_t
         users=tuple(builder.build("users", build_user)),
         users_declared=_written(documents, "users"),
         rollout=next(iter(builder.build("rollout", build_rollout)), None),
+        moved_from=earlier_names(environment, renames),
     )
     problems += check(topology, places)
     problems += check_rules(topology, places)

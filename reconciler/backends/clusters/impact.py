@@ -6,25 +6,37 @@ Never raises: a part that cannot be read is named as not known, and the rest is 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ReconcilerError
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key, by_topic, parsed_id
 from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol import acls, log_dirs
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
+from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
-from reconciler.model.reports.impact import ClusterFeatures, CopyFacts, ImpactQuery, ReadingGroup, Stakes
+from reconciler.model.reports.impact import (
+    ClusterFeatures,
+    CopyFacts,
+    FlowCopies,
+    ImpactQuery,
+    ReadingGroup,
+    RemoteFacts,
+    Stakes,
+)
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.position_metadata import is_ours
+from reconciler.replication.offsets.copied_before import copied_before
+from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
@@ -86,6 +98,8 @@ async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFea
         cluster.close()
 
 
+_WORKERS = re.compile(r"-mm2$")
+"""Groups of a dedicated MirrorMaker 2."""
 NO_FLOWS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -128,6 +142,115 @@ async def _copy_facts(
         return CopyFacts(knows, known, positions, "; ".join(filter(None, (*whys, why))))
     finally:
         cluster.close()
+
+
+def read_remote_facts(
+    declared: DeclaredCluster, principals: Sequence[Principal], flows: Sequence[FlowCopies]
+) -> RemoteFacts:
+    """What ``flows``, whose target this is, would copy into. Nothing but positions is asked where each partition has
+    one. ``principals``: the next one is asked where one may not see the positions."""
+    facts = RemoteFacts(untold={flow.state: "it was not asked" for flow in flows})
+    for principal in principals:
+        unknown = replace(facts, unknown="")
+        try:
+            facts = asyncio.run(asyncio.wait_for(_remote_facts(declared, principal, flows), 3 * WITHIN_SECONDS))
+        except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
+            why = _words("positions and ends of its remote topics", error)
+            facts = unknown if unknown.positions else replace(unknown, untold={flow.state: why for flow in flows})
+        if not facts.untold:
+            break
+    return facts
+
+
+async def _remote_facts(declared: DeclaredCluster, principal: Principal, flows: Sequence[FlowCopies]) -> RemoteFacts:
+    """Ends are read before positions are read once more: a job that begins meanwhile commits a position before it
+    writes."""
+    cluster = cluster_of(declared, principal)
+    try:
+        groups = GroupClient(cluster)
+        positions, untold = await _positions(groups, [flow.state for flow in flows])
+        fresh = {key for flow in flows for key in flow.partitions.keys() - positions.get(flow.state, {}).keys()}
+        if not fresh:
+            return RemoteFacts(positions, untold)
+        await cluster.refresh({topic for topic, _ in fresh})
+        begins, ends = await asyncio.gather(
+            cluster.list_offsets(dict.fromkeys(fresh, EARLIEST), committed=False),
+            cluster.list_offsets(dict.fromkeys(fresh, LATEST), committed=False),
+        )
+        unread = sorted(
+            key for key in fresh if isinstance(begins[key], BrokerError) or isinstance(ends[key], BrokerError)
+        )
+        why = (
+            f"where {unread[0][0]}-{unread[0][1]} ends: {max(map(str, (begins[unread[0]], ends[unread[0]])))}"
+            if unread
+            else ""
+        )
+        held = {
+            key: (begin, end)
+            for key in fresh
+            if isinstance(begin := begins[key], int) and isinstance(end := ends[key], int) and end > 0
+        }
+        others, workers = await _other_writers(groups, fresh, {position_group(flow.state) for flow in flows})
+        copied, last = {}, None
+        if held:
+            positions, untold = await _positions(groups, [flow.state for flow in flows])
+            copied = {flow.state: await _copied(cluster, flow, held) for flow in flows}
+            last, _ = await _or_why("its last producers", _last_written(cluster, held))
+        return RemoteFacts(positions, untold, held, others, copied, workers, last or {}, why)
+    finally:
+        cluster.close()
+
+
+async def _positions(
+    groups: GroupClient, states: Sequence[str]
+) -> tuple[dict[str, Mapping[Key, PositionMark]], dict[str, str]]:
+    """By flow, and why of others they cannot be told."""
+    names = {position_group(state): state for state in states}
+    positions: dict[str, Mapping[Key, PositionMark]] = {}
+    untold: dict[str, str] = {}
+    for group, answer in (await groups.offsets(names)).items():
+        if answer.error:
+            untold[names[group]] = _words(f"group {group}", BrokerError(answer.error, f"positions of group {group}"))
+        else:
+            positions[names[group]] = {
+                key: mark_of(key, at.offset, at.metadata or "") for key, at in answer.offsets.items()
+            }
+    return positions, untold
+
+
+async def _other_writers(
+    groups: GroupClient, keys: Collection[Key], ours: Collection[str]
+) -> tuple[dict[Key, tuple[str, PositionMark]], dict[str, str]]:
+    """Groups of other flows with a position for one of ``keys``, and groups of MirrorMaker 2's workers with members. A
+    broker hides groups that this principal may not describe."""
+    listed = await groups.listed()
+    named = [name for name in listed if name.startswith(POSITIONS) and name not in ours]
+    others: dict[Key, tuple[str, PositionMark]] = {}
+    for group, answer in (await groups.offsets(named[:MOST_GROUPS]) if named else {}).items():
+        for key, at in answer.offsets.items():
+            if key in keys:
+                others.setdefault(key, (group, mark_of(key, at.offset, at.metadata or "")))
+    workers = {name: group.state for name, group in listed.items() if _WORKERS.search(name) and group.state != "Dead"}
+    return others, workers
+
+
+async def _copied(cluster: ClusterClient, flow: FlowCopies, held: Collection[Key]) -> dict[Key, tuple[str, int]]:
+    wanted = {key: tuple(map(parsed_id, flow.ids[key])) for key in flow.partitions.keys() & held}
+    sources = {flow.partitions[key]: (ids[0], ids[1]) for key, ids in wanted.items()}
+    before = await copied_before(cluster, sources)
+    return {key: before[flow.partitions[key]] for key in wanted if flow.partitions[key] in before}
+
+
+async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str, int]:
+    """By topic, as the leaders know it; they forget a producer after a day (``producer.id.expiration.ms``)."""
+    last: dict[str, int] = {}
+    for node, led in cluster.by_leader(keys).items():
+        if node >= 0:
+            answer = await describe_producers.ask(await cluster.control(node), by_topic(led)) or {}
+            for (topic, _), producers in answer.items():
+                if isinstance(producers, tuple) and producers:
+                    last[topic] = max(last.get(topic, 0), *(producer.last_ms for producer in producers))
+    return last
 
 
 async def _no_groups() -> dict[str, GroupOffsets]:

@@ -43,6 +43,7 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
         *(item for section in SECTIONS for item in section.items(base, after)),
         *rule_items(base, after),
         *_rollout(base, after),
+        *_earlier_names(base, after),
     )
     routes = routes_of(base, after)
     impacts = tuple(flow_impacts(routes))
@@ -107,6 +108,18 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
         )
         means += f"; if it is {old} renamed, write {entry(old, new)}: then they do"
     return replace(item, means=means)
+
+
+def _earlier_names(base: Topology, now: Topology) -> Iterator[ItemChange]:
+    """Of the environment, by ``moved``."""
+    place = NOWHERE.line_words
+    for name in sorted({*base.moved_from} ^ {*now.moved_from}):
+        if name in now.moved_from:
+            means = f"flows that environment {name} began are this environment's from now on"
+            yield ItemChange(Sign.ADDED, "earlier name", name, place, means)
+        else:
+            means = f"flows that environment {name} began and that kept no position since are refused (flow-not-ours)"
+            yield ItemChange(Sign.REMOVED, "earlier name", name, place, means)
 
 
 def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:

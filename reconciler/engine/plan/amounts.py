@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,15 +19,16 @@ from reconciler.text import total
 
 class AmountKind(StrEnum):
     COPY = "to copy"
+    AGAIN = "to copy again"
     LOSE = "to lose"
     MOVE = "to move"
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """``about``: a flow for COPY, else a cluster. ``records`` and ``bytes`` are upper bounds; None: of one topic at
-    least it is not known. ``bytes`` of COPY: one copy, as it travels; else on all replicas. ``seconds``: at the rate
-    that the flow has now, or at the throttle of a reassignment; None: there is no such rate."""
+    """``about``: a flow for COPY and AGAIN, else a cluster. ``records`` and ``bytes`` are upper bounds; None: of one
+    topic at least it is not known. ``bytes`` of these: one copy, as it travels; else on all replicas. ``seconds``: at
+    the rate that the flow has now, or at the throttle of a reassignment; None: there is no such rate."""
 
     kind: AmountKind
     about: str
@@ -56,12 +57,25 @@ def copy_questions(travelling: Sequence[TopicHop], live: LiveState) -> dict[str,
 
 
 def amounts(
-    plan: Plan, travelling: Sequence[TopicHop], impacts: Mapping[TopicRef, Stakes], live: LiveState
+    plan: Plan,
+    travelling: Sequence[TopicHop],
+    impacts: Mapping[TopicRef, Stakes],
+    live: LiveState,
+    again: Collection[TopicHop] = (),
 ) -> tuple[Amount, ...]:
-    return (*_copied(travelling, impacts, live), *_lost(plan), *_moved(plan))
+    """``again``: of ``travelling``, what the remote topics hold already."""
+    first = [hop for hop in travelling if hop not in again]
+    return (
+        *_copied(AmountKind.COPY, first, impacts, live),
+        *_copied(AmountKind.AGAIN, [hop for hop in travelling if hop in again], impacts, live),
+        *_lost(plan),
+        *_moved(plan),
+    )
 
 
-def _copied(travelling: Sequence[TopicHop], impacts: Mapping[TopicRef, Stakes], live: LiveState) -> Iterator[Amount]:
+def _copied(
+    kind: AmountKind, travelling: Sequence[TopicHop], impacts: Mapping[TopicRef, Stakes], live: LiveState
+) -> Iterator[Amount]:
     by_flow: dict[str, list[TopicRef]] = defaultdict(list)
     for hop in travelling:
         by_flow[hop.flow].append(hop.source)
@@ -71,7 +85,7 @@ def _copied(travelling: Sequence[TopicHop], impacts: Mapping[TopicRef, Stakes], 
         rate = _rate(flow, live)
         seconds = None if size is None or not rate else size / rate
         records = total(each.records for each in stakes)
-        yield Amount(AmountKind.COPY, flow, len(sources), records, size, 0.0 if size == 0 else seconds)
+        yield Amount(kind, flow, len(sources), records, size, 0.0 if size == 0 else seconds)
 
 
 def _one_copy(size: int | None, source: TopicRef, live: LiveState) -> int | None:

@@ -9,13 +9,13 @@ from reconciler.environment.parse.values import Wrong
 from reconciler.environment.yaml.entry import Reading
 from reconciler.model.environment.topology import Flow, Rename
 
-KINDS = ("flow", "topic")
+KINDS = ("flow", "topic", "environment")
 
 
 def build_rename(reading: Reading) -> Rename:
     given = [kind for kind in KINDS if reading.value(kind, default="")]
     if len(given) != 1:
-        problem = f"the entry names {'a flow and a topic' if given else 'neither a flow nor a topic'}"
+        problem = f"the entry names {' and '.join(given) or 'nothing that was renamed'}"
         reading.wrong((), Wrong("bad-value", problem, "One thing was renamed", "Write flow: NEW, from: OLD"))
         return Rename("", "", "", reading.place.where)
     name = str(reading.value(given[0], default=""))
@@ -35,6 +35,15 @@ def first_names(renames: Iterable[Rename]) -> Mapping[str, str]:
         if first not in before:
             firsts[name] = first
     return firsts
+
+
+def earlier_names(environment: str, renames: Iterable[Rename]) -> tuple[str, ...]:
+    """Names that ``environment`` had, the last one first. A circle ends where it closes."""
+    before = {rename.name: rename.before for rename in renames if rename.kind == "environment"}
+    names = [environment]
+    while (name := before.get(names[-1])) is not None and name not in names:
+        names.append(name)
+    return tuple(names[1:])
 
 
 def with_first_names(flows: Iterable[Flow], renames: Iterable[Rename]) -> list[Flow]:

@@ -19,6 +19,9 @@ def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -
     for rename in renames:
         if rename.kind == "topic":
             yield _topic(rename, places)
+    for rename in renames:
+        if rename.kind == "environment" and rename.before not in topology.moved_from:
+            yield _environment(topology, rename, places)
     for rename in flows:
         yield from _declared_before(topology, rename, places)
         if rename.name not in passed_through:
@@ -43,6 +46,15 @@ def _declared_before(topology: Topology, rename: Rename, places: Places) -> Iter
         why = f"Positions, offset map and transactional ids named {rename.before} can belong to one of the two"
         todo = f"Give the flow {rename.before} a name that no flow had, or remove the entry"
         yield Problem("moved-from-declared", places.of(rename, "from"), problem, why, todo)
+
+
+def _environment(topology: Topology, rename: Rename, places: Places) -> Problem:
+    problem = (
+        f"environment {rename.name} was moved from {rename.before}, and this is environment {topology.environment}"
+    )
+    why = "The name of an environment is its folder's, and only what leads to this one says whose its flows were"
+    todo = f"Write environment: {topology.environment}, from: OLD, or remove the entry"
+    return Problem("moved-environment", places.of(rename), problem, why, todo)
 
 
 def _topic(rename: Rename, places: Places) -> Problem:

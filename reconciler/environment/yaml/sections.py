@@ -93,7 +93,7 @@ def _moves(part: Entry) -> Iterator[tuple[str, Entry]]:
     if isinstance(part.value, Sequence):
         for item in part.value.items:
             fields = item.entries if isinstance(item, YamlMapping) else {}
-            kinds = {kind: fields[kind].value for kind in ("flow", "topic") if kind in fields}
+            kinds = {kind: fields[kind].value for kind in ("flow", "topic", "environment") if kind in fields}
             names = [f"{kind} {value.text}" for kind, value in kinds.items() if isinstance(value, Scalar)]
             name = names[0] if len(names) == 1 else f"line {item.line}"
             yield name, Entry(name, item, item.line, item.column)

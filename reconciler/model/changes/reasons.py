@@ -72,6 +72,9 @@ class Why(StrEnum):
     FLOW_STATE_LEFT = "flow-state-left"
     TARGET_HAS_NO_TRANSACTIONS = "target-has-no-transactions"
     BROKERS_LACK_REQUESTS = "brokers-lack-requests"
+    FLOW_NOT_OURS = "flow-not-ours"
+    REMOTE_TOPIC_NOT_EMPTY = "remote-topic-not-empty"
+    REMOTE_TOPIC_NOT_OURS = "remote-topic-not-ours"
     # What is refused of replicas.
     REPLICATION_FACTOR_ABOVE_BROKERS = "replication-factor-above-brokers"
     BROKER_AWAY = "broker-away"

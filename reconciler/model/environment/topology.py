@@ -246,7 +246,8 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """An entry of ``moved``: what ``name`` names was ``before``. ``kind``: flow or topic, the latter always refused."""
+    """An entry of ``moved``: what ``name`` names was ``before``. ``kind``: flow, environment, or topic, which is always
+    refused."""
 
     kind: str
     name: str
@@ -313,6 +314,8 @@ class Topology:
     users: tuple[ScramUser, ...] = ()
     users_declared: bool = False
     rollout: Rollout | None = field(default=None, metadata=SPARSE)
+    moved_from: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    """Names that the environment had, by ``moved``: flows that it began under them are its own."""
     lock_home: str = field(default="", compare=False)
     """Not from git: the cluster where a session found the lock; empty before it looked (decision 107)."""
 

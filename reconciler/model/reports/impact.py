@@ -11,6 +11,9 @@ from types import MappingProxyType
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import Operation, ResourceType
+from reconciler.replication.offsets.position_metadata import PositionMark
+
+Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +101,32 @@ class CopyFacts:
     positions: Mapping[str, Mapping[tuple[str, int], str]] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""
     markers: MarkerRight | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCopies:
+    """What a flow copies into on its target: remote partition -> source partition, topics' ids on both sides."""
+
+    state: str
+    partitions: Mapping[Key, Key]
+    ids: Mapping[Key, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFacts:
+    """What a target tells of remote partitions, by the names of flows' states and by remote partition.
+
+    ``positions``: who wrote each position; a flow that is missing could not be asked, ``untold`` says why. Of
+    partitions without a position: ``held``: begin and end, where they are not empty; ``others``: group of another flow
+    that has a position there; ``copied``: by flow, who copied it (a flow's state), up to which source offset at least,
+    as the offset map says. ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, when the
+    last idempotent producer that is known wrote. ``unknown``: what else could not be read."""
+
+    positions: Mapping[str, Mapping[Key, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
+    untold: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    held: Mapping[Key, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    others: Mapping[Key, tuple[str, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
+    copied: Mapping[str, Mapping[Key, tuple[str, int]]] = field(default_factory=lambda: MappingProxyType({}))
+    workers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    written_ms: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unknown: str = ""

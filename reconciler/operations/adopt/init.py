@@ -13,6 +13,7 @@ from reconciler.environment.adopt.topics import AdoptOptions, counts
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveCluster
+from reconciler.model.plan import Plan
 from reconciler.operations.adopt.init_options import InitRequest
 from reconciler.operations.adopt.run import read_live
 from reconciler.operations.session.session import open_session
@@ -47,17 +48,17 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
     return "\n".join(report(request, first, _planned(request.folder)))
 
 
-def _planned(folder: Path) -> str:
+def _planned(folder: Path) -> Plan:
     try:
         with open_session(folder, Principal.PLAN) as session:
-            return verdict(session.plan())
+            return session.plan()
     except ReconcilerError as error:
         problem, todo = f"the files are written in {folder}, but cannot be planned: {error.what}", error.todo
         raise ReconcilerError(problem, error.why, todo) from None
 
 
-def report(request: InitRequest, first: FirstEnvironment, planned: str) -> Iterator[str]:
-    """What was written, what was left out, and where to go from here. ``planned``: the verdict of the plan."""
+def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iterator[str]:
+    """What was written, what was left out, what an apply would be refused for, and where to go from here."""
     yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
     for adoption in first.adoptions:
         yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {counted(len(adoption.topics), 'topic')}"
@@ -72,7 +73,10 @@ def report(request: InitRequest, first: FirstEnvironment, planned: str) -> Itera
         yield from (f"    note: {note}" for note in adoption.notes)
     for flow in request.flows:
         yield f"  flow {flow.name}: {', '.join(flow.topics)}"
-    yield f"plan: {planned}"
+    yield f"plan: {verdict(planned)}"
+    for refusal in planned.refused:
+        yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"
+        yield f"    {refusal.todo}"
     folder = shlex.quote(str(request.folder))
     yield "next:"
     yield f"  reconciler doctor {folder}"

@@ -1,16 +1,33 @@
-"""What a plan asks of the clusters about copies at the source's own offsets."""
+"""What a plan asks of the clusters about copies: what flows would write into, and what the source's offsets cost."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from reconciler.backends.clusters.impact import read_copy_facts
+from reconciler.backends.clusters.impact import read_copy_facts, read_remote_facts
 from reconciler.backends.clusters.permissions import read_marker_right
 from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
+from reconciler.model.reports.impact import FlowCopies, RemoteFacts
+
+
+def remote_facts(
+    topology: Topology, principal: Principal, copies: Mapping[str, Sequence[FlowCopies]]
+) -> Mapping[str, RemoteFacts]:
+    """By target, all asked at once; the mirror's principal is asked where ``principal`` may not see positions."""
+    if not copies:
+        return {}
+    with ThreadPoolExecutor(len(copies)) as pool:
+        principals = (principal, Principal.MIRROR)
+        answers = {
+            target: pool.submit(read_remote_facts, topology.clusters[target], principals, some)
+            for target, some in copies.items()
+        }
+        return {target: answer.result() for target, answer in answers.items()}
 
 
 def with_copy_facts(made: Plan, topology: Topology, live: LiveState, principal: Principal) -> Plan:

@@ -24,6 +24,7 @@ from reconciler.backends.state.lock.home import look
 from reconciler.engine.guards import applied_now, from_here, guarded, unjudged
 from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
 from reconciler.engine.guards.other_repository import other_repository
+from reconciler.engine.guards.remote_topics import copied_again, copied_first, copies_of, judge, with_remote_topics
 from reconciler.engine.observe.cluster_ids import strangers
 from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_answers, with_named
 from reconciler.engine.observe.unlisted import unlisted
@@ -43,7 +44,7 @@ from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
-from reconciler.operations.session.copy_facts import with_copy_facts
+from reconciler.operations.session.copy_facts import remote_facts, with_copy_facts
 from reconciler.operations.session.driver_orders import order_stop
 from reconciler.operations.session.early_reads import Begun
 from reconciler.operations.session.hosted_mirrors import HostedMirrors
@@ -192,7 +193,13 @@ class Session:
 
     def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:
         """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
-        travelling = () if alone else beginning_to_travel(made, self.topology, live)
+        copies = copies_of(self.topology, live)
+        facts = remote_facts(self.topology, self.principal, copies)
+        judged = judge(self.topology, copies, facts)
+        made = with_remote_topics(made, self.topology, live, judged, copies, facts, self.applied)
+        again = () if alone else tuple(sorted(copied_again(judged)))
+        first = beginning_to_travel(made, self.topology, live)
+        travelling = () if alone else tuple(sorted({*first, *copied_first(judged), *again}))
         asked = {} if alone else together(questions(made, live), reading_questions(made, live))
         asked = together(asked, copy_questions(travelling, live))
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
@@ -204,7 +211,7 @@ class Session:
         if alone:
             return made
         made = weighed(made, self.topology, impacts)
-        self.amounts = amounts(made, travelling, impacts, live)
+        self.amounts = amounts(made, travelling, impacts, live, again)
         return with_readers(made, live, impacts) if asked else made
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:

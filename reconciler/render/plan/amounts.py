@@ -11,7 +11,7 @@ from reconciler.render.plan.impact import size
 from reconciler.text import counted, time_words, total
 
 _UNKNOWN = "unknown"
-_PLACES = {AmountKind.COPY: "flow", AmountKind.LOSE: "cluster", AmountKind.MOVE: "cluster"}
+_PLACES = {AmountKind.COPY: "flow", AmountKind.AGAIN: "flow", AmountKind.LOSE: "cluster", AmountKind.MOVE: "cluster"}
 
 
 def amounts_sentence(amounts: Sequence[Amount]) -> str:
@@ -20,11 +20,19 @@ def amounts_sentence(amounts: Sequence[Amount]) -> str:
 
 
 def _kinds(amounts: Sequence[Amount]) -> Iterator[AmountKind]:
-    return (kind for kind in AmountKind if any(each.kind is kind for each in amounts))
+    """What is copied for the first time is left out while that is nothing, and something is copied again."""
+    kinds = {each.kind for each in amounts}
+    if AmountKind.AGAIN in kinds and all(each.bytes == 0 for each in amounts if each.kind is AmountKind.COPY):
+        kinds.discard(AmountKind.COPY)
+    return (kind for kind in AmountKind if kind in kinds)
 
 
 def _sum(kind: AmountKind, some: Sequence[Amount]) -> str:
     topics = counted(sum(each.topics for each in some), "topic")
+    if kind is AmountKind.AGAIN:
+        records = total(each.records for each in some)
+        many = _UNKNOWN if records is None else f"at most {counted(records, 'record')}"
+        return f"to copy: {many}, again, of {topics} over {counted(len(some), 'flow')}"
     words = _bounded(total(each.bytes for each in some)), f"of {topics}"
     over = "over" if kind is AmountKind.COPY else "on"
     return f"{kind.value}: {', '.join(words)} {over} {counted(len(some), _PLACES[kind])}"

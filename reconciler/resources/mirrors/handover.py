@@ -61,6 +61,7 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         metrics_address=mirror.metrics_host if mirror.metrics_port else "",
         deployment=mirror.deployment,
         channel=mirror.channel,
+        moved_from=topology.moved_from,
     )
     return handover.document(
         replace(settings, fingerprint=_fingerprint({**handover.document(settings), **submission_of(mirror)}))

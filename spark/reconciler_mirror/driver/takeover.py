@@ -217,8 +217,8 @@ class _Open:
             for key, at in lane_positions.items()
         }
         ids = {(spec.target_topic, spec.partition): spec.topic_id for spec in specs}
-        if (found := stranger(self.owner, self.moved_from, by, ids)) is not None:
-            raise provenance_ground.NotReadyError(_not_ours(self.flow, self.group, self.owner, found))
+        if (foreign := stranger(self.owner, self.moved_from, by, ids)) is not None:
+            raise provenance_ground.NotReadyError(_not_ours(self.flow, self.group, self.owner, foreign))
 
     def _above(self, known: Sequence[LanePosition], application: str) -> Claim:
         """Who committed a position without ours took the claim that stood beside it; one made of the time is above
@@ -309,11 +309,11 @@ class _Open:
         await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
 
 
-def _not_ours(flow: FlowSettings, group: str, owner: Owner, found: tuple[Key, PositionMark]) -> Condition:
+def _not_ours(flow: FlowSettings, group: str, owner: Owner, foreign: tuple[Key, PositionMark]) -> Condition:
     return Condition(
         "flow_not_ours",
-        f"{flow.name} is not copied: {whose(group, flow.target.cluster, owner, *found)}",
-        ways_on(flow.name, group, owner, found[1]),
+        f"{flow.name} is not copied: {whose(group, flow.target.cluster, owner, *foreign)}",
+        ways_on(flow.name, group, owner, foreign[1]),
         stops=True,
     )
 

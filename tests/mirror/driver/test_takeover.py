@@ -265,7 +265,7 @@ def test_a_flow_of_another_environment_is_not_touched(flow: Flow, *, recorded: b
     if not recorded:
         for number in range(PARTITIONS):
             at = LanePosition(FIRST, theirs[0].topic_id, 0, Claim(1, "app-a"))
-            flow.set_position(FIRST, number, positions.encode(at))
+            flow.set_position(FIRST, number, positions.encode((flow.remote, number), at))
     with pytest.raises(NotReadyError) as refused:
         WireTakeover(first, environment="b").take("app-b", specs)
     assert refused.value.condition.code == "flow_not_ours"

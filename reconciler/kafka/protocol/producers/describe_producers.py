@@ -17,13 +17,14 @@ class ActiveProducer(NamedTuple):
     """An idempotent or transactional producer as the leader of a partition knows it, until it forgets it
     (``producer.id.expiration.ms``). ``last_sequence``: of the last record it wrote, -1 where only markers are known.
     ``open_from``: first offset of its open transaction, -1 for none. ``coordinator_epoch``: of its last marker, -1 for
-    none."""
+    none. ``last_ms``: the timestamp of the last record it wrote."""
 
     producer_id: int
     epoch: int
     last_sequence: int
     open_from: int
     coordinator_epoch: int = -1
+    last_ms: int = -1
 
 
 Producers = tuple[ActiveProducer, ...]
@@ -68,6 +69,6 @@ def unpack(frame: memoryview) -> tuple[int, dict[tuple[str, int], int | Producer
 
 
 def _producer(reader: ResponseReader) -> ActiveProducer:
-    producer_id, epoch, sequence, _, coordinator_epoch, first = reader.fixed(_PRODUCER)
+    producer_id, epoch, sequence, last_ms, coordinator_epoch, first = reader.fixed(_PRODUCER)
     reader.tags()
-    return ActiveProducer(producer_id, epoch, sequence, first, coordinator_epoch)
+    return ActiveProducer(producer_id, epoch, sequence, first, coordinator_epoch, last_ms)

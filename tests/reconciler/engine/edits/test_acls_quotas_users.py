@@ -37,6 +37,7 @@ EDITS: dict[str, Callable[[Topology], Topology]] = {
     "users": lambda one: replace(one, users=(USER,)),
     "users_declared": lambda one: replace(one, users_declared=True),
     "rollout": lambda one: replace(one, rollout=Rollout((RolloutWave("all", clusters=("east", "west")),))),
+    "moved_from": lambda one: replace(one, moved_from=("before",)),
 }
 
 

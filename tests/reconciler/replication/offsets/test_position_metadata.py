@@ -8,11 +8,11 @@ from reconciler.replication.offsets.position_metadata import (
     END,
     NO_OWNER,
     Owner,
-    Written,
+    PositionMark,
+    mark_of,
     moved,
     stranger,
     whose,
-    with_proof,
     written,
 )
 
@@ -22,8 +22,8 @@ HERE, THERE, BESIDE = ("east.orders", 0), ("east.orders", 1), ("south.orders", 0
 IDS = {HERE: "a-_A", THERE: "a-_A"}
 
 
-def at(owner: Owner = NO_OWNER, topic_id: str = "a-_A", hour: int = 1) -> Written:
-    return Written(owner, topic_id, "app", hour)
+def at(owner: Owner = NO_OWNER, topic_id: str = "a-_A", hour: int = 1) -> PositionMark:
+    return PositionMark(owner, topic_id, "app", hour)
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,20 @@ def at(owner: Owner = NO_OWNER, topic_id: str = "a-_A", hour: int = 1) -> Writte
         "new in a group of another", "new topic of ours in a shared group", "new in a group of a release before",
     ],
 )  # fmt: skip
-def test_who_owns_a_flow(positions: dict[tuple[str, int], Written], found: tuple[str, int] | None) -> None:
+def test_who_owns_a_flow(positions: dict[tuple[str, int], PositionMark], found: tuple[str, int] | None) -> None:
     answer = stranger(MINE, ("old",), positions, IDS)
     assert (None if answer is None else answer[0]) == found
 
 
 def test_an_owner_survives_a_seek_and_is_told() -> None:
-    metadata = with_proof(7, {"i": "id", "c": 3, "a": "app-9", "h": 5, "w": ["stage", "SRC"]}) + END
-    assert written(metadata) == Written(OTHER, "id", "app-9", 5)
-    assert written(moved(9, metadata, "id")).owner == OTHER
-    assert [written(text) for text in ("", "no json", "[]", '{"w": 3}')] == [Written()] * 4
-    text = whose("mirror.f", "west", MINE, HERE, written(metadata))
+    metadata = written(HERE, 7, {"i": "id", "c": 3, "a": "app-9", "h": 5, "w": ["stage", "SRC"]}) + END
+    mark = mark_of(HERE, 7, metadata)
+    assert mark == PositionMark(OTHER, "id", "app-9", 5)
+    assert mark_of(HERE, 9, moved(HERE, (7, metadata), 9, "id", same=False)).owner == OTHER
     by = "(position of east.orders-0, by application app-9)"
-    assert text == f"group mirror.f on west belongs to environment stage {by}"
+    assert whose("mirror.f", "west", MINE, HERE, mark) == f"group mirror.f on west belongs to environment stage {by}"
+
+
+@pytest.mark.parametrize("metadata", ["", "no json", "[]", '{"w": 3}', '{"w":["stage","SRC"],"o":7,"d":"00000000"}'])
+def test_what_is_not_proved_says_nothing_of_an_owner(metadata: str) -> None:
+    assert mark_of(HERE, 7, metadata) == PositionMark()

@@ -25,7 +25,7 @@ def test_partitions_of_topics_are_asked_for() -> None:
 
 def test_every_producer_is_told_with_its_last_sequence() -> None:
     throttle, found = unpack(memoryview(answer((4, 2, -1), (5, 1, 100))))
-    assert (throttle, found) == (5, {("t", 3): (ActiveProducer(4, 2, 9, -1, 0), ActiveProducer(5, 1, 9, 100, 0))})
+    assert (throttle, found) == (5, {("t", 3): (ActiveProducer(4, 2, 9, -1, 0, 1), ActiveProducer(5, 1, 9, 100, 0, 1))})
 
 
 def test_an_error_is_its_code() -> None:

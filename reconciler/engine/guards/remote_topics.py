@@ -1,0 +1,321 @@
+"""Guard on remote topics: nothing is copied a second time, and no flow of another environment is taken over.
+
+A flow without a position begins at the first record. Where its remote topic holds records that it did not copy, they
+would be there twice; where its group is another environment's, two jobs would stop each other. The job looks for itself
+as well, before it copies.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from reconciler.errors import Unknown
+from reconciler.model.changes import About, Refused, Subject, Why, of_topic
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
+from reconciler.model.state.last_apply import Applied
+from reconciler.replication.handover import AGAIN
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.position_metadata import Owner, PositionMark, stranger, ways_on, whose
+from reconciler.resources.application_topics import MIRRORMAKER, owner_of
+from reconciler.resources.flows.renames import entry
+from reconciler.resources.flows.routes import TopicHop, hops_between
+from reconciler.text import counted, first_of
+
+SHOWN = 5
+
+Facts = Mapping[str, RemoteFacts]
+"""By target."""
+
+
+def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCopies, ...]]:
+    """By target: each flow of a mirror, with the partitions that are there on both sides."""
+    carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
+    hops: dict[str, list[TopicHop]] = {name: [] for name in sorted(carried)}
+    for hop in hops_between(topology, live) if carried else ():
+        if hop.flow in hops:
+            hops[hop.flow].append(hop)
+    by_target: dict[str, list[FlowCopies]] = defaultdict(list)
+    for name, some in hops.items():
+        flow = topology.flows[name]
+        if live.known(flow.source) and live.known(flow.target):
+            by_target[flow.target].append(_copies(flow, some, live))
+    return {target: tuple(copies) for target, copies in by_target.items()}
+
+
+def _copies(flow: Flow, hops: Iterable[TopicHop], live: LiveState) -> FlowCopies:
+    partitions: dict[Key, Key] = {}
+    ids: dict[Key, tuple[str, str]] = {}
+    for hop in hops:
+        source, remote = live.topic(hop.source), live.topic(hop.remote)
+        if source is not None and remote is not None:
+            for number in range(min(len(source.partitions), len(remote.partitions))):
+                partitions[hop.remote.name, number] = (hop.source.name, number)
+                ids[hop.remote.name, number] = (source.topic_id, remote.topic_id)
+    return FlowCopies(flow.state_name, partitions, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One flow. ``fresh``: remote partitions without a position; ``first``: it has no position at all; ``beside``:
+    states of the other flows of this environment."""
+
+    flow: Flow
+    copies: FlowCopies
+    facts: RemoteFacts
+    fresh: frozenset[Key]
+    first: bool
+    beside: frozenset[str]
+
+    @property
+    def copied(self) -> Mapping[Key, tuple[str, int]]:
+        """As the offset map says: nothing but offsets that somebody names begins such a partition."""
+        return self.facts.copied.get(self.copies.state, {})
+
+    @property
+    def twice(self) -> list[Key]:
+        """What its remote topics hold already. Not of flows with provenance, which share their topics with producers,
+        nor of those with the same offsets, which compare both logs; and not what another flow of this environment
+        copied until now: for that the job waits for ``mirror seek --from-flow``, as the plan says."""
+        if self.flow.provenance is not None or self.flow.keeps_offsets:
+            return []
+        others = [self.facts.positions.get(state, {}) for state in self.beside]
+        held = sorted(self.fresh & self.facts.held.keys())
+        waits = {key for key in held if any(key in at for at in others) or self._copied_by(key) in self.beside}
+        return [key for key in held if key not in waits]
+
+    def _copied_by(self, key: Key) -> str:
+        return self.copied.get(key, ("", 0))[0]
+
+    @property
+    def lost(self) -> list[Key]:
+        """Of ``twice``, what it has copied itself."""
+        return [key for key in self.twice if self._copied_by(key) == self.copies.state and not self.start(key)]
+
+    @property
+    def strange(self) -> list[Key]:
+        """Of ``twice``, what others wrote, where nobody has said how to begin."""
+        return [key for key in self.twice if self._copied_by(key) != self.copies.state and not self.start(key)]
+
+    def start(self, key: Key) -> str:
+        """How a job would begin the partition because somebody wrote it; else empty."""
+        start, (topic, number) = self.flow.start, self.copies.partitions[key]
+        if number in (start.offsets or {}).get(topic, {}):
+            return "offsets"
+        kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
+        agreed = kind == AGAIN or (self.first and kind in ("latest", "timestamp"))
+        return kind if agreed and key not in self.copied else ""
+
+    def hops(self, keys: Iterable[Key]) -> frozenset[TopicHop]:
+        flow = self.flow
+        return frozenset(
+            TopicHop(TopicRef(flow.source, self.copies.partitions[key][0]), TopicRef(flow.target, key[0]), flow.name)
+            for key in keys
+        )
+
+
+def judge(topology: Topology, copies: Mapping[str, Sequence[FlowCopies]], facts: Facts) -> tuple[Judged, ...]:
+    """Flows whose positions could be read."""
+    by_state = {(flow.target, flow.state_name): flow for flow in topology.flows.values()}
+    states = frozenset(flow.state_name for flow in topology.flows.values())
+    return tuple(
+        Judged(
+            by_state[target, each.state],
+            each,
+            facts[target],
+            frozenset(each.partitions.keys() - positions.keys()),
+            not positions,
+            states - {each.state},
+        )
+        for target, some in copies.items()
+        for each in some
+        if target in facts and (positions := facts[target].positions.get(each.state)) is not None
+    )
+
+
+def copied_again(judged: Iterable[Judged]) -> frozenset[TopicHop]:
+    """Topics that are, or would be, copied although their remote topics hold records already."""
+    return frozenset(
+        hop for flow in judged for hop in flow.hops(key for key in flow.twice if flow.start(key) in ("", AGAIN))
+    )
+
+
+def copied_first(judged: Iterable[Judged]) -> frozenset[TopicHop]:
+    """Topics that are copied from their beginning into a remote topic that is there, and empty."""
+    begins_late = ("latest", "timestamp")
+    return frozenset(
+        hop
+        for flow in judged
+        for hop in flow.hops(key for key in flow.fresh - flow.facts.held.keys() if flow.start(key) not in begins_late)
+    )
+
+
+def with_remote_topics(
+    plan: Plan,
+    topology: Topology,
+    live: LiveState,
+    judged_flows: Iterable[Judged],
+    copies: Mapping[str, Sequence[FlowCopies]],
+    facts: Facts,
+    applied: Applied | Unknown | None,
+) -> Plan:
+    """``plan`` with what would be copied twice or belongs to somebody else; what could not be read is unknown, or noted
+    where the flow is known to have run before."""
+    refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
+    for judged in judged_flows:
+        if (refusal := _owned_elsewhere(topology, live, judged)) is not None:
+            refused.append(refusal)
+            continue
+        refused += _written_elsewhere(topology, judged)
+        if judged.lost:
+            refused.append(_lost(judged))
+        if judged.strange:
+            refused.append(_strange(live, judged))
+    for target, target_facts in facts.items():
+        for state, why in target_facts.untold.items():
+            flow = next(f for f in topology.flows.values() if (f.target, f.state_name) == (target, state))
+            subject = f"positions of flow {flow.name} on {target}"
+            if _ran_before(live, applied, flow):
+                notes.append(f"not checked whether {subject} are there and its own, its job looks for itself: {why}")
+            elif any(flow_copies.state == state and flow_copies.partitions for flow_copies in copies[target]):
+                todo = f"Give the principal Describe on group {position_group(state)}, then plan again"
+                error = f"{why}; whether its remote topics would be copied into a second time is not known"
+                unknown.append(Unknown(subject, error, todo))
+        if target_facts.unknown:
+            error = f"{target_facts.unknown}; whether it would be copied into a second time is not known"
+            unknown.append(
+                Unknown(f"remote topics on {target}", error, "Plan again when all of its partitions have a leader")
+            )
+    return replace(plan, refused=tuple(refused), unknown=tuple(unknown), notes=tuple(notes))
+
+
+def _ran_before(live: LiveState, applied: Applied | Unknown | None, flow: Flow) -> bool:
+    if isinstance(applied, Applied) and flow.name in applied.flows:
+        return True
+    running = (mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror))
+    return any(mirror.state is JobState.RUNNING and flow.name in mirror.flows for mirror in running)
+
+
+def _owner(topology: Topology, live: LiveState, flow: Flow) -> Owner:
+    source = live.known(flow.source)
+    return Owner(topology.environment, source.cluster_id if source is not None else "")
+
+
+def _owned_elsewhere(topology: Topology, live: LiveState, judged: Judged) -> Refused | None:
+    """The flow's own group, and with it its transactional ids."""
+    mine, ids = _owner(topology, live, judged.flow), {key: pair[0] for key, pair in judged.copies.ids.items()}
+    positions = judged.facts.positions[judged.copies.state]
+    foreign = stranger(mine, topology.moved_from, positions, ids)
+    if foreign is None:
+        return None
+    flow, group = judged.flow, position_group(judged.copies.state)
+    text = f"flow {flow.name}: {whose(group, flow.target, mine, *foreign)}; each job would stop the other"
+    todo = ways_on(flow.name, group, mine, foreign[1])
+    return Refused.of(Subject(About.FLOW, name=flow.name), Why.FLOW_NOT_OURS, text, todo)
+
+
+def _written_elsewhere(topology: Topology, judged: Judged) -> Iterator[Refused]:
+    """Remote topics into which a flow of another environment copies, whether anything is there yet or not."""
+    if judged.flow.provenance is not None:
+        return
+    ours = ("", topology.environment, *topology.moved_from)
+    foreign: dict[str, tuple[str, PositionMark]] = {}
+    for key in sorted(judged.fresh & judged.facts.others.keys()):
+        group, at = judged.facts.others[key]
+        if at.owner.environment not in ours:
+            foreign.setdefault(key[0], (group, at))
+    for topic, (group, at) in foreign.items():
+        ref = TopicRef(judged.flow.target, topic)
+        text = (
+            f"flow {judged.flow.name} would write to {ref}, into which environment {at.owner.environment} copies: group"
+            f" {group} holds its positions (application {at.application or 'unknown'}); their records would be mixed"
+        )
+        todo = (
+            f"Leave the topic to one of them: exclude_topics, or another alias of cluster {judged.flow.source}, which"
+            " gives the remote topics other names. If that flow is gone for good: kafka-consumer-groups.sh"
+            f" --delete-offsets --group {group} --topic {topic}"
+        )
+        yield Refused.of(of_topic(ref), Why.REMOTE_TOPIC_NOT_OURS, text, todo)
+
+
+def _lost(judged: Judged) -> Refused:
+    """Its own copies, by the offset map."""
+    keys = judged.lost
+    flow, group = judged.flow, position_group(judged.copies.state)
+    text = (
+        f"flow {flow.name} has no position for {_listed(judged, keys)}, although it copied them: its positions in group"
+        f" {group} on {flow.target} were deleted, or expired; from the start all of it would be there twice"
+    )
+    topic, number = judged.copies.partitions[keys[0]]
+    seek = f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)}"
+    todo = (
+        "Go on where each partition ended, as the condition position_missing of the job and the offset map say; the"
+        f" first: {seek} --partition {number} --to {judged.copied[keys[0]][1]}. To copy a topic again: {seek} --to"
+        " earliest"
+    )
+    return Refused.of(Subject(About.FLOW, name=flow.name), Why.REMOTE_TOPIC_NOT_EMPTY, text, todo)
+
+
+def _strange(live: LiveState, judged: Judged) -> Refused:
+    flow = judged.flow
+    text = (
+        f"flow {flow.name} would copy again what its remote topics on {flow.target} hold already: it has no position"
+        f" for {_listed(judged, judged.strange)}. Written by {_writers(live, judged)}"
+    )
+    return Refused.of(Subject(About.FLOW, name=flow.name), Why.REMOTE_TOPIC_NOT_EMPTY, text, _ways(judged))
+
+
+def _listed(judged: Judged, keys: Sequence[Key]) -> str:
+    """``23 topics with 46,000 records: east.orders 2,000, ...``."""
+    there: dict[str, int] = defaultdict(int)
+    for key in keys:
+        begin, end = judged.facts.held[key]
+        there[key[0]] += end - begin
+    largest = sorted(there, key=lambda name: (-there[name], name))
+    names = [f"{name} {there[name]:,}" + ("" if there[name] else " (deleted by retention)") for name in largest]
+    records = counted(sum(there.values()), "record")
+    return f"{counted(len(there), 'topic')} with {records} ({first_of(names, SHOWN)})"
+
+
+def _writers(live: LiveState, judged: Judged) -> str:
+    """As far as the target tells."""
+    keys, facts = judged.strange, judged.facts
+    writers = [f"a flow of group {group}" for group in sorted({facts.others[k][0] for k in keys if k in facts.others})]
+    writers += [f"flow {state}" for state in sorted({judged.copied[key][0] for key in keys if key in judged.copied})]
+    cluster = live.known(judged.flow.target)
+    names = sorted(cluster.topics) if cluster is not None else []
+    internal = [name for name in names if owner_of(name, names) == MIRRORMAKER or name.endswith("checkpoints.internal")]
+    signs = [f"group {name}, {state or 'of unknown state'}" for name, state in sorted(facts.workers.items())]
+    if internal:
+        signs.append(f"topics {first_of(internal, 3)}")
+    if signs:
+        writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
+    last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
+    if last > 0:
+        moment = datetime.fromtimestamp(last / 1000, UTC)
+        writers.append(f"an idempotent producer, last at {moment:%Y-%m-%d %H:%M:%S} UTC")
+    return "; ".join(writers) or "an unknown producer: nothing on the target tells which"
+
+
+def _ways(judged: Judged) -> str:
+    flow, keys = judged.flow, judged.strange
+    ways = [f"go on where MirrorMaker 2 stopped: reconciler mirror import-positions ENV {flow.name} --write"]
+    before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
+    if before:
+        ways.insert(0, f"go on as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
+    if judged.first:
+        ways.append(f"copy only what comes from now on: flows.{flow.name}.start: latest")
+        ways.append(f"copy all of it again: flows.{flow.name}.start: {AGAIN}")
+    else:
+        topic = shlex.quote(judged.copies.partitions[keys[0]][0])
+        seek = f"reconciler mirror seek ENV {flow.name} --topic {topic} --to"
+        ways.append(f"copy only what comes from now on, topic by topic: {seek} latest")
+        ways.append(f"copy a topic again: {seek} earliest")
+    listed = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, 1))
+    return f"Stop the other writer, then choose: {listed}"

@@ -1,0 +1,191 @@
+"""What would be copied a second time is blocked, and so is what another environment copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.engine.guards.remote_topics import copied_again, copied_first, copies_of, judge, with_remote_topics
+from reconciler.engine.plan.amounts import amounts
+from reconciler.errors import ExitCode, Unknown
+from reconciler.model.changes import Why
+from reconciler.model.environment.flows import OffsetsKept
+from reconciler.model.environment.topology import Carry, Flow, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts, Stakes
+from reconciler.model.state.last_apply import Applied
+from reconciler.render.plan.amounts import amounts_sentence
+from reconciler.replication.handover import Start
+from reconciler.replication.offsets.position_metadata import Owner, PositionMark
+from tests.support.builders import flow, topology, world
+
+REMOTE, SOURCE = "east.orders", "orders"
+KEYS: tuple[Key, Key] = ((REMOTE, 0), (REMOTE, 1))
+HELD = {KEYS[0]: (0, 1_500), KEYS[1]: (0, 500)}
+MM2 = "mm2-offsets.east.internal"
+
+
+def seen(*flows: Flow, environment: str = "test") -> tuple[Topology, LiveState, Mapping[str, tuple[FlowCopies, ...]]]:
+    there = world("east", "west")
+    there.clusters["east"].put(SOURCE, 2, 1)
+    there.clusters["west"].put(REMOTE, 2, 1)
+    there.clusters["west"].put(MM2, 1, 1)
+    declared = topology(*(flows or (flow("east", "west", SOURCE),)), environment=environment)
+    live = there.look(declared)
+    return declared, live, copies_of(declared, live)
+
+
+def source_id(live: LiveState) -> str:
+    found = live.topic(TopicRef("east", SOURCE))
+    assert found is not None
+    return found.topic_id
+
+
+def blocked(
+    facts: RemoteFacts, *flows: Flow, applied: Applied | None = None, moved_from: tuple[str, ...] = ()
+) -> tuple[Plan, str]:
+    """The plan, and the sentence of what it copies."""
+    declared, live, copies = seen(*flows)
+    declared = replace(declared, moved_from=moved_from)
+    told = {"west": facts}
+    judged = judge(declared, copies, told)
+    made = with_remote_topics(world().plan(topology()), declared, live, judged, copies, told, applied)
+    again = sorted(copied_again(judged))
+    hops = sorted({*again, *copied_first(judged)})
+    stakes = {hop.source: Stakes(bytes=4_000, records=2_000) for hop in hops}
+    return made, amounts_sentence(amounts(made, hops, stakes, live, again))
+
+
+NOTHING = RemoteFacts(positions={"east-to-west": {}})
+FILLED = replace(NOTHING, held=HELD, workers={"east-mm2": "Stable"})
+
+
+def test_what_somebody_else_filled_is_told_with_counts_writers_and_three_ways() -> None:
+    made, sentence = blocked(FILLED)
+    [refused] = made.refused
+    assert (refused.reason.code, made.exit_code) == (Why.REMOTE_TOPIC_NOT_EMPTY, ExitCode.BLOCKED)
+    assert "flow east-to-west would copy again" in refused.reason.text
+    assert "1 topic with 2,000 records (east.orders 2,000)" in refused.reason.text
+    assert f"perhaps MirrorMaker 2 (group east-mm2, Stable; topics {MM2})" in refused.reason.text
+    for way in ("import-positions ENV east-to-west --write", "east-to-west.start: latest", "east-to-west.start: again"):
+        assert way in refused.todo
+    assert sentence == "to copy: at most 2,000 records, again, of 1 topic over 1 flow"
+
+
+def test_an_empty_remote_topic_is_copied_into_and_counted() -> None:
+    made, sentence = blocked(NOTHING)
+    assert made.refused == ()
+    assert sentence == "to copy: at most 3.9 KiB, of 1 topic over 1 flow"
+
+
+def test_records_that_retention_deleted_count_as_well() -> None:
+    made, _ = blocked(replace(NOTHING, held={KEYS[0]: (70, 70)}, written_ms={REMOTE: 1_700_000_000_000}))
+    assert "east.orders 0 (deleted by retention)" in made.refused[0].reason.text
+    assert "an idempotent producer, last at 2023-11-14 22:13:20 UTC" in made.refused[0].reason.text
+
+
+@pytest.mark.parametrize(
+    ("start", "blocks", "says"),
+    [
+        (Start(), True, "again"),
+        (Start("latest"), False, ""),
+        (Start("timestamp", 5), False, ""),
+        (Start("again"), False, "again"),
+        (Start("offsets", None, {SOURCE: {0: 7, 1: 9}}, "earliest"), False, ""),
+        (Start("offsets", None, {SOURCE: {0: 7}}, "earliest"), True, "again"),
+        (Start("offsets", None, {SOURCE: {0: 7}}, "latest"), False, ""),
+    ],
+    ids=["none", "latest", "timestamp", "again", "all offsets", "some offsets", "some offsets, others latest"],
+)
+def test_a_start_that_somebody_wrote_is_a_consent(start: Start, blocks: bool, says: str) -> None:
+    made, sentence = blocked(FILLED, flow("east", "west", SOURCE, start=start))
+    assert bool(made.refused) is blocks
+    assert says in sentence
+
+
+def test_of_a_flow_that_runs_a_start_begins_no_later_topic_so_seek_does() -> None:
+    """Topics that appear later are copied from their beginning, whatever the flow's start is."""
+    facts = replace(FILLED, positions={"east-to-west": {("east.other", 0): PositionMark()}})
+    made, _ = blocked(facts, flow("east", "west", SOURCE, start=Start("latest")))
+    assert "reconciler mirror seek ENV east-to-west --topic orders --to latest" in made.refused[0].todo
+    assert "start:" not in made.refused[0].todo
+    made, _ = blocked(facts, flow("east", "west", SOURCE, start=Start("again")))
+    assert made.refused == ()
+
+
+def test_its_own_copies_without_their_positions_are_told_as_that() -> None:
+    facts = replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("east-to-west", 40))})
+    made, _ = blocked(facts, flow("east", "west", SOURCE, start=Start("again")))
+    [refused] = made.refused
+    assert "its positions in group mirror.east-to-west on west were deleted, or expired" in refused.reason.text
+    assert "seek ENV east-to-west --topic orders --partition 0 --to 40" in refused.todo
+
+
+def test_a_flow_that_was_renamed_without_moved_is_told_its_earlier_name() -> None:
+    made, _ = blocked(replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("before", 40))}))
+    assert "moved: [{flow: east-to-west, from: before}]" in made.refused[0].todo
+
+
+def test_what_another_flow_of_this_environment_copied_waits_for_seek_as_the_job_does() -> None:
+    theirs = {key: PositionMark(Owner("test")) for key in KEYS}
+    facts = replace(FILLED, positions={"east-to-west": {}, "other": theirs})
+    made, _ = blocked(facts, flow("east", "west", SOURCE), flow("east", "west", "other", name="other"))
+    assert made.refused == ()
+
+
+@pytest.mark.parametrize(
+    "more", [{"provenance": Carry.LOCAL}, {"offsets": OffsetsKept.SAME}], ids=["provenance", "same offsets"]
+)
+def test_flows_that_share_or_compare_their_topics_are_not_asked(more: dict[str, Any]) -> None:
+    assert blocked(FILLED, flow("east", "west", SOURCE, **more))[0].refused == ()
+
+
+def test_a_flow_of_another_environment_is_not_taken_over() -> None:
+    positions = {"east-to-west": {KEYS[0]: PositionMark(Owner("prod", "X"), "id", "local-7")}}
+    made, _ = blocked(RemoteFacts(positions=positions))
+    [refused] = made.refused
+    assert refused.reason.code == Why.FLOW_NOT_OURS
+    assert "group mirror.east-to-west on west belongs to environment prod" in refused.reason.text
+    assert "application local-7" in refused.reason.text
+    assert "moved: [{environment: test, from: prod}]" in refused.todo
+
+
+@pytest.mark.parametrize(("fits", "blocks"), [(True, False), (False, True)])
+def test_positions_of_a_release_before_are_ours_where_they_name_our_topics(*, fits: bool, blocks: bool) -> None:
+    _, live, _ = seen()
+    at = PositionMark(Owner(), source_id(live) if fits else "AAAAAAAAAAAAAAAAAAAAAQ", "app", 3)
+    made, _ = blocked(RemoteFacts(positions={"east-to-west": dict.fromkeys(KEYS, at)}))
+    assert [one.reason.code for one in made.refused] == ([Why.FLOW_NOT_OURS] if blocks else [])
+
+
+def test_an_environment_that_was_renamed_says_so_once() -> None:
+    positions = {"east-to-west": dict.fromkeys(KEYS, PositionMark(Owner("before")))}
+    assert blocked(RemoteFacts(positions=positions), moved_from=("before",))[0].refused == ()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_remote_topic_that_another_environment_copies_into_is_not_shared(start: str) -> None:
+    """Also an empty one, and whatever the flow's start is."""
+    others = {KEYS[1]: ("mirror.theirs", PositionMark(Owner("prod"), "id", "local-7"))}
+    made, _ = blocked(replace(NOTHING, others=others), flow("east", "west", SOURCE, start=Start(start)))
+    [refused] = made.refused
+    assert refused.reason.code == Why.REMOTE_TOPIC_NOT_OURS
+    assert "west/east.orders, into which environment prod copies: group mirror.theirs" in refused.reason.text
+    assert "--delete-offsets --group mirror.theirs --topic east.orders" in refused.todo
+
+
+def test_what_could_not_be_read_is_unknown_or_left_to_the_job_of_a_flow_that_ran_before() -> None:
+    facts = RemoteFacts(untold={"east-to-west": "group mirror.east-to-west: this principal may not ask"})
+    made, _ = blocked(facts)
+    assert [type(one) for one in made.unknown] == [Unknown]
+    assert made.exit_code is ExitCode.ERROR
+    assert "Describe on group mirror.east-to-west" in made.unknown[0].todo
+    made, _ = blocked(facts, applied=Applied("test", 0, "ada", "", {}, (), ("east-to-west",)))
+    assert made.unknown == ()
+    assert "its job looks for itself" in made.notes[-1]
+    made, _ = blocked(replace(NOTHING, unknown="where east.orders-0 ends: no leader"))
+    assert made.exit_code is ExitCode.ERROR
