@@ -15,8 +15,15 @@ Value = TypeVar("Value")
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
+_UNITS_IN_WORDS = {
+    "ms": ("millisecond", "msec"), "s": ("second", "sec"), "m": ("minute", "min"), "h": ("hour", "hr"), "d": ("day",),
+    "w": ("week",), "B": ("byte",), "KiB": ("k", "kb", "kib"), "MiB": ("m", "mb", "mib"), "GiB": ("g", "gb", "gib"),
+    "TiB": ("t", "tb", "tib"),
+}  # fmt: skip
+"""Unit -> what people write instead of it, in lower case and without an s at the end."""
 _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]+)")
 _NOT_ASCII = re.compile(r"[^\x00-\x7e]")
+_SEVERAL = re.compile(r"([0-9]+\s*[A-Za-z]+[\s,]*){2,}")
 _FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
 LARGEST = (1 << 63) - 1
 PACE_AFTER_S = 3.0
@@ -36,12 +43,16 @@ def size_bytes(text: str) -> int:
 def _read(text: str, units: dict[str, int], wanted: str) -> int:
     if _FRACTION.fullmatch(text):
         raise ValueError(f"write {wanted}: whole numbers only, so a smaller unit instead of a fraction")
+    if _SEVERAL.fullmatch(text):
+        raise ValueError(f"write {wanted}: one number with one unit")
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise ValueError(f"write {wanted}")
     number, unit = match.groups()
     if unit not in units:
-        near = {known.lower().replace("i", ""): known for known in units}.get(unit.lower().replace("i", ""))
+        word = unit.lower()
+        near = next((one for one in units if word == one or word.rstrip("s") in _UNITS_IN_WORDS[one]), None)
+        near = near or {known.lower(): known for known in units}.get(word)
         raise ValueError(f"write {wanted}; {unit} is not a unit" + (f", {near} is" if near else ""))
     if len(number) > 19 or int(number) * units[unit] > LARGEST:
         raise ValueError(f"write {wanted}; this one is beyond what Kafka can hold")

@@ -13,7 +13,7 @@ Schema = Mapping[str, Any]
 def environment_page(schema_file: Path) -> str:
     """Every key of the YAML of an environment: what it takes, and what it means."""
     schema = json.loads(schema_file.read_text("utf-8"))
-    lines = ["# Keys of an environment", "", schema.get("description", ""), ""]
+    lines = [f"# {schema['title']}", "", schema.get("description", ""), ""]
     for key, value in schema["properties"].items():
         lines += [f"## {key}", "", _description(value, schema), "", *_table(value, schema), ""]
     return "\n".join(lines)

@@ -9,6 +9,8 @@ THROTTLES = frozenset({"leader.replication.throttled.replicas", "follower.replic
 _UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
 SET_LIKE = frozenset({"cleanup.policy"})
 LONG_MAX = 2**63 - 1
+UNLIMITED, MOST = "unlimited", "max"
+"""Words of ``human`` for -1 and for the largest number that Kafka holds."""
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
@@ -42,6 +44,19 @@ def number(value: str | None) -> float | None:
     return float("inf") if seconds == -1 else seconds
 
 
+def words_for(key: str) -> tuple[str, ...]:
+    """The words that ``human`` may print as a value of ``key``."""
+    most = (MOST,) if key.endswith((".ms", ".bytes")) else ()
+    return (UNLIMITED, *most) if key in _UNLIMITED else most
+
+
+def unworded(key: str, text: str) -> str:
+    """What ``human`` printed as a word, as Kafka's number; any other text as it is."""
+    if text not in words_for(key):
+        return text
+    return "-1" if text == UNLIMITED else str(LONG_MAX)
+
+
 def human(key: str, value: str | None) -> str:
     """A value for people: ``604800000`` of ``retention.ms`` is ``7d``, ``-1`` is ``unlimited``. Never rounds; without a
     unit it stays."""
@@ -53,11 +68,11 @@ def human(key: str, value: str | None) -> str:
         return value
     amount = int(value)
     if amount == -1 and key in _UNLIMITED:
-        return "unlimited"
+        return UNLIMITED
     if not key.endswith((".ms", ".bytes")):
         return value
     if amount == LONG_MAX:
-        return "max"
+        return MOST
     if amount <= 0:
         return value
     for unit, size in _DURATIONS if key.endswith(".ms") else _SIZES:

@@ -16,7 +16,7 @@ from reconciler.environment.parse.values import Wrong, topic_config
 from reconciler.environment.yaml.nodes import CONTROL, Scalar
 from reconciler.errors import Unknown
 from reconciler.model.changes import Ignored, of_topic
-from reconciler.model.config_values import THROTTLES, canonical, human, number, same
+from reconciler.model.config_values import THROTTLES, canonical, human, number, same, words_for
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
@@ -243,8 +243,10 @@ def undeclarable(topic: LiveTopic, key: str, value: str) -> str:
 
 
 def written(key: str, value: str) -> str:
-    """A config value as a person would write it: ``7d``, ``1GiB``; as it is where that would not be exact."""
+    """A config value as a person would write it: ``7d``, ``1GiB``; as it is where that is not exact, or a word."""
     short = human(key, value)
+    if short in words_for(key):
+        return value
     judged = topic_config(key, Scalar(short, False, 0, 0))
     exact = isinstance(judged, str) and canonical(key, judged) == canonical(key, value)
     return short if value and exact else value

@@ -29,7 +29,7 @@ def build_cluster(reading: Reading) -> Cluster:
         client=reading.mapping("client", each=client_setting),
         principals=MappingProxyType(principals),
         defaults=build_defaults(reading, "defaults"),
-        prune_topics=reading.texts("prune", "topics"),
+        prune_topics=reading.expressions("prune", "topics"),
         reassignment=_pace(reading),
         where=reading.place.where,
     )

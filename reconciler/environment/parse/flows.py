@@ -20,8 +20,8 @@ def build_flow(reading: Reading) -> Flow:
         name=reading.name,
         source=reading.value("source", default=""),
         target=reading.value("target", default=""),
-        topics=reading.texts("topics"),
-        exclude_topics=reading.texts("exclude_topics"),
+        topics=reading.expressions("topics"),
+        exclude_topics=reading.expressions("exclude_topics"),
         naming=Naming(
             policy=canonical_policy(reading.value("naming", "policy", default="default")),
             separator=reading.value("naming", "separator", default="."),
@@ -35,13 +35,13 @@ def build_flow(reading: Reading) -> Flow:
         on_condition=read_on_condition(reading),
         configs=ConfigSync(
             enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
-            exclude=reading.texts("sync_topic_configs", "exclude", default=standard.exclude),
+            exclude=reading.expressions("sync_topic_configs", "exclude", default=standard.exclude),
             use_defaults_from=reading.value("sync_topic_configs", "use_defaults_from", default="target"),
             carry_undeclared_limits=reading.value("sync_topic_configs", "carry_undeclared_limits", default=False),
         ),
         groups=Groups(
-            include=reading.texts("groups", "include", default=Groups().include),
-            exclude=reading.texts("groups", "exclude", default=Groups().exclude),
+            include=reading.expressions("groups", "include", default=Groups().include),
+            exclude=reading.expressions("groups", "exclude", default=Groups().exclude),
             sync_offsets=reading.value("groups", "sync_offsets", default=False),
             interval_ms=reading.interval("groups", "interval", default=Groups().interval_ms),
             follow_rewinds=reading.value("groups", "follow_rewinds", default=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reconciler.environment.parse.clusters import build_defaults
 from reconciler.environment.yaml.entry import Reading
 from reconciler.model.environment.topology import AuditTopic, Protection, ShrinkLimit, TopicDefaults
+from reconciler.replication.expressions.unfit import flags_of_a_part
 
 
 def build_class(reading: Reading) -> tuple[str, TopicDefaults]:
@@ -12,7 +13,7 @@ def build_class(reading: Reading) -> tuple[str, TopicDefaults]:
 
 
 def build_protection(reading: Reading) -> Protection:
-    return Protection(reading.name, reading.place.where)
+    return Protection(flags_of_a_part(reading.name), reading.place.where)
 
 
 def build_audit(reading: Reading) -> AuditTopic:

@@ -10,10 +10,19 @@ from dataclasses import dataclass
 
 from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.environment.yaml.nodes import Sequence as YamlSequence
-from reconciler.kafka.client.auth.supported_settings import FILES
-from reconciler.model.config_values import THROTTLES
+from reconciler.kafka.client.auth.supported_settings import FILES, forbidden
+from reconciler.model.config_values import THROTTLES, UNLIMITED, unworded, words_for
 from reconciler.model.environment.topology import SPARK_SECRET
-from reconciler.text import LARGEST, distance, duration_ms, looks_like_duration, looks_like_size, nearest, size_bytes
+from reconciler.text import (
+    LARGEST,
+    distance,
+    duration_ms,
+    looks_like_duration,
+    looks_like_size,
+    nearest,
+    sentence,
+    size_bytes,
+)
 
 # Topic configs of Kafka 4.3 (LogConfig), and those that brokers before 4.0 still know
 TOPIC_CONFIGS = frozenset({
@@ -49,6 +58,11 @@ REFERENCES_HERE = frozenset({
 """Settings that are no secret themselves and may still be kept with one, or differ between machines. In any other a
 reference would show a secret to whoever answers at the address beside it."""
 
+_FIELDS = {
+    "num.partitions": "partitions", "partitions": "partitions", "replication.factor": "replication_factor",
+    "default.replication.factor": "replication_factor", "replication_factor": "replication_factor",
+}  # fmt: skip
+"""Fields of a topic by the names that they have among brokers' settings and other tools' configs."""
 _SECRET = re.compile(r"(^|[._])(password|passphrase|secret)$|^ssl\.key\.pem$|private\.key\.pem$|^sasl\.jaas\.config$")
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:[^${}]+)\}")
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -93,6 +107,10 @@ def topic_config(key: str, node: Node) -> str | Wrong:
     if near is not None and _one_slip(key, near):
         why = "The broker would refuse it"
         return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps {near} is meant")
+    if key not in TOPIC_CONFIGS and (instead := _of_the_broker(key)):
+        return Wrong(
+            "unknown-config", f"{key} is a setting of brokers, not of topics", "The broker would refuse it", instead
+        )
     if isinstance(node, YamlSequence):
         return ",".join(scalar_text(item) for item in node.items if isinstance(item, Scalar))
     if not isinstance(node, Scalar):
@@ -105,7 +123,9 @@ def topic_config(key: str, node: Node) -> str | Wrong:
 
 
 def with_units(key: str, text: str, strict: bool) -> str | Wrong:
-    """Durations and sizes to numbers where the key's unit says so. ``strict``: a unit on any other key is wrong."""
+    """Durations and sizes to numbers where the key's unit says so, and the words that a plan prints for numbers.
+    ``strict``: a unit on any other key is wrong."""
+    text = unworded(key, text)
     for suffix, read, word in ((".ms", duration_ms, "milliseconds"), (".bytes", size_bytes, "bytes")):
         code = "bad-duration" if suffix == ".ms" else "bad-size"
         if not key.endswith(suffix):
@@ -117,8 +137,9 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
         try:
             return str(read(text))
         except ValueError as error:
-            todo = str(error)[0].upper() + str(error)[1:]
-            return Wrong(code, f'{key} is "{text}"', f"Kafka wants {word} here", f"{todo}, or plain {word}")
+            limit = f", or {UNLIMITED}" if UNLIMITED in words_for(key) else ""
+            todo = f"{sentence(error)}; plain {word} will do, too{limit}"
+            return Wrong(code, f'{key} is "{text}"', f"Kafka wants {word} here", todo)
     if strict and not key.endswith((".ms", ".bytes")) and (looks_like_duration(text) or looks_like_size(text)):
         why = "Only keys that end in .ms or .bytes have a unit"
         return Wrong("unit-not-here", f'{key} is "{text}"', why, "Write the plain value Kafka wants")
@@ -161,12 +182,25 @@ def client_setting(key: str, node: Node) -> str | Wrong:
         return text
     if is_secret(key):
         why = "Anyone who can read the repository could use it"
-        todo = "Write ${env:NAME} or ${file:PATH}, and change the secret if it was ever committed"
-        return Wrong("secret-in-git", f"{key} holds a literal value", why, todo)
+        todo = "Write ${env:NAME} or ${file:PATH}"
+        for refusal in forbidden([key]):
+            why, todo = f"{refusal.why}, and anyone who can read the repository could use it", refusal.todo
+        changed = f"{todo}, and change the secret if it was ever committed"
+        return Wrong("secret-in-git", f"{key} holds a literal value", why, changed)
     units = with_units(key, text, strict=False)
     if isinstance(units, Wrong):
         return Wrong(units.code, f"{key} has a value that is not a number with a unit", units.why, units.todo)
     return units
+
+
+def _of_the_broker(key: str) -> str:
+    """What to write instead of the name by which brokers have the same; empty: none is known."""
+    if key in _FIELDS:
+        return f"Write {_FIELDS[key]}: beside configs"
+    words = key.removeprefix("log.")
+    for unit in (".hours", ".minutes", ".seconds"):
+        words = f"{words.removesuffix(unit)}.ms" if words.endswith(unit) else words
+    return f"Write {words}, such as {words}: 7d" if words != key and words in TOPIC_CONFIGS else ""
 
 
 def _one_slip(key: str, near: str) -> bool:

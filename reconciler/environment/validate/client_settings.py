@@ -1,6 +1,7 @@
-"""Validates client settings, with their line: those that no client is given, and those that the mirror cannot honour.
+"""Validates client settings, with their line: those that no client is given, those that nobody can log in with, and
+those that the mirror cannot honour.
 
-The first of every cluster and principal, the second of clusters that a flow joins: others may be spoken to by
+The first two of every cluster and principal, the third of clusters that a flow joins: others may be spoken to by
 librdkafka alone.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from reconciler.environment.parse.values import has_reference
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
-from reconciler.kafka.client.auth.supported_settings import Refusal, forbidden, refusals
+from reconciler.kafka.client.auth.supported_settings import Refusal, forbidden, refusals, useless
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 
 _PATH = "spark.mirror.path"
@@ -26,16 +27,27 @@ def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
             code = "setting-not-allowed"
             for refusal in forbidden(settings):
                 yield _problem(code, places, cluster, refusal, path)
-        if name not in mirrored:
-            continue
-        client = cluster.client_for(Principal.MIRROR)
-        no_client = forbidden(client)
-        for refusal in refusals({key: None if has_reference(value) else value for key, value in client.items()}):
-            of_mirror = refusal.setting in cluster.principals.get(Principal.MIRROR, {})
-            path = ("principals", "mirror") if of_mirror else ("client",)
-            code = "setting-not-mirrored"
-            if refusal not in no_client:
+        said: set[Refusal] = set()
+        for who in _logins(cluster, mirrored=name in mirrored):
+            client = {key: None if has_reference(value) else value for key, value in cluster.client_for(who).items()}
+            unmirrored = refusals(client) if who is Principal.MIRROR else ()
+            for refusal in dict.fromkeys((*useless(client), *unmirrored)):
+                if refusal in said or refusal in forbidden(client):
+                    continue
+                said.add(refusal)
+                own = refusal.setting in cluster.principals.get(who, {})
+                path = ("principals", who.value) if own else ("client",)
+                code = "setting-not-mirrored" if refusal in unmirrored else "login-impossible"
                 yield _problem(code, places, cluster, refusal, path)
+
+
+def _logins(cluster: Cluster, mirrored: bool) -> Iterator[Principal]:
+    """Whose login is judged: of principals that have settings of their own, else of the one that all have together; of
+    the mirror on each side of a flow. Of two that refuse the same, the mirror says it."""
+    if mirrored:
+        yield Principal.MIRROR
+    others = [who for who in cluster.principals if who is not Principal.MIRROR]
+    yield from others or ([] if mirrored else [Principal.PLAN])
 
 
 def _problem(code: str, places: Places, cluster: Cluster, refusal: Refusal, path: tuple[str, ...]) -> Problem:

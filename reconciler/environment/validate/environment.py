@@ -20,6 +20,7 @@ from reconciler.environment.validate.flows.collisions import (
 from reconciler.environment.validate.flows.provenance import check_provenance
 from reconciler.environment.validate.flows.same_offsets import check_same_offsets
 from reconciler.environment.validate.spark import check_spark
+from reconciler.environment.yaml.characters import named
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Flow, Mirror, Topology
@@ -147,7 +148,7 @@ def _illegal(name: str) -> str:
     if len(name) > MAX_TOPIC_NAME:
         return f"has {len(name)} characters"
     bad = sorted(set(re.sub(r"[A-Za-z0-9._-]", "", name)))
-    return f"holds {', '.join(map(repr, bad))}" if bad else ""
+    return f"holds {', '.join(repr(char) if char.isascii() else named(char) for char in bad)}" if bad else ""
 
 
 def _flow_clusters(topology: Topology, places: Places, flow: Flow) -> Iterator[Problem]:

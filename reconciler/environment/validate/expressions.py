@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any
 
+from reconciler.environment.yaml.characters import named
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Flow
@@ -32,13 +33,15 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> list[Problem]:
 
 def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem | None:
     """An expression without ``fault`` that matches no legal name, or has a part that does not. ``of``: whose names."""
-    head = f'{subject} is "{text}", '
+    head, char = f'{subject} is "{text}", ', _alien(form_of(text))
+    alien = f"'{char}'" if char.isascii() else named(char)
     todo = "Write several expressions as a list" if "," in text else "Correct or remove it"
     why = f"{of.capitalize()} names have letters, digits, '.', '_' and '-', and at most 249 of them"
     if _empty(both(pattern(text).language)):
-        return Problem("regex-never-matches", where, f"{head}which matches no legal {of} name", why, todo)
-    if char := _alien(form_of(text)):
-        problem = f"{head}and the part of it with '{char}' matches no legal {of} name"
+        because = f": none has {alien}" if char else ""
+        return Problem("regex-never-matches", where, f"{head}which matches no legal {of} name{because}", why, todo)
+    if char:
+        problem = f"{head}and the part of it with {alien} matches no legal {of} name"
         return Problem("regex-never-matches", where, problem, why, todo)
     return None
 
@@ -56,7 +59,7 @@ def _alien(form: Form) -> str:
 
 def _alien_in(item: Item) -> str:
     kind, value, flags = item
-    if kind is sre.LITERAL and value < 128 and chr(value) not in ALPHABET:
+    if kind is sre.LITERAL and chr(value) not in ALPHABET:
         return chr(value)
     inner: Iterable[Any] = ()
     if kind is sre.BRANCH:

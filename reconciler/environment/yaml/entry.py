@@ -13,6 +13,7 @@ from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence, node_at
 from reconciler.environment.yaml.schema import subject
 from reconciler.errors import Problem
+from reconciler.replication.expressions.unfit import flags_of_a_part
 from reconciler.text import duration_ms, sentence, size_bytes
 
 MIN_INTERVAL_MS = 100
@@ -70,6 +71,12 @@ class Reading:
         if not isinstance(node, Sequence):
             return default
         return tuple([item.text for item in node.items if isinstance(item, Scalar)])
+
+    def expressions(self, *path: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """As ``texts``. A list is joined to one expression, which takes flags of a part only: those of the only
+        expression of a list are written so."""
+        texts = self.texts(*path, default=default)
+        return (flags_of_a_part(texts[0]),) if len(texts) == 1 else texts
 
     def mapping(self, *path: str, each: Callable[[str, Node], str | Wrong]) -> Mapping[str, str]:
         node = self.node(*path)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from reconciler.environment.yaml.characters import foreign
 from reconciler.environment.yaml.nodes import Document, Entry, Node, Scalar, Sequence
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import NOWHERE, Problem, Where
@@ -93,7 +94,8 @@ def unknown_name(
         return  # first: it is asked for each topic, and the walk below is over all of them
     known = {*declared, *(entry for of, entry in places.entries if of == section)}
     code = "unknown-cluster" if section == "clusters" else "unknown-flow"
-    problem = f"{subject} names the unknown {section.removesuffix('s')} {name}"
+    hidden = f", which holds {foreign(name)}" if not name.isascii() else ""
+    problem = f"{subject} names the unknown {section.removesuffix('s')} {name}{hidden}"
     todo = suggestion(name, known, f"Declare it under {section}")
     yield Problem(code, where, problem, "No file of the environment declares it", todo)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 
 from reconciler.environment.yaml.locations import Step, locate
-from reconciler.environment.yaml.nodes import Document
+from reconciler.environment.yaml.nodes import Document, Scalar
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import Problem
 from reconciler.model.schemas import schema
 from reconciler.text import nearest, suggestion
@@ -22,11 +25,21 @@ SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors"
 SINGLE = ("audit", "defaults", "docs_url", "rollout", "shrink_limit")
 _WORDS = {**SECTIONS, "deletions": "deletion of", "moved": "move of", "classes": "class", "access": "access rule",
           "quotas": "quota", "users": "user"}  # fmt: skip
-_TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
+_TITLED = tuple([section] for section in ("access", "deletions", "moved", "protected", "quotas", "users", *SINGLE))
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
     "boolean": "true or false", "null": "nothing",
 }  # fmt: skip
+_BY_NAME = {**SECTIONS, "classes": "class"}
+_MEANT = {
+    "from": "source", "to": "target", "cluster": "clusters", "replicas": "replication_factor",
+    "replication": "replication_factor", "brokers": "bootstrap_servers", "servers": "bootstrap_servers",
+    "exclude": "exclude_topics", "regex": "topics", "pattern": "topics", "num_partitions": "partitions",
+    "settings": "configs", "properties": "configs",
+}  # fmt: skip
+"""Words of other tools for fields of ours, where no spelling is near."""
+_BLANK = {"ssl.endpoint.identification.algorithm": "Write none to turn the check of host names off, or https"}
+"""Settings that Java clients take blank."""
 
 
 @cache
@@ -160,7 +173,8 @@ def _unknown_fields(
         node = _node_at(document, path)
         problem = f"{subject(path)} has the unknown field {field}"
         why = "A field that nothing reads would look as if it held"
-        todo = suggestion(field, known, "Remove it")
+        meant = _MEANT.get(field)
+        todo = f"Perhaps {meant} is meant" if meant in known else suggestion(field, known, "Remove it")
         yield Problem("unknown-field", document.where(node.entries[field]), problem, why, todo)
 
 
@@ -194,13 +208,25 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
     if error.instance is None:
         problem = f"{name} has no value, {wanted} is wanted"
         why = "An empty value is more often forgotten than meant"
-        return Problem("missing-value", where, problem, why, f"Write {wanted}, or remove the field")
+        todo = _BLANK.get(str(path[-1]) if path else "") or _cut_by_a_comma(document, path)
+        return Problem("missing-value", where, problem, why, todo or f"Write {wanted}, or remove the field")
     if error.validator == "uniqueItems":
         problem = f"{name} names something twice"
         return Problem("duplicate-item", where, problem, "One of the two could not count", "Remove the repetition")
     code, why, todo = _verdict(error, schema, wanted)
     value = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
     return Problem(code, where, f"{name} is {value}, {wanted} is wanted", why, todo)
+
+
+def _cut_by_a_comma(document: Document, path: Sequence[Step]) -> str:
+    """``{cleanup.policy: compact,delete}`` has a key ``delete`` without a value: a comma ends the one before."""
+    beside = _node_at(document, path[:-1])
+    keys = list(beside.entries.values()) if isinstance(beside, YamlMapping) else []
+    for before, entry in pairwise(keys):
+        value = before.value
+        if entry.key == path[-1] and isinstance(value, Scalar) and value.line == entry.line:
+            return f"Inside {{ }} a comma ends a value: write {before.key}: [{value.text}, {entry.key}] for a list"
+    return ""
 
 
 def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tuple[str, str, str]:
@@ -225,9 +251,22 @@ def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tup
             code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
         case "minItems" | "minLength" | "minProperties":
             code, why = "empty-value", "Without it nothing can be done"
+        case "pattern" if wanted == "host:port":
+            code, why, todo = "bad-value", "Nothing else has a meaning here", _address_todo(str(error.instance))
         case _:
             code, why = "bad-value", "Nothing else has a meaning here"
     return code, why, todo
+
+
+def _address_todo(text: str) -> str:
+    addresses = [part.strip().rpartition("://")[2].rstrip("/") for part in text.split(",") if part.strip()]
+    if "$" in text or "{{" in text:
+        return "Write the address itself: references are resolved in client settings only"
+    if len(addresses) > 1:
+        return f"Write each address as one of the list: [{', '.join(addresses)}]"
+    if addresses and addresses != [text]:
+        return f"Write {addresses[0]}" + ("; security.protocol says how to connect" if "://" in text else "")
+    return f"Write host:port, such as {text}:9092" if re.fullmatch(r"[A-Za-z0-9._-]+", text) else "Write host:port"
 
 
 def _choices(schema: dict[str, Any]) -> list[str]:
@@ -243,13 +282,20 @@ def _type_words(wanted: object) -> str:
 
 
 def _type_todo(error: ValidationError, wanted: str) -> str:
-    value = error.instance
+    value, path = error.instance, list(error.absolute_path)
     if error.validator_value == "array" and isinstance(value, (str, int)) and not isinstance(value, bool):
-        return (
-            "Put it in brackets to make it a list of one"
-            if not _is_secret(list(error.absolute_path))
-            else "Write a list"
-        )
+        several = [part.strip() for part in str(value).split(",")] if "," in str(value) else []
+        if _is_secret(path):
+            return "Write a list"
+        return f"Write a list: [{', '.join(several)}]" if several else "Put it in brackets to make it a list of one"
+    if isinstance(value, dict) and path[-2:-1] in (["configs"], ["client"]) and len(value) == 1:
+        return f"Write the whole name with dots, {path[-1]}.{next(iter(value))}: VALUE"
+    if not path:
+        return "Write sections, such as topics: and below it orders: {clusters: [east]}"
+    if isinstance(value, list) and len(path) == 1 and path[0] in _BY_NAME:
+        return f"Write each {_BY_NAME[str(path[0])]} below its name, NAME: and its fields, without a dash"
+    if isinstance(value, dict) and len(path) == 1 and error.validator_value != "object":
+        return "Write a list: each with a dash, - and its fields"
     if error.validator_value in ("integer", "boolean") and isinstance(value, str) and value in ("true", "false"):
         return "Remove the quotes"
     if error.validator_value == "integer" and isinstance(value, str) and value.isdigit() and len(value) < 20:

@@ -38,11 +38,12 @@ class GiveUpError(Exception):
 
 class TreeBuilder:
     """``next_event``: of a parser at the beginning of a text, None after its last event. ``problems``: what was wrong
-    on the way."""
+    on the way. ``first``: the tree of the first document, also where others are behind it."""
 
     def __init__(self, file: str, next_event: Callable[[], Any]) -> None:
         self.file = file
         self.problems: list[Problem] = []
+        self.first: Node | None = None
         self._next = next_event
         self._anchors: dict[str, Node] = {}
         self._depth = 0
@@ -58,7 +59,7 @@ class TreeBuilder:
         while (event := self._next()) is not None:
             mark = event.start_mark
             if isinstance(event, NodeEvent):
-                root = self._node(event)
+                root = self.first = self._node(event)
             elif isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:

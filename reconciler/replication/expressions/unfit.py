@@ -86,12 +86,17 @@ def _java(text: str) -> None:
                 problem, todo = words.split("; ", 1)
                 raise ExpressionError(f"{_at(match)} {problem}", todo[0].upper() + todo[1:])
     if leading := _FLAGS.match(text):
-        flags = leading[0][2:-1]
         problem = f"{leading[0]} would hold for the whole list, which is joined to one expression"
-        raise ExpressionError(problem, f"Write flags for a part: (?{flags}:{text[leading.end() :]})")
+        raise ExpressionError(problem, f"Write flags for a part: {flags_of_a_part(text)}")
     if numbered := _NUMBERED.search(text):
         place = f"{numbered.group(1)} at position {numbered.start(1) + 1}"
         raise ExpressionError(f"{place} refers back to a group", "Write the text out, or a list of expressions")
+
+
+def flags_of_a_part(text: str) -> str:
+    """``(?i)orders.*`` as ``(?i:orders.*)``, which matches the same and may be joined with others."""
+    flags = _FLAGS.match(text)
+    return f"{flags[0][:-1]}:{text[flags.end() :]})" if flags else text
 
 
 def _at(match: re.Match[str]) -> str:

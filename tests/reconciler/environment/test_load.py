@@ -47,7 +47,11 @@ clusters:
     bootstrap_servers: [e1.example.net:9093, e2.example.net:9093]
     cluster_id: 5L6g3nShT-eMCtK--X86sw
     region: us-east
-    client: {security.protocol: SASL_SSL, socket.timeout.ms: 30s, enable.ssl.certificate.verification: True}
+    client:
+      security.protocol: SASL_SSL
+      sasl.mechanism: PLAIN
+      socket.timeout.ms: 30s
+      enable.ssl.certificate.verification: True
     principals:
       plan: {sasl.username: planner, sasl.password: "${env:PLAN_PASSWORD}"}
       mirror: {sasl.username: mirror, sasl.password: "${file:/run/secrets/mirror}"}
@@ -58,6 +62,7 @@ clusters:
     assert (east.cluster_id, east.region) == ("5L6g3nShT-eMCtK--X86sw", "us-east")
     assert east.client == {
         "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
         "socket.timeout.ms": "30000",
         "enable.ssl.certificate.verification": "true",
     }
@@ -260,8 +265,8 @@ def test_malformed_references_are_refused(value: str) -> None:
 
 
 def test_a_dollar_is_no_reference() -> None:
-    text = "clusters: {east: {bootstrap_servers: [e:9092], client: {sasl.username: 'a$b{c}$'}}}"
-    assert _load(a=text).clusters["east"].client == {"sasl.username": "a$b{c}$"}
+    text = "clusters: {east: {bootstrap_servers: [e:9092], client: {client.id: 'a$b{c}$'}}}"
+    assert _load(a=text).clusters["east"].client == {"client.id": "a$b{c}$"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes
+from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")
 _SAME = (
@@ -56,20 +57,31 @@ class Client:
     settings: list[Setting] = field(default_factory=list)
 
     def read(self) -> tuple[Setting, ...]:
+        protocol = "PLAINTEXT"
         if prop := self._get("security.protocol"):
-            self._add("security.protocol", prop.value.strip().upper(), prop)
+            protocol = prop.value.strip().upper()
+            self._add("security.protocol", protocol, prop)
         for name in _SAME:
-            if prop := self._get(name):
+            if (prop := self._get(name)) and not self._in_vain(name, prop, protocol):
                 self._add(name, self._plain(prop, prop.value.strip()), prop)
         name = "ssl.endpoint.identification.algorithm"
         if prop := self._get(name):  # Java takes an empty text for no check of names
             self._add(name, prop.value.strip().lower() or "none", prop)
-        if prop := self._get("sasl.jaas.config"):
+        if (prop := self._get("sasl.jaas.config")) and not self._in_vain("sasl.jaas.config", prop, protocol):
             self._login(prop)
+        elif prop is None and protocol.startswith("SASL"):
+            self._login_of_the_machine()
         self._trust()
         self._key()
         self._others()
         return tuple(self.settings)
+
+    def _in_vain(self, name: str, prop: Property, protocol: str) -> bool:
+        """Java clients read no setting of SASL without SASL; a login that is not used would be refused."""
+        if not name.startswith("sasl.") or protocol.startswith("SASL"):
+            return False
+        self.notes.leaves_out(prop, f"has no effect: security.protocol is {protocol}, which has no login")
+        return True
 
     def _get(self, name: str) -> Property | None:
         return self.config.of_client(self.cluster, name)
@@ -115,6 +127,14 @@ class Client:
             name, number = f"{stem}_{number}", number + 1
         self.notes.secrets.setdefault(name, words)
         return f"${{env:{name}}}"
+
+    def _login_of_the_machine(self) -> None:
+        """Java then has the login from a file that a system property names."""
+        mechanism = self._get("sasl.mechanism")
+        if mechanism is not None and mechanism.value.strip() in MECHANISMS[:3]:
+            for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
+                words = f"the {kind} of KafkaClient in the file of java.security.auth.login.config"
+                self._add(setting, self._variable(setting, words), None)
 
     def _login(self, prop: Property) -> None:
         """JAAS: ``module flag option=value ...;``."""

@@ -13,7 +13,7 @@ from reconciler.environment.importers.mirrormaker.connectors import Connector, C
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, Field, FlowReading
 from reconciler.environment.importers.mirrormaker.ignored_settings import settle, tell
 from reconciler.environment.importers.mirrormaker.placeholders import refuse_placeholders
-from reconciler.environment.importers.mirrormaker.properties_file import Property, parse
+from reconciler.environment.importers.mirrormaker.properties_file import Property, parse, unquoted
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, sort
 from reconciler.environment.importers.mirrormaker.strimzi import resource as strimzi
 from reconciler.environment.importers.mirrormaker.transforms import refuse_transforms
@@ -115,9 +115,18 @@ def _read(files: Mapping[str, str], on_connect: Connectors) -> Iterator[tuple[st
         if file not in of_connect:
             props, mistakes = parse(file, text)
             on_connect.notes.mistakes += mistakes
-            yield file, props
+            yield file, [_without_quotes(prop, on_connect.notes) for prop in props]
     if of_connect:
         yield ", ".join(of_connect), on_connect.found
+
+
+def _without_quotes(prop: Property, notes: Notes) -> Property:
+    """Quotes are a mistake; what stands in them is read, so that all other mistakes are found."""
+    plain = unquoted(prop)
+    if plain is not prop:
+        words = f"it is {prop.value.strip()}, and quotes are part of the value in Java's properties"
+        notes.mistake(prop, f"{words}: MirrorMaker 2 takes them for letters. Remove the quotes.")
+    return plain
 
 
 def _of_connect(text: str) -> bool:

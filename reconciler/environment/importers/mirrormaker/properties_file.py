@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.errors import Where
 
@@ -15,6 +15,11 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX = re.compile(r"[0-9A-Fa-f]{4}")
+_TAKEN_AS_IT_IS = re.compile(
+    r"(.+[.])?(clusters|enabled|bootstrap\.servers|(topics|groups)(\.exclude|\.blacklist)?|security\.protocol"
+    r"|sasl\.mechanism|replication\.(factor|policy\.class|policy\.separator)|source\.cluster\.alias|isolation\.level)"
+)
+_IN_QUOTES = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 _UNFIT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _SPACES = re.compile("[\t\n\f\r\u2028\u2029]")
 
@@ -64,6 +69,20 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
             continue
         props.append(prop)
     return tuple(props), tuple(mistakes)
+
+
+def unquoted(prop: Property) -> Property:
+    """Without quotes around the value, or around each part of a list, of a setting that has no use for them; quotes are
+    part of a value in Java. The same property where there are none."""
+    if not _TAKEN_AS_IT_IS.fullmatch(prop.name):
+        return prop
+    value = prop.value.strip()
+    parts = [value] if re.fullmatch(r"""(["'])((?!\1).)*\1""", value) else value.split(",")
+    matches = [_IN_QUOTES.fullmatch(part.strip()) for part in parts]
+    if not any(matches):
+        return prop
+    plain = [match[2] if match else part.strip() for match, part in zip(matches, parts, strict=True)]
+    return replace(prop, value=",".join(plain))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

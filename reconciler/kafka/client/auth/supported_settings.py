@@ -90,21 +90,34 @@ _INSTEAD: Mapping[str, tuple[str, str]] = {
         f"{_OWN}, which sign no assertions",
         "use client credentials: sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret",
     ),
+    "ssl.truststore.": (
+        "It is a setting of the Java clients",
+        "write the certificates as PEM, keytool -exportcert -rfc -keystore FILE, and name that file as ssl.ca.location",
+    ),
     "sasl.jaas.config": ("It is a setting of the Java clients", "use sasl.mechanism, sasl.username and sasl.password"),
 }
 _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "security.protocol": (PROTOCOLS, ""),
-    "sasl.mechanism": (tuple(map(str.lower, MECHANISMS)), "The mirror does not speak Kerberos (GSSAPI)"),
-    "sasl.mechanisms": (tuple(map(str.lower, MECHANISMS)), "The mirror does not speak Kerberos (GSSAPI)"),
+    "sasl.mechanism": (tuple(map(str.lower, MECHANISMS)), ""),
+    "sasl.mechanisms": (tuple(map(str.lower, MECHANISMS)), ""),
     "sasl.oauthbearer.method": (("oidc", "default"), ""),
     "sasl.oauthbearer.grant.type": (("client_credentials",), f"{_OWN}, which sign no assertions"),
     "sasl.oauthbearer.metadata.authentication.type": (("none",), f"{_OWN}, which ask no cloud for its identity"),
-    "ssl.endpoint.identification.algorithm": (("https", "none", ""), ""),
+    "ssl.endpoint.identification.algorithm": (("https", "none"), ""),
     "enable.ssl.certificate.verification": (("true", "false"), ""),
     "enable.sasl.oauthbearer.unsecure.jwt": (("true", "false"), ""),
     "broker.address.family": (("any", "v4", "v6"), ""),
 }
 """Settings of few values, in lower case, and why there are no more where it is not plain."""
+_KERBEROS = "Neither the mirror nor the librdkafka of confluent-kafka speaks Kerberos (GSSAPI)"
+_WHY_NOT: Mapping[tuple[str, str], str] = {
+    ("sasl.mechanism", "gssapi"): _KERBEROS,
+    ("sasl.mechanisms", "gssapi"): _KERBEROS,
+    ("sasl.mechanism", "aws_msk_iam"): "It is a login module of Java clients; MSK takes SCRAM-SHA-512, too",
+    ("ssl.endpoint.identification.algorithm", ""): "A blank turns the check of host names off in Java clients only",
+}
+"""Why a value that people write is none of ``_WORDS``."""
+_OF_EVERY_CLIENT = ("security.protocol", "sasl.mechanism", "sasl.mechanisms", "ssl.endpoint.identification.algorithm")
 
 
 _LISTED = HONOURED | TUNING | {*HARMLESS, "bootstrap.servers"}
@@ -128,6 +141,15 @@ def refusals(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
     known yet (a secret)."""
     unsupported = (_refusal(setting) for setting in sorted(client) if setting.startswith(_LIBRDKAFKA_ONLY))
     return (*forbidden(client), *unsupported, *_values(client), *_together(client))
+
+
+def useless(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
+    """What no client can log in with, librdkafka included, as far as that is known before anybody connects."""
+    return (
+        *(refusal for refusal in _values(client) if refusal.setting in _OF_EVERY_CLIENT),
+        *_together(client),
+        *_login(client),
+    )
 
 
 def forbidden(client: Iterable[str]) -> tuple[Refusal, ...]:
@@ -157,7 +179,8 @@ def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         if value is not None and value.lower() not in words:
             shown = [word.upper() if setting.startswith("sasl.mechanism") else word for word in words if word]
             todo = f"Use {_any_of(shown)}"
-            yield Refusal(setting, f'{setting} is "{value}"', why or f"It must be {_any_of(shown)}", todo)
+            why = _WHY_NOT.get((setting, value.lower()), why) or "Nothing else has a meaning here"
+            yield Refusal(setting, f'{setting} is "{value}"', why, todo)
     curves = client.get("ssl.curves.list")
     if curves and len([name for name in curves.replace(",", ":").split(":") if name]) > 1:
         problem, why = f'ssl.curves.list is "{curves}"', f"{_OWN}, which can be held to one curve and not to a list"
@@ -167,11 +190,11 @@ def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
 def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     """What is wrong only beside other settings."""
     protocol = (client.get("security.protocol", "plaintext") or "").lower()
-    if not protocol.startswith("sasl"):
+    if protocol not in PROTOCOLS or not protocol.startswith("sasl"):
         return
     named = [client[name] for name in ("sasl.mechanisms", "sasl.mechanism") if name in client]
     if not named:
-        why = "Without one librdkafka takes GSSAPI (Kerberos), which the mirror does not speak"
+        why = f"Without one librdkafka takes GSSAPI. {_KERBEROS}"
         problem = f"security.protocol is {protocol} and sasl.mechanism is missing"
         yield Refusal("security.protocol", problem, why, f"Set sasl.mechanism to {_any_of(MECHANISMS)}")
         return
@@ -185,13 +208,52 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         yield Refusal(setting, problem, "Nothing says where a token comes from", "Set sasl.oauthbearer.method to oidc")
 
 
+def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
+    """Credentials that are missing, and those that no broker is shown."""
+    protocol = client.get("security.protocol", "plaintext")
+    given = [name for name in ("sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms") if name in client]
+    if protocol is not None and protocol.lower() in PROTOCOLS and not protocol.lower().startswith("sasl"):
+        if given:
+            problem = f"{given[0]} is set, and security.protocol is {protocol}"
+            why = "Without SASL there is no login: brokers see an anonymous client"
+            with_login = (
+                "SASL_SSL" if protocol.lower() == "ssl" else "SASL_SSL, or SASL_PLAINTEXT where there is no TLS"
+            )
+            yield Refusal(given[0], problem, why, f"Set security.protocol to {with_login}, or remove {given[0]}")
+        return
+    setting = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), "")
+    mechanism = (client.get(setting) or "").upper()
+    needed = ["sasl.username", "sasl.password"] if mechanism in MECHANISMS[:3] else []
+    if mechanism == "OAUTHBEARER" and _by_client_credentials(client):
+        needed = [f"sasl.oauthbearer.{name}" for name in ("token.endpoint.url", "client.id", "client.secret")]
+    lacking = [name for name in needed if name not in client and not _by_another_name(name, client)]
+    if lacking:
+        todo = f"Add {_all_of(lacking)}; secrets are written as ${{env:NAME}} or ${{file:PATH}}"
+        yield Refusal(setting, f"{setting} is {mechanism} without {_all_of(lacking)}", "No login is possible", todo)
+
+
+def _by_client_credentials(client: Mapping[str, str | None]) -> bool:
+    grant = client.get("sasl.oauthbearer.grant.type", "client_credentials")
+    cloud = client.get("sasl.oauthbearer.metadata.authentication.type", "none")
+    method = client.get("sasl.oauthbearer.method", "default")
+    return (method, grant, cloud) == ("oidc", "client_credentials", "none")
+
+
+def _by_another_name(name: str, client: Mapping[str, str | None]) -> bool:
+    return name.replace("oauthbearer.client.", "oauthbearer.client.credentials.client.") in client
+
+
 def _nearest_todo(setting: str) -> str:
     near = get_close_matches(setting, sorted(_LISTED), 1, 0.85)
     return f"perhaps {near[0]} is meant; else remove it" if near else "remove it"
 
 
-def _any_of(words: tuple[str, ...] | list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+def _any_of(words: tuple[str, ...] | list[str], last: str = "or") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def _all_of(words: list[str]) -> str:
+    return _any_of(words, "and")
 
 
 def _sentence(text: str) -> str:

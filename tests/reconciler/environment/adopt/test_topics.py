@@ -275,9 +275,9 @@ def test_words_that_cannot_be_meant_are_refused_without_the_secret(words: dict[s
 
 
 def test_a_reference_is_kept_as_it_is() -> None:
-    desired = adopt_request("east", "a:9092,b:9092", ["sasl.password=${env:PW}"], Path("e"), [])
+    desired = adopt_request("east", "a:9092,b:9092", ["ssl.ca.pem=${env:CA}"], Path("e"), [])
     made = adopt(replace(desired.cluster, cluster_id="x"), FakeCluster("east").read(), AdoptOptions())
-    assert loaded(made).clusters["east"].client == {"sasl.password": "${env:PW}"}
+    assert loaded(made).clusters["east"].client == {"ssl.ca.pem": "${env:CA}"}
 
 
 STREAMS = ("shop-orders-store-changelog", "shop-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition")

@@ -53,12 +53,70 @@ def test_each_is_told_at_its_own_line_and_all_at_once() -> None:
 
 
 def test_what_the_mirror_says_of_itself_counts() -> None:
-    assert problems("GSSAPI", "sasl.mechanism: SCRAM-SHA-512") == []
+    assert problems("PLAIN", "sasl.mechanism: SCRAM-SHA-512") == []
+    assert problems("GSSAPI", "sasl.mechanism: SCRAM-SHA-512") == []  # who has no settings of their own is not judged
 
 
 def test_a_cluster_that_is_not_mirrored_is_librdkafkas_alone() -> None:
     topic = "topics:\n  orders: {clusters: [east], partitions: 1, replication_factor: 1}\n"
-    assert problems("GSSAPI", "ssl.sigalgs.list: RSA+SHA512", topic) == []
+    assert problems("PLAIN", "ssl.sigalgs.list: RSA+SHA512", topic) == []
+
+
+SASL = {"security.protocol": "SASL_SSL"}
+USER = {"sasl.username": "u", "sasl.password": "${env:P}"}
+OIDC = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+CLIENT = {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "${env:P}"}
+TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
+
+
+@pytest.mark.parametrize("flow", [FLOW, ""])
+@pytest.mark.parametrize(
+    ("client", "what"),
+    [
+        (SASL, "security.protocol is sasl_ssl and sasl.mechanism is missing"),
+        (SASL | USER, "security.protocol is sasl_ssl and sasl.mechanism is missing"),
+        (SASL | USER | {"sasl.mechanism": "SCRAM-SHA-999"}, 'sasl.mechanism is "SCRAM-SHA-999"'),
+        (SASL | USER | {"sasl.mechanism": "GSSAPI"}, 'sasl.mechanism is "GSSAPI"'),
+        (SASL | {"sasl.mechanism": "AWS_MSK_IAM"}, 'sasl.mechanism is "AWS_MSK_IAM"'),
+        (SASL | {"sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.mechanism is PLAIN without sasl.password"),
+        (SASL | {"sasl.mechanism": "scram-sha-512"}, "sasl.mechanism is SCRAM-SHA-512 without sasl.username and"),
+        (SASL | OIDC | CLIENT, "sasl.mechanism is OAUTHBEARER without sasl.oauthbearer.token.endpoint.url"),
+        (USER, "sasl.username is set, and security.protocol is plaintext"),
+        (USER | {"security.protocol": "SSL"}, "sasl.username is set, and security.protocol is SSL"),
+        ({"security.protocol": "SASL-SSL"}, 'security.protocol is "SASL-SSL"'),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}, 'algorithm is ""'),
+    ],
+)
+def test_what_nobody_can_log_in_with_is_known_before_anybody_connects(
+    client: dict[str, str], what: str, flow: str
+) -> None:
+    [(_, said)] = _refusals(client, flow)
+    assert what in said
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        SASL | USER | {"sasl.mechanism": "SCRAM-SHA-512"},
+        SASL | OIDC | CLIENT | TOKENS,
+        {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"},
+        {"security.protocol": "SSL", "ssl.certificate.location": "/c.pem"},  # which may hold the key, too
+    ],
+)
+def test_a_login_that_may_be_accepted_is_no_problem(client: dict[str, str]) -> None:
+    assert _refusals(client) == []
+
+
+def test_each_principal_with_settings_of_its_own_is_judged_with_what_all_have() -> None:
+    text = (
+        "clusters:\n  east:\n    bootstrap_servers: [e:1]\n    client: {security.protocol: SASL_SSL}\n    principals:\n"
+        '      plan: {sasl.mechanism: PLAIN, sasl.username: p, sasl.password: "${env:P}"}\n'
+        "      apply: {sasl.mechanism: PLAIN, sasl.username: p}\n"
+    )
+    with pytest.raises(TopologyError) as caught:
+        load({"a.yaml": text}, "env")
+    [problem] = caught.value.problems
+    assert (problem.code, problem.where.line) == ("login-impossible", 7)
 
 
 @pytest.mark.parametrize("flow", [FLOW, ""])
@@ -98,13 +156,15 @@ def test_a_reference_is_a_whole_value(setting: str, value: str) -> None:
 
 
 def test_names_and_files_that_differ_between_machines_may_be_references() -> None:
-    assert _refusals({"sasl.username": "${env:A}", "ssl.ca.location": "${env:CA}", "ssl.key.pem": "${file:/a}"}) == []
+    names = {"sasl.username": "${env:A}", "ssl.ca.location": "${env:CA}", "ssl.key.pem": "${file:/a}"}
+    assert _refusals(SASL | USER | {"sasl.mechanism": "PLAIN"} | names) == []
 
 
-def _refusals(client: dict[str, str]) -> list[tuple[str, str]]:
-    text = json.dumps({"clusters": {"east": {"bootstrap_servers": ["e:1"], "client": client}}})
+def _refusals(client: dict[str, str], flow: str = "") -> list[tuple[str, str]]:
+    clusters = {"east": {"bootstrap_servers": ["e:1"], "client": client}}
+    clusters |= {"west": {"bootstrap_servers": ["w:1"], "client": {}}} if flow else {}
     try:
-        load({"a.yaml": text}, "env")
+        load({"a.yaml": json.dumps({"clusters": clusters}), "b.yaml": flow or "topics: {}"}, "env")
     except TopologyError as error:
         return [(problem.code, problem.what) for problem in error.problems]
     return []

@@ -44,7 +44,7 @@ def read(file: str, text: str, notes: Notes) -> Iterator[Connector]:
     """Of each resource of the file; others beside it are passed over."""
     for part in _documents(text):
         if is_resource(part):
-            yield from _Reader(StrimziFields(read_yaml(file, part), notes)).connectors()
+            yield from _Reader(StrimziFields(read_yaml(file, part, of_any_tool=True), notes)).connectors()
 
 
 def _documents(text: str) -> Iterator[str]:

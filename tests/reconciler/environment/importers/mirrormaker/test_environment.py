@@ -120,7 +120,7 @@ def test_a_password_is_a_reference_and_is_never_shown(
 ) -> None:
     file = tmp_path / "mm2.properties"
     # the second line is what is left when a backslash at the end of the first is forgotten
-    file.write_text(f'{BASE}security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n{setting}\n"hunter2";\n')
+    file.write_text(f'{BASE}A.security.protocol=SASL_SSL\nA.sasl.mechanism=PLAIN\n{setting}\n"hunter2";\n')
     code, told = imported(capfd, tmp_path / "env", file)
     assert code == 0, told
     texts = "".join(read_environment(tmp_path / "env").values())
@@ -152,7 +152,15 @@ def test_a_password_is_a_reference_and_is_never_shown(
         (BASE + "A->B.transforms=x\nA->B.transforms.x.type=k.MaskField$Value", 6, 'transform x is "MaskField"'),
         (BASE + "A->B.transforms=x", 5, "transform x has no class"),
         (BASE + "transforms=x", 5, "transform x has no class"),
-        (BASE + "A.sasl.jaas.config=x.Krb5LoginModule required;", 5, "the login module is none of"),
+        (BASE + 'topics.exclude="a,b"', 5, 'it is "a,b", and quotes are part of the value'),
+        (BASE + "A->B.topics='a','b'", 5, "it is 'a','b', and quotes are part of the value"),
+        (BASE + 'A.security.protocol="SSL"', 5, 'it is "SSL", and quotes are part of the value'),
+        (BASE.replace("A,", '"A",').replace("A, ", '"A", '), 1, "and quotes are part of the value"),
+        (
+            BASE + "A.security.protocol=SASL_SSL\nA.sasl.jaas.config=x.Krb5LoginModule required;",
+            6,
+            "the login module is none of",
+        ),
         (BASE + "A.consumer.auto.offset.reset=none", 5, "earliest or latest"),
     ],
 )
@@ -382,7 +390,15 @@ def test_no_setting_goes_without_a_word(prefix: str) -> None:
         ("sasl.mechanism=PLAIN\nA.sasl.mechanism=PLAIN\nB.sasl.mechanism=PLAIN", "f:5:1: sasl.mechanism is"),
         ("A->B.emit.heartbeats.enabled=false\nemit.heartbeats.interval.seconds=5", "f:6:1: emit.heartbeats"),
         ("A.ssl.keystore.location=/k.pem\nA.ssl.keystore.password=a\nA.ssl.key.password=b", "f:6:1: A.ssl"),
-        ("A.sasl.jaas.config=x.PlainLoginModule required username=u password=p serviceName=s;", "serviceName of the"),
+        (
+            "A.security.protocol=SASL_SSL\nA.sasl.mechanism=PLAIN\n"
+            "A.sasl.jaas.config=x.PlainLoginModule required username=u password=p serviceName=s;",
+            "serviceName of the",
+        ),
+        (
+            "A.sasl.jaas.config=x.PlainLoginModule required username=u password=p;",
+            "A.sasl.jaas.config has no effect: security.protocol is PLAINTEXT, which has no login",
+        ),
     ],
 )
 def test_what_has_no_effect_is_told_too(lines: str, told: str) -> None:
