@@ -25,7 +25,8 @@ class Source(StrEnum):
     BROKER = "dynamic broker"
     CLUSTER = "cluster default"
     STATIC = "static broker"
-    BUILT_IN = "built in"
+    BUILT_IN = "broker default"
+    """Kafka's DEFAULT_CONFIG, also where ``server.properties`` decides it by another name (log.retention.hours)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -18,7 +18,8 @@ from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.drift import Deviation, History, Told
 from reconciler.resources.topics.expected import BrokerConfigs, broker_configs, different_configs
-from reconciler.text import counted
+from reconciler.resources.topics.kept_less import KeptLess
+from reconciler.text import counted, grouped
 
 REVERSIBLE = "reversible"
 ABSENT = "absent"
@@ -41,14 +42,15 @@ class Assessment:
 @dataclass(frozen=True, slots=True)
 class World:
     """What a change is assessed against. ``fallbacks``: cluster -> what its topics have without overrides, as far as
-    other topics tell."""
+    other topics tell. ``kept_less``: copies that keep less than their sources, by what nobody asked for."""
 
     topology: Topology
     live: LiveState
     fallbacks: Callable[[str], BrokerConfigs]
+    kept_less: Mapping[TopicRef, Sequence[KeptLess]] = field(default_factory=dict)
 
 
-def world_of(topology: Topology, live: LiveState) -> World:
+def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = ()) -> World:
     """Fallbacks are worked out once for each cluster that is asked about, however many changes ask."""
 
     @cache
@@ -56,7 +58,7 @@ def world_of(topology: Topology, live: LiveState) -> World:
         known = live.known(cluster)
         return broker_configs(different_configs(known)) if known else {}
 
-    return World(topology, live, fallbacks)
+    return World(topology, live, fallbacks, grouped((each.remote, each) for each in copies))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from reconciler.engine.doctor.broker_limits import brokers_agree
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
@@ -144,6 +145,7 @@ def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool
         yield _transactions(Check(subject, "transactions"), facts)
         yield _positions(Check(subject, "positions"), facts)
     yield _replicas(Check(subject, "replicas"), declared, facts)
+    yield brokers_agree(Check(subject, "limits"), facts)
 
 
 def _values(facts: ClusterFacts, key: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from reconciler.engine.doctor.broker_limits import keeps_as_much
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
@@ -61,6 +62,7 @@ def flow_findings(
             continue
         mine = [route for route in routes if route.flow == flow.name]
         yield _sizes(sizes, flow, mine, limits)
+        yield keeps_as_much(Check(f"flow {flow.name}", "limits"), flow, mine, prospects, facts)
         yield _writable(Check(f"flow {flow.name}", "replicas"), live, mine)
 
 

@@ -175,7 +175,8 @@ class _FlowRules:
             return ParityVerdict(True, "the flow does not sync configs")
         if hit := expressions(sync.exclude).first(configured.key):
             return ParityVerdict(True, f"not synced: sync_topic_configs.exclude has {hit}")
-        if configured.here.read_only or configured.here.source is Source.STATIC:
+        from_file = configured.here.source is Source.STATIC and sync.use_defaults_from == "target"
+        if configured.here.read_only or from_file:
             return ParityVerdict(True, "config sync takes over nothing from the file of a source broker")
         if configured.here.source is Source.BUILT_IN and sync.use_defaults_from == "target":
             if configured.there.source is Source.TOPIC:

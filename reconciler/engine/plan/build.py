@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.engine.diff import Previous, diff
@@ -10,14 +10,15 @@ from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, 
 from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
 from reconciler.errors import Moved
-from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
+from reconciler.model.changes import About, CreateTopic, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
-from reconciler.resources.flows.routes import Routing
+from reconciler.resources.flows.routes import Routing, kept_less_by
 from reconciler.resources.replicas.placement.broker_load import loads_of
+from reconciler.resources.topics.kept_less import kept_less_lines
 from reconciler.resources.topics.outside import NOTHING_LEFT, Left, once
 
 
@@ -53,7 +54,12 @@ def plan(
         unmanaged=findings.unmanaged,
         unmanaged_acls=findings.unmanaged_acls,
         ignored=findings.ignored,
-        notes=(*findings.notes, *_undisturbed(topology, findings, routing), *access.notes),
+        notes=(
+            *findings.notes,
+            *_undisturbed(topology, findings, routing),
+            *_kept_less(findings, routing),
+            *access.notes,
+        ),
         unchanged=_unchanged(findings),
         loads=loads_of(ordered, live),
         shifts=access.shifts,
@@ -141,6 +147,12 @@ def _undisturbed(topology: Topology, findings: Findings, routing: Routing) -> li
             count = f"{len(remotes)} of its topics change" if len(remotes) > 1 else "one of its topics changes"
             notes.append(f"mirror {name} keeps running: {count}, its definition does not")
     return notes
+
+
+def _kept_less(findings: Findings, routing: Routing) -> Iterator[str]:
+    """Of copies that are there: of those that the plan makes it is their risk."""
+    made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}
+    return kept_less_lines(each for each in kept_less_by(routing) if each.remote not in made)
 
 
 def _unchanged(findings: Findings) -> int:

@@ -37,7 +37,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Planned
 from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.order import AccessLinks, access_links, used_by_a_job
-from reconciler.resources.flows.routes import Routing, sources_among
+from reconciler.resources.flows.routes import Routing, kept_less_by, sources_among
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.internal import written_by
 from reconciler.resources.users.own_logins import logs_in_as
@@ -215,7 +215,7 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
 def planned(
     ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology, live: LiveState
 ) -> Iterable[Planned]:
-    links, world = _links(ordered, later, routing, topology), world_of(topology, live)
+    links, world = _links(ordered, later, routing, topology), world_of(topology, live, kept_less_by(routing))
     for change in ordered:
         assessment = kind_of(change).assess(change, world)
         needs, why = _needs(change, links)

@@ -32,6 +32,7 @@ from reconciler.resources.topics.expected import (
     prospect_of_live,
 )
 from reconciler.resources.topics.internal import COMPACTED, heartbeats_places
+from reconciler.resources.topics.kept_less import KeptLess, kept_less
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,15 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     carried = {ref: [hop.flow for hop in hops] for ref, hops in makers.items()}
     notes = tuple(idle_names(topology, selectors, carried, held))
     return Routing(routes, prospects, contested, refused, notes)
+
+
+def kept_less_by(routing: Routing) -> Iterator[KeptLess]:
+    """Of every copy that a flow makes and whose settings are known."""
+    for route in routing.routes:
+        both = [routing.prospects[ref].configs for ref in (route.source, route.remote) if ref in routing.prospects]
+        here, there = both if len(both) == 2 else (None, None)
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            yield from kept_less(route.source, route.remote, here, there)
 
 
 def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:

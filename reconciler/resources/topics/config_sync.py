@@ -1,8 +1,9 @@
 """Topic config sync (MirrorMaker 2's): what the configs of a source topic ask of its remote topic on the target.
 
-Rules of MirrorSourceConnector and DefaultConfigPropertyFilter (KIP-382, KIP-894): read-only, sensitive, static-broker
-and excluded entries never travel; an entry at its default on the source removes the override on the target, or is
-written out when ``use_defaults_from`` is ``source``; dynamic broker values become explicit overrides.
+Rules of MirrorSourceConnector and DefaultConfigPropertyFilter (KIP-382, KIP-894): read-only, sensitive and excluded
+entries never travel; an entry at its default on the source removes the override on the target, or is written out when
+``use_defaults_from`` is ``source``; dynamic broker values become explicit overrides. Values from ``server.properties``
+travel with ``use_defaults_from: source`` alone: MirrorMaker 2 leaves them behind then, too.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def synced_configs(
     wanted: dict[str, DesiredConfig] = {}
     reset: set[str] = set()
     for key, entry in configs.items():
-        if entry.read_only or entry.sensitive or entry.value is None or entry.source is Source.STATIC:
+        if entry.read_only or entry.sensitive or entry.value is None:
+            continue
+        if entry.source is Source.STATIC and sync.use_defaults_from != "source":
             continue
         if key in THROTTLES or excluded.match(key):
             continue
@@ -69,8 +72,9 @@ def synced_configs(
     for key in () if sync.carry_undeclared_limits else BUILT_IN:
         if key in reset or key in wanted:
             entry = configs[key]
-            # Who asks for the source's defaults, in a file, means what is built in there.
-            asked_for = entry.source is Source.BUILT_IN and sync.use_defaults_from == "source"
+            # Who asks for the source's defaults, in a file, means what its brokers give.
+            given = entry.source in (Source.BUILT_IN, Source.STATIC)
+            asked_for = given and sync.use_defaults_from == "source"
             if not (entry.declared or asked_for):
                 in_no_file.append(key)
     return SyncedConfigs(defaults | wanted, frozenset(reset), frozenset(in_no_file))

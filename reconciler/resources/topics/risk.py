@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from reconciler.model.changes import (
@@ -16,6 +17,7 @@ from reconciler.model.changes import (
 from reconciler.model.config_values import human, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.resources.kind import REVERSIBLE, Assessment, World
+from reconciler.resources.topics.kept_less import KeptLess, todo
 from reconciler.text import counted
 
 DATA_LOSS = "irreversible: records that expire are gone"
@@ -28,7 +30,7 @@ _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 def assess(change: TopicChange, world: World) -> Assessment:
     match change:
         case CreateTopic():
-            return Assessment(Risk.LOW, "", "reversible while nobody has written to it")
+            return _new(world.kept_less.get(change.ref, ()))
         case AddPartitions():
             return _growth(change, world)
         case AlterConfigs():
@@ -40,6 +42,16 @@ def assess(change: TopicChange, world: World) -> Assessment:
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
         case _:
             assert_never(change)
+
+
+def _new(less: Sequence[KeptLess]) -> Assessment:
+    """``less``: what a copy would not keep or take of its source."""
+    lasting = "reversible while nobody has written to it"
+    if not less:
+        return Assessment(Risk.LOW, "", lasting)
+    risk = Risk.HIGH if any(each.loses for each in less) else Risk.MEDIUM
+    why = "; ".join(each.words for each in less)
+    return Assessment(risk, f"{why}. {todo([each.written for each in less], less)}", lasting)
 
 
 def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> Assessment:

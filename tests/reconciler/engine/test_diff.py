@@ -161,7 +161,7 @@ def test_a_config_change_shows_where_the_value_of_now_comes_from() -> None:
     change = altered(planned, "east/orders")["retention.ms"]
     assert (change.before, change.before_source, change.after, change.origin) == (
         "604800000",
-        "built in",
+        "broker default",
         "1000",
         "declared",
     )

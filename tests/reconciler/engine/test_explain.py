@@ -122,7 +122,7 @@ def test_one_key_alone_with_its_live_value_and_source() -> None:
     assert (value.wished, value.live) == ("1d", "1m (topic)")
     [value] = answer("orders:max.message.bytes", live=seen.look(shop())).values
     assert value.wished == ""
-    assert value.live.endswith("(built in)")
+    assert value.live.endswith("(broker default)")
     [value] = answer("orders:max.message.bytes").values
     assert "not known" in value.because
 

@@ -20,7 +20,7 @@ from reconciler.model.live import Source
 from reconciler.render.plan.kinds.words import SHOWN, FieldValues, Words
 from reconciler.text import counted
 
-_TAKEN_OVER = "and {} configs at what is built in at the source (use_defaults_from: source)"
+_TAKEN_OVER = "and {} configs at what the source's brokers have by default (use_defaults_from: source)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from reconciler.engine.doctor import cluster_findings, flow_findings, machine_fi
 from reconciler.errors import Unknown
 from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import Mirror
-from reconciler.model.live import LiveState
+from reconciler.model.live import LiveState, Source
 from reconciler.model.reports.doctor import Address, Certificate, Checkup, ClusterFacts, DoctorVerdict, Finding, Machine
 from reconciler.model.schemas import schema as schema_of
 from reconciler.render.reports.doctor import checkup_json, checkup_text
@@ -166,6 +166,38 @@ def test_topics_that_are_still_to_be_made_are_judged_as_they_will_be() -> None:
 def test_a_remote_topic_that_nobody_can_write_is_a_problem() -> None:
     assert flow_verdict({}, {"min_insync_replicas": "3"})["replicas"].verdict is DoctorVerdict.PROBLEM
     assert flow_verdict({}, {"min_insync_replicas": "2"})["replicas"].verdict is DoctorVerdict.OK
+
+
+def test_a_copy_that_keeps_less_by_its_brokers_is_a_problem_with_what_to_write() -> None:
+    """Seen: 300 records copied, all deleted on the target four minutes later, and "No problem found"."""
+    east = FakeCluster("east", broker_configs={"retention.ms": ("-1", Source.BUILT_IN)})
+    west = FakeCluster("west", brokers=2)
+    east.put("orders")
+    wished = topology(flow("east", "west", "orders", name="f"))
+    for there in (True, False):  # also while no topic of the target tells
+        if there:
+            west.put("east.orders")
+        else:
+            west.topics.clear()
+        state = LiveState({"east": east.read(), "west": west.read()}, {})
+        routing = find_routes(wished, state)
+        facts = {
+            "west": replace(FACTS, brokers={1: {**FINE, "log.retention.hours": "168", "log.cleanup.policy": "delete"}})
+        }
+        found = flow_findings(wished, state, routing.routes, facts, routing.prospects)
+        [limits] = [one for one in found if one.check == "limits"]
+        assert limits.verdict is DoctorVerdict.PROBLEM
+        assert "retention.ms is 7d (broker default) on west, unlimited (broker default) on east" in limits.text
+        assert limits.todo[0].startswith("Write retention.ms: -1 under defaults.configs of cluster west")
+    unread = flow_findings(wished, state, routing.routes, {"west": replace(FACTS, brokers=LOST)}, routing.prospects)
+    assert [one.verdict for one in unread if one.check == "limits"] == [DoctorVerdict.UNKNOWN]
+
+
+def test_brokers_of_one_cluster_that_give_topics_other_limits_are_named() -> None:
+    mixed = {1: {**FINE, "log.retention.ms": "3600000"}, 2: {**FINE, "log.retention.minutes": "120"}, 3: FINE}
+    told = judged(brokers=mixed)["limits"]
+    assert told.verdict is DoctorVerdict.WARNING
+    assert told.text == "retention.ms: 1h on broker 1, 2h on broker 2, (not set) on broker 3"
 
 
 def test_a_flow_of_a_cluster_that_was_not_read_is_unknown() -> None:

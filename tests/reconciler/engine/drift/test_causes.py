@@ -53,7 +53,7 @@ def cause(one: ConfigChange, *runs: list[Mapping[str, Any]]) -> Cause:
 
 def test_a_value_we_set_once_and_that_is_another_now_was_edited_outside() -> None:
     assert cause(config(), run(1, config(before="1"))) is Cause.EDITED_OUTSIDE
-    assert cause(config(source="built in"), run(1, config(before="1"))) is Cause.EDITED_OUTSIDE
+    assert cause(config(source="broker default"), run(1, config(before="1"))) is Cause.EDITED_OUTSIDE
 
 
 def test_a_value_that_went_back_after_every_apply_is_normalised_by_the_vendor() -> None:
@@ -88,7 +88,7 @@ def test_steps_of_retention_are_our_own_doing_until_someone_sets_another_value()
     made = changed("r", 0.0, Outcome("create:east/orders", Result.DONE), creation(first))
     assert cause(next_one, [made], run(1, first)) is Cause.HALF_FINISHED, "later than what it was made with"
     assert cause(replace(next_one, before="95000"), run(1, first)) is Cause.EDITED_OUTSIDE
-    assert cause(replace(next_one, before_source="built in"), run(1, first)) is Cause.EDITED_OUTSIDE
+    assert cause(replace(next_one, before_source="broker default"), run(1, first)) is Cause.EDITED_OUTSIDE
 
 
 def test_what_an_earlier_run_left_there_is_no_edit_by_others() -> None:

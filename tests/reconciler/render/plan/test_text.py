@@ -40,12 +40,12 @@ def planned(use_defaults_from: str) -> Plan:
 def test_defaults_taken_over_are_one_line_and_what_somebody_chose_is_not_among_them() -> None:
     plan = planned("source")
     for told in map(html.unescape, (plan_text(plan, Style()), plan_markdown(plan), plan_html(plan))):
-        assert "configs at what is built in at the source (use_defaults_from: source)" in told
+        assert "configs at what the source's brokers have by default (use_defaults_from: source)" in told
         assert "delete.retention.ms" in told
         assert "delete.retention.ms = " not in told
     assert "retention.ms = 1d (source east/orders)" in plan_text(plan, Style())
     assert '"key": "delete.retention.ms"' in planfile.dumps(plan)
-    assert "built in at the source" not in plan_text(planned("target"), Style())
+    assert "brokers have by default" not in plan_text(planned("target"), Style())
 
 
 def test_only_what_moved_is_told() -> None:

@@ -150,7 +150,7 @@ def test_a_lower_limit_that_is_in_no_file_is_named_and_blocked(policy: Undeclare
         in text
     )
     assert altered(planned, COPY)["retention.ms"].undeclared
-    assert "retention.ms: 7d (built in) -> 1m (source east/orders, in no file)" in plan_text(planned)
+    assert "retention.ms: 7d (broker default) -> 1m (source east/orders, in no file)" in plan_text(planned)
     with pytest.raises(BlockedError):
         seen.apply(flowing(policy=policy), planned)
     assert seen.clusters["west"].topics["east.orders"].overrides == {}

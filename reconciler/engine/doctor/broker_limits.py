@@ -1,0 +1,101 @@
+"""Doctor checks of limits that topics have from their brokers: copies that keep less, and brokers that disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.engine.doctor.check import Check
+from reconciler.errors import Unknown
+from reconciler.model.config_values import human
+from reconciler.model.environment.topology import Flow, TopicRef
+from reconciler.model.live import ConfigValue, Source
+from reconciler.model.reports.doctor import ClusterFacts, Finding
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.topics.expected import Configs, Prospect
+from reconciler.resources.topics.kept_less import KeptLess, kept_less, kept_less_lines
+from reconciler.text import counted
+
+_OF_BROKERS = {
+    "retention.bytes": "log.retention.bytes", "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms", "segment.bytes": "log.segment.bytes",
+    "max.message.bytes": "message.max.bytes", "message.timestamp.type": "log.message.timestamp.type",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+}  # fmt: skip
+_TIMES = {"retention.ms": "log.retention", "segment.ms": "log.roll"}
+_UNITS = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))
+"""The first of these that a broker has counts."""
+
+
+def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
+    """What a topic without an override has on a broker with ``configs``, by the topic's own names."""
+    found = {key: value for key, name in _OF_BROKERS.items() if (value := configs.get(name)) is not None}
+    for key, stem in _TIMES.items():
+        said = ((configs.get(f"{stem}.{unit}"), factor) for unit, factor in _UNITS)
+        value, factor = next(((value, factor) for value, factor in said if value is not None), (None, 1))
+        if value is not None and value.lstrip("-").isdigit():
+            found[key] = str(int(value) * factor) if int(value) >= 0 else value
+    return found
+
+
+def brokers_agree(check: Check, facts: ClusterFacts) -> Finding:
+    """Kafka tells a topic's settings as one broker has them; each partition lives by those of its own leader."""
+    assert not isinstance(facts.brokers, Unknown)
+    defaults = {number: broker_defaults(configs) for number, configs in sorted(facts.brokers.items())}
+    apart = []
+    for key in sorted({key for values in defaults.values() for key in values}):
+        values = {number: values.get(key) for number, values in defaults.items()}
+        if len(set(values.values())) > 1:
+            shown = ", ".join(f"{human(key, value)} on broker {number}" for number, value in values.items())
+            apart.append(f"{key}: {shown}")
+    if apart:
+        why = "a topic without a value of its own keeps and takes what the broker of each partition says"
+        return check.warning("; ".join(apart), why, "Give all brokers the same settings, or topics values of their own")
+    return check.ok(f"{counted(len(defaults), 'broker')} give topics the same limits")
+
+
+def keeps_as_much(
+    check: Check,
+    flow: Flow,
+    routes: Sequence[Route],
+    prospects: Mapping[TopicRef, Prospect],
+    facts: Mapping[str, ClusterFacts],
+) -> Finding:
+    """What copies keep and take, beside their sources."""
+    found: list[KeptLess] = []
+    unread: list[str] = []
+    usual = {cluster: _defaults(facts.get(cluster)) for cluster in (flow.source, flow.target)}
+    for route in routes:
+        sides = [_whole(prospects, ref, usual[ref.cluster]) for ref in (route.source, route.remote)]
+        if any(isinstance(side, Unknown) or "retention.ms" not in side for side in sides):
+            unread.append(str(route.remote))
+            continue
+        here, there = (side for side in sides if not isinstance(side, Unknown))
+        less = kept_less(route.source, route.remote, here, there)
+        found += (each for each in less if each.key != "max.message.bytes")  # the check of message sizes has it
+    if found:
+        why = "config sync carries what a source topic itself has; what it has from its brokers stays behind"
+        lines = tuple(kept_less_lines(found))
+        text = "; ".join(line.partition(". Write ")[0] for line in lines)
+        todo = "\n".join(dict.fromkeys("Write " + line.partition(". Write ")[2] for line in lines))
+        return (check.problem if any(each.loses for each in found) else check.warning)(text, why, todo)
+    if unread:
+        some = counted(len(unread), "copy", "copies")
+        todo = "Let the plan principal describe the configs of topics and brokers"
+        return check.unknown(f"what {some} would keep is not known: {', '.join(unread[:3])}", "", todo)
+    return check.ok(f"its {counted(len(routes), 'copy', 'copies')} keep and take what their sources do")
+
+
+def _whole(prospects: Mapping[TopicRef, Prospect], ref: TopicRef, usual: Mapping[str, ConfigValue]) -> Configs:
+    configs = prospects[ref].configs if ref in prospects else {}
+    return configs if isinstance(configs, Unknown) else {**usual, **configs}
+
+
+def _defaults(facts: ClusterFacts | None) -> Mapping[str, ConfigValue]:
+    """For a cluster of which no topic tells. Where brokers disagree, ``brokers_agree`` says so."""
+    if facts is None or isinstance(facts.brokers, Unknown) or not facts.brokers:
+        return {}
+    first = facts.brokers[min(facts.brokers)]
+    return {key: ConfigValue(value, Source.BUILT_IN) for key, value in broker_defaults(first).items()}
