@@ -18,7 +18,7 @@ from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.drift import Deviation, History, Told
 from reconciler.resources.topics.expected import BrokerConfigs, broker_configs, different_configs
-from reconciler.resources.topics.kept_less import KeptLess
+from reconciler.resources.topics.limits import KeptLess
 from reconciler.text import counted, grouped
 
 REVERSIBLE = "reversible"

@@ -12,7 +12,7 @@ from reconciler.model.live import ConfigValue, Source
 from reconciler.model.reports.doctor import ClusterFacts, Finding
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.expected import Configs, Prospect
-from reconciler.resources.topics.kept_less import KeptLess, kept_less, kept_less_lines
+from reconciler.resources.topics.limits import KeptLess, kept_less, kept_less_lines
 from reconciler.text import counted
 
 _OF_BROKERS = {
@@ -31,13 +31,13 @@ _UNITS = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))
 
 def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
     """What a topic without an override has on a broker with ``configs``, by the topic's own names."""
-    found = {key: value for key, name in _OF_BROKERS.items() if (value := configs.get(name)) is not None}
+    defaults = {key: value for key, name in _OF_BROKERS.items() if (value := configs.get(name)) is not None}
     for key, stem in _TIMES.items():
         said = ((configs.get(f"{stem}.{unit}"), factor) for unit, factor in _UNITS)
         value, factor = next(((value, factor) for value, factor in said if value is not None), (None, 1))
         if value is not None and value.lstrip("-").isdigit():
-            found[key] = str(int(value) * factor) if int(value) >= 0 else value
-    return found
+            defaults[key] = str(int(value) * factor) if int(value) >= 0 else value
+    return defaults
 
 
 def brokers_agree(check: Check, facts: ClusterFacts) -> Finding:
@@ -64,7 +64,7 @@ def keeps_as_much(
     facts: Mapping[str, ClusterFacts],
 ) -> Finding:
     """What copies keep and take, beside their sources."""
-    found: list[KeptLess] = []
+    narrower: list[KeptLess] = []
     unread: list[str] = []
     usual = {cluster: _defaults(facts.get(cluster)) for cluster in (flow.source, flow.target)}
     for route in routes:
@@ -74,13 +74,13 @@ def keeps_as_much(
             continue
         here, there = (side for side in sides if not isinstance(side, Unknown))
         less = kept_less(route.source, route.remote, here, there)
-        found += (each for each in less if each.key != "max.message.bytes")  # the check of message sizes has it
-    if found:
+        narrower += (each for each in less if each.key != "max.message.bytes")  # the check of message sizes has it
+    if narrower:
         why = "config sync carries what a source topic itself has; what it has from its brokers stays behind"
-        lines = tuple(kept_less_lines(found))
+        lines = tuple(kept_less_lines(narrower))
         text = "; ".join(line.partition(". Write ")[0] for line in lines)
         todo = "\n".join(dict.fromkeys("Write " + line.partition(". Write ")[2] for line in lines))
-        return (check.problem if any(each.loses for each in found) else check.warning)(text, why, todo)
+        return (check.problem if any(each.loses for each in narrower) else check.warning)(text, why, todo)
     if unread:
         some = counted(len(unread), "copy", "copies")
         todo = "Let the plan principal describe the configs of topics and brokers"

@@ -32,7 +32,7 @@ from reconciler.resources.topics.expected import (
     prospect_of_live,
 )
 from reconciler.resources.topics.internal import COMPACTED, heartbeats_places
-from reconciler.resources.topics.kept_less import KeptLess, kept_less
+from reconciler.resources.topics.limits import KeptLess, kept_less
 
 
 @dataclass(frozen=True, slots=True)

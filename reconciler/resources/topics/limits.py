@@ -1,13 +1,18 @@
 """Limits of a topic: configs by which records are deleted, compacted or refused earlier when they are lowered.
 
-A limit that stands in no file is not carried to a copy until somebody agrees (decision 109).
+A limit that no file declares is not carried to a copy until somebody agrees (decision 109). What a copy has from its
+brokers is compared with what the source has from its own (decision 181).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from reconciler.model.config_values import LONG_MAX, number
+from reconciler.model.config_values import LONG_MAX, human, number
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, Source
+from reconciler.text import counted, first_of, grouped
 
 _LOWER: Mapping[str, str] = {
     "retention.ms": "604800000",
@@ -24,6 +29,112 @@ _LOWER: Mapping[str, str] = {
 _HIGHER: Mapping[str, str] = {"min.insync.replicas": "1"}
 _OTHERS: Mapping[str, str] = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 BUILT_IN: Mapping[str, str] = {**_LOWER, **_HIGHER, **_OTHERS}
+DELETES = ("retention.ms", "retention.bytes")
+COMPACTS = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms", "segment.ms", "segment.bytes")
+REFUSES = ("max.message.bytes", "message.timestamp.after.max.ms")
+AGES = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
+"""How old a record may be when it is written: at the source that was once, and it is copied later."""
+POLICY, TIMESTAMPS = "cleanup.policy", "message.timestamp.type"
+SHOWN = 5
+_UNKNOWN_THERE = ConfigValue(None, Source.BUILT_IN)
+"""Of brokers of another release, and of a cluster of which no topic tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLess:
+    """One setting of one copy. ``here``: at the source. ``loses``: records are deleted or compacted earlier; else they
+    are refused, or change."""
+
+    source: TopicRef
+    remote: TopicRef
+    key: str
+    here: ConfigValue
+    there: ConfigValue
+    loses: bool
+
+    @property
+    def words(self) -> str:
+        return f"{self._values}: {self._effect}"
+
+    @property
+    def _values(self) -> str:
+        there, here = (f"{human(self.key, one.value)} ({one.source.value})" for one in (self.there, self.here))
+        return f"{self.key} is {there} on {self.remote.cluster}, {here} on {self.source.cluster}"
+
+    @property
+    def _effect(self) -> str:
+        if self.loses:
+            return "the copy loses what the source keeps"
+        if self.key == TIMESTAMPS:
+            return "the copy's records get the time of copying, and are kept by it"
+        if self.key in AGES:
+            return "a record that is older when it is copied is refused, and its partition stops"
+        return "a record that the source takes is refused, and its partition stops"
+
+    @property
+    def written(self) -> str:
+        """What to write in YAML for the copy to be as the source."""
+        return f"{self.key}: {LONG_MAX if self.key in AGES else self.here.value}"
+
+
+def kept_less(
+    source: TopicRef, remote: TopicRef, here: Mapping[str, ConfigValue], there: Mapping[str, ConfigValue]
+) -> Iterator[KeptLess]:
+    """``here``, ``there``: all configs of both as they will be. What a file says of the copy is nobody's oversight."""
+    policy = _value(there, POLICY).split(",")
+    deletes, compacts = "delete" in policy, "compact" in policy
+    keys = (POLICY, *(DELETES if deletes else ()), *(COMPACTS if compacts else ()), *REFUSES, *AGES, TIMESTAMPS)
+    for key in keys:
+        one, other = here.get(key, _UNKNOWN_THERE), there.get(key, _UNKNOWN_THERE)
+        if other.value is None or _chosen(other):
+            continue
+        if key in AGES:
+            less = _refuses_old(here, other)
+        elif one.value is None:
+            continue
+        elif key == TIMESTAMPS:
+            less = one.value != other.value == "LogAppendTime"
+        elif key.startswith("segment."):
+            less = (number(other.value) or 0) < (number(one.value) or 0)
+        else:
+            less = loses_earlier(key, one.value, other.value)
+        if less:
+            loses = key not in (*REFUSES, *AGES, TIMESTAMPS)
+            yield KeptLess(source, remote, key, one, other, loses)
+
+
+def kept_less_lines(copies: Iterable[KeptLess]) -> Iterator[str]:
+    """One line for all copies of which the same is true, with what to write."""
+    for (words, written), some in grouped(((each.words, each.written), each) for each in copies).items():
+        names = first_of([str(each.remote) for each in some], SHOWN)
+        yield f"{counted(len(some), 'copy', 'copies')} ({names}): {words}. {todo([written], some)}"
+
+
+def todo(written: Sequence[str], some: Sequence[KeptLess]) -> str:
+    clusters = ", ".join(sorted({each.remote.cluster for each in some}))
+    return (
+        f"Write {', '.join(written)} under defaults.configs of cluster {clusters}, or under topics for one copy; "
+        "sync_topic_configs: {use_defaults_from: source} takes all such values over; a value of your own for the copy "
+        "says that it is meant to be another"
+    )
+
+
+def _chosen(there: ConfigValue) -> bool:
+    return there.source is Source.TOPIC and there.declared
+
+
+def _value(configs: Mapping[str, ConfigValue], key: str) -> str:
+    entry = configs.get(key)
+    return "".join((entry.value or "").split()) if entry is not None else ""
+
+
+def _refuses_old(here: Mapping[str, ConfigValue], there: ConfigValue) -> bool:
+    """May the source hold records that are too old to be written to the copy?"""
+    limit = number(there.value)
+    if limit is None or limit >= LONG_MAX:
+        return False
+    retention = number(_value(here, DELETES[0])) if "delete" in _value(here, POLICY) else float("inf")
+    return retention is None or limit < retention
 
 
 def loses_earlier(key: str, before: str | None, after: str | None) -> bool:

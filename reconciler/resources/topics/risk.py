@@ -17,7 +17,7 @@ from reconciler.model.changes import (
 from reconciler.model.config_values import human, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.resources.kind import REVERSIBLE, Assessment, World
-from reconciler.resources.topics.kept_less import KeptLess, todo
+from reconciler.resources.topics.limits import KeptLess, todo
 from reconciler.text import counted
 
 DATA_LOSS = "irreversible: records that expire are gone"
