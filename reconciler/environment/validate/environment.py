@@ -111,7 +111,8 @@ def _loop_problem(topology: Topology, places: Places, value: Loop | Unproved) ->
         "mirror-loop",
         where,
         f"{'possible ' if value.doubtful else ''}mirror loop, a record would come back to {start}: {value}",
-        f"The expressions {', '.join(value.doubtful)} use a construct that no proof covers, so a loop is not excluded"
+        f"The expressions {', '.join(value.doubtful)} use a construct that no proof covers: no name was found that "
+        "comes back, and none is excluded"
         if value.doubtful
         else "Each round would copy the record again, without end or under ever longer names",
         f"{sentence(cure)}, or make their topics disjoint with topics and exclude_topics",

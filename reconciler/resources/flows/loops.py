@@ -19,12 +19,15 @@ from itertools import islice
 
 from reconciler.resources.flows.names.automata import After, Intersection, Language, UndecidedError
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import MAX_NAME, Effort, names, reached
+from reconciler.resources.flows.names.search import MAX_NAME, Effort, every_name, names, reached
 from reconciler.resources.flows.provenance_proof import cut_everywhere, goes_round
 
 MAX_STATES = 20_000  # for all questions between clusters that reach each other
 MAX_WALKS = 50_000
 SAMPLES = 200
+FEW = 2_000
+SOME = "..."
+"""In place of a name where none is known that goes round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,8 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``hops`` shows one record's way. ``doubtful`` lists expressions without an automaton: with some, the example may
-    not exist, and the loop is possible but not certain."""
+    """``hops`` shows one record's way. ``doubtful`` lists expressions without an automaton: with some, no example was
+    found, the topics of ``hops`` are ``SOME``, and the loop is possible but not certain."""
 
     flows: tuple[str, ...]
     hops: tuple[Hop, ...]
@@ -172,13 +175,26 @@ def _close(search: _Search, path: tuple[_Step, ...]) -> None:
     if not candidates:
         return
     declared = search.topics.get(travels[0].flow.source, ())
-    for topic in (*declared, *candidates):
+    whole = _every_candidate(path) if doubtful else None
+    flows = tuple(travel.flow.name for travel in travels)
+    for topic in (*declared, *(candidates if whole is None else whole)):
         hops = _walk(travels, topic)
         if hops:
-            _note(search, Loop(tuple(travel.flow.name for travel in travels), hops))
+            _note(search, Loop(flows, hops))
             return
-    hops = _hops(travels, candidates[0])
-    _note(search, Loop(tuple(travel.flow.name for travel in travels), hops, doubtful))
+    if doubtful and whole is None:  # else the real rules keep every name there is
+        ends = ((travel.flow.name, travel.flow.source, travel.flow.target) for travel in travels)
+        hops = tuple(Hop(flow, source, SOME, target, SOME) for flow, source, target in ends)
+        _note(search, Loop(flows, hops, doubtful))
+
+
+def _every_candidate(path: tuple[_Step, ...]) -> tuple[str, ...] | None:
+    """All names that pass the rules of the path, as far as they are known, where they are few enough to try each."""
+    try:
+        longest = max(len(step.prefix) for step in path)
+        return every_name(Intersection(path[-1].rules), FEW, MAX_NAME - longest)
+    except UndecidedError:
+        return None
 
 
 def _note(search: _Search, loop: Loop) -> None:

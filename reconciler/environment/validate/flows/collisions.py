@@ -14,11 +14,11 @@ from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topic, Topology
 from reconciler.resources.flows.names.automata import Intersection, UndecidedError
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import MAX_NAME, names
+from reconciler.resources.flows.names.search import MAX_NAME, every_name, names
 from reconciler.resources.flows.provenance_proof import may_share
 from reconciler.text import grouped
 
-EXAMPLES = 200
+EXAMPLES, FEW = 200, 2_000
 MAX_HOPS = 8
 
 
@@ -64,8 +64,8 @@ def check_flows_apart(travels: Mapping[str, FlowNaming], places: Places) -> list
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """Two flows or more with one target, in order of name. ``topic`` is one that all of them write to, or, where not
-    ``certain``, may write to; empty where their expressions are too large to find one."""
+    """Two flows or more with one target, in order of name. ``topic`` is one that all of them write to; empty, and not
+    ``certain``, where none was found and none is excluded."""
 
     flows: tuple[FlowNaming, ...]
     topic: str
@@ -99,12 +99,10 @@ def _together(target: str, meeting: _Meeting, places: Places) -> Problem:
     inexact = tuple(dict.fromkeys(text for travel in meeting.flows for text in travel.inexact))
     if meeting.certain:
         description = f"the flows {names} {every} write to {target}/{meeting.topic}"
-    elif meeting.topic:
-        doubt = f" (no proof is possible with {', '.join(inexact)})"
-        description = f"the flows {names} may {every} write to {target}/{meeting.topic}{doubt}"
     else:
         words = f"no proof that the flows {names} write to different topics of {target}"
-        description = f"{words}: their expressions are too large"
+        doubt = f" (none is possible with {', '.join(inexact)})" if inexact else ": their expressions are too large"
+        description = f"{words}{doubt}"
     why = "Records of two sources would be mixed, or doubled, in one topic"
     todo = "Make their topics disjoint by topics or exclude_topics, or choose naming that keeps them apart"
     return Problem("remote-name-collision", wheres[last], description, why, todo)
@@ -114,18 +112,22 @@ def _common(left: FlowNaming, right: FlowNaming) -> tuple[str | None, bool]:
     """A name both flows can write to, and whether that is certain. Empty when no search ends."""
     if left.custom or right.custom:
         return None, True
+    shared = Intersection((left.arriving, right.arriving))
+    few = None
     try:
-        words = list(islice(names(Intersection((left.arriving, right.arriving)), MAX_NAME), EXAMPLES))
+        words = list(islice(names(shared, MAX_NAME), EXAMPLES))
+        if words and (left.inexact or right.inexact):
+            few = every_name(shared, FEW)
     except UndecidedError:
         return "", False
     if not words:
         return None, True
     if not left.inexact and not right.inexact:
         return words[0], True
-    for name in words:
+    for name in words if few is None else few:
         if _writes(left, name) and _writes(right, name):
             return name, True
-    return words[0], False
+    return ("", False) if few is None else (None, True)
 
 
 def _writes(travel: FlowNaming, name: str) -> bool:

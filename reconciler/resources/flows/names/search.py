@@ -64,6 +64,21 @@ def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None 
         layer = following
 
 
+def every_name(language: Language, most: int, max_length: int = MAX_NAME) -> tuple[str, ...] | None:
+    """All names of a language with at most ``most`` of them; None for one with more, or where that is not found out."""
+    found: list[str] = []
+    layer = [("", language.start())]
+    for _ in range(max_length):
+        layer = [(text + char, language.step(state, char)) for text, state in layer for char in ALPHABET]
+        layer = [(text, state) for text, state in layer if not language.dead(state)]
+        found += [text for text, state in layer if text not in (".", "..") and language.accepts(state)]
+        if not layer:
+            return tuple(found)
+        if len(found) + len(layer) > most:
+            return None
+    return None
+
+
 def reached(start: Node, after: Mapping[Node, Iterable[Node]]) -> set[Node]:
     """What lies behind ``start``, by one step or more."""
     behind: set[Node] = set()

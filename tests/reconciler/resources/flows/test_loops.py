@@ -132,6 +132,25 @@ def test_an_expression_without_automaton_is_doubtful_until_an_example_is_real() 
     assert real.doubtful == ()
     doubtful = _loop(flow("a", "b", r"a\bb.*", naming=IDENTITY), back)
     assert doubtful.doubtful == (r"a\bb.*",)
+    assert str(doubtful) == "a/... -(a-to-b)-> b/... -(b-to-a)-> a/...", "no name that the expressions do not match"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "^(?!recommendations$).*",
+        "(?!recommendations$).*",
+        "orders|(?!recommendations$)r.*",
+        "(?!recommendations$).*s|orders",
+        r"rec\bommendations|o.*",
+    ],
+)
+def test_one_name_that_only_the_way_back_carries_is_no_loop(text: str) -> None:
+    """The other side has few names, and each is tried by the real rules where an expression has no automaton."""
+    assert _find(flow("a", "b", text, naming=IDENTITY), flow("b", "a", "recommendations", naming=IDENTITY)) == ()
+    back = flow("b", "a", "recommendations|orders", naming=IDENTITY)
+    there = flow("a", "b", text, "orders", naming=IDENTITY)
+    assert "a/orders -" in str(_loop(there, back))
 
 
 @pytest.mark.usefixtures("own_policies")

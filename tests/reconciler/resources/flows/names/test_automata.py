@@ -23,7 +23,7 @@ from reconciler.resources.flows.names.automata import (
 )
 from reconciler.resources.flows.names.policy_rules import Ending, Hops, internal
 from reconciler.resources.flows.names.regex import pattern
-from reconciler.resources.flows.names.search import names, shortest
+from reconciler.resources.flows.names.search import every_name, names, shortest
 
 CHARS = "ab.-"
 SHORT = ["".join(word) for size in range(1, 6) for word in itertools.product(CHARS, repeat=size)]
@@ -171,3 +171,9 @@ def test_too_large_an_expression_is_not_exact() -> None:
     found = pattern("(?:a{90}){90}")
     assert not found.exact
     assert contains(found.language, "b")
+
+
+def test_all_names_of_a_language_that_has_few() -> None:
+    assert every_name(pattern("orders|pay(ments)?").language, 10) == ("pay", "orders", "payments")
+    assert every_name(pattern("a[0-9]{2}").language, 50) is None
+    assert every_name(pattern("a.*").language, 100) is None
