@@ -66,15 +66,15 @@ def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None 
 
 def every_name(language: Language, most: int, max_length: int = MAX_NAME) -> tuple[str, ...] | None:
     """All names of a language with at most ``most`` of them; None for one with more, or where that is not found out."""
-    found: list[str] = []
+    every: list[str] = []
     layer = [("", language.start())]
     for _ in range(max_length):
         layer = [(text + char, language.step(state, char)) for text, state in layer for char in ALPHABET]
         layer = [(text, state) for text, state in layer if not language.dead(state)]
-        found += [text for text, state in layer if text not in (".", "..") and language.accepts(state)]
+        every += [text for text, state in layer if text not in (".", "..") and language.accepts(state)]
         if not layer:
-            return tuple(found)
-        if len(found) + len(layer) > most:
+            return tuple(every)
+        if len(every) + len(layer) > most:
             return None
     return None
 
