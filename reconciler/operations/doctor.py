@@ -28,6 +28,7 @@ from reconciler.engine.doctor import (
     flow_findings,
     machine_findings,
     master_findings,
+    metrics_findings,
     permission_findings,
     spark_cluster_findings,
     task_findings,
@@ -107,6 +108,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         here = machine(state_folder(folder))
         findings += machine_findings(here)
         findings += spark_cluster_findings(topology)
+        findings += metrics_findings(topology)
         for name, asked in masters.items():
             mirror = topology.mirrors[name]
             master = _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))

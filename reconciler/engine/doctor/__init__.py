@@ -7,7 +7,7 @@ from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.executors import executor_findings
 from reconciler.engine.doctor.executors_of_tasks import task_findings
 from reconciler.engine.doctor.flows import flow_findings
-from reconciler.engine.doctor.machine import machine_findings, spark_cluster_findings
+from reconciler.engine.doctor.machine import machine_findings, metrics_findings, spark_cluster_findings
 from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.doctor.spark_master import master_findings
 
@@ -18,6 +18,7 @@ __all__ = [
     "flow_findings",
     "machine_findings",
     "master_findings",
+    "metrics_findings",
     "permission_findings",
     "spark_cluster_findings",
     "task_findings",

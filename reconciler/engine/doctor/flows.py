@@ -55,6 +55,7 @@ def flow_findings(
 ) -> Iterator[Finding]:
     limits = _Limits(live, prospects, facts)
     for flow in topology.flows.values():
+        yield _offsets(Check(f"flow {flow.name}", "consumer offsets"), flow)
         sizes = Check(f"flow {flow.name}", "message size")
         if not (live.known(flow.source) and live.known(flow.target)):
             todo = "Fix the problems of its clusters first"
@@ -64,6 +65,14 @@ def flow_findings(
         yield _sizes(sizes, flow, mine, limits)
         yield keeps_as_much(Check(f"flow {flow.name}", "limits"), flow, mine, prospects, facts)
         yield _writable(Check(f"flow {flow.name}", "replicas"), live, mine)
+
+
+def _offsets(check: Check, flow: Flow) -> Finding:
+    if flow.groups.sync_offsets:
+        return check.ok(f"kept on {flow.target} every {human('a.ms', str(flow.groups.interval_ms))}")
+    why = f"when {flow.source} is lost, no group has an offset on {flow.target}: nothing is ready for that failover"
+    todo = f"Write groups: {{sync_offsets: true}} under flow {flow.name}; a planned failover works without it"
+    return check.warning(f"not kept on {flow.target}", why, todo)
 
 
 def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:

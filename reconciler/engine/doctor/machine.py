@@ -32,6 +32,17 @@ def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
             yield check.warning(f"{mirror.master} is used without spark.authenticate", UNAUTHENTICATED, todo)
 
 
+def metrics_findings(topology: Topology) -> Iterator[Finding]:
+    for mirror in topology.mirrors.values():
+        check = Check(f"mirror {mirror.name}", "metrics")
+        if mirror.metrics_port:
+            yield check.ok(f"on {mirror.metrics_host}:{mirror.metrics_port}")
+        else:
+            why = "Prometheus gets nothing, so no alert of this mirror can fire"
+            todo = f"Write metrics_port: 9400 under mirror {mirror.name}; it restarts the mirror once"
+            yield check.warning("off, metrics_port is not set", why, todo)
+
+
 def _java(check: Check, value: int | Unknown) -> Finding:
     if isinstance(value, Unknown):
         return check.problem(value.error, "Spark runs on Java", value.todo)

@@ -31,6 +31,10 @@ _WORDS = {"DESCRIBE": "Describe", "DESCRIBE_CONFIGS": "DescribeConfigs", "READ":
           "ALTER": "Alter", "ALTER_CONFIGS": "AlterConfigs", "CREATE": "Create", "DELETE": "Delete"}  # fmt: skip
 
 
+Lack = tuple[str, str, str]
+"""What is missing, why it matters, and the command that grants it."""
+
+
 def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[tuple[str, Principal], Ask]:
     """What to ask of whom. A mirror principal is asked only on clusters that are a side of a flow."""
     all_asks: dict[tuple[str, Principal], Ask] = {}
@@ -81,6 +85,8 @@ def _groups(topology: Topology, cluster: str, principal: Principal, operation: O
 def permission_findings(
     topology: Topology, cluster: str, rights: Iterable[Rights], routes: Sequence[Route]
 ) -> Iterator[Finding]:
+    rights = list(rights)
+    whose = {right.principal: right.kafka_principal for right in rights if right.failed is None}
     for right in rights:
         login = Check(f"cluster {cluster}", f"login of {right.principal}")
         if right.failed is not None:
@@ -89,7 +95,10 @@ def permission_findings(
         yield login.ok(f"accepted as {right.kafka_principal}")
         check = Check(f"cluster {cluster}", f"permissions of {right.principal}")
         lacks = list(_lacks(topology, cluster, right, routes))
-        yield from (check.problem(*lack) for lack in lacks)
+        if lacks and _borrowed(topology, cluster, right, whose):
+            yield _undeclared(check, cluster, right, lacks)
+        else:
+            yield from (check.problem(*lack) for lack in lacks)
         parts = (right.creates, right.groups, right.transactional_ids, right.described, right.reads, right.writes)
         unknown = [part for part in parts if isinstance(part, Unknown)]
         yield from (check.unread(part, f"{part.subject} was not tried") for part in unknown)
@@ -97,6 +106,25 @@ def permission_findings(
             yield check.ok("nothing is missing")
         if right.markers is not None:
             yield _markers(topology, cluster, right, right.markers)
+
+
+def _borrowed(topology: Topology, cluster: str, right: Rights, whose: Mapping[Principal, str]) -> bool:
+    """Whether it has no login of its own and is plan's, who only reads: rights beyond that are not for plan's login."""
+    declared = topology.clusters[cluster].principals
+    return (
+        right.principal not in declared
+        and right.kafka_principal == whose.get(Principal.PLAN)
+        and (right.principal is not Principal.PLAN)
+    )
+
+
+def _undeclared(check: Check, cluster: str, right: Rights, lacks: Sequence[Lack]) -> Finding:
+    who = right.principal
+    named = first_of([lack.removeprefix("lacks ") for lack, _, _ in lacks], FEW)
+    text = f"{who} is not declared under principals, so it logs in as {right.kafka_principal}, which lacks {named}"
+    why = "plan only reads: with these rights the login of each pull request could change the cluster"
+    todo = f"Declare principals: {who} under cluster {cluster}, with a login of its own"
+    return check.problem(text, why, f"{todo}; doctor then gives the grants of that login")
 
 
 def _markers(topology: Topology, cluster: str, rights: Rights, held: bool | Unknown) -> Finding:
@@ -110,10 +138,6 @@ def _markers(topology: Topology, cluster: str, rights: Rights, held: bool | Unkn
     if held:
         return check.ok(marker_rights.HELD, f"{flows}: restarts of brokers cannot make a copy diverge")
     return check.warning(marker_rights.NOT_HELD, f"{flows}: {marker_rights.LIMIT}", todo)
-
-
-Lack = tuple[str, str, str]
-"""What is missing, why it matters, and the command that grants it."""
 
 
 def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> Iterator[Lack]:

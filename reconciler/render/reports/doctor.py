@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from reconciler.model.reports.doctor import Checkup, DoctorVerdict, Finding
 from reconciler.render.escape import lines_of
@@ -29,7 +30,8 @@ def checkup_text(checkup: Checkup, style: Style = PLAIN) -> str:
         if findings := [finding for finding in checkup.findings if finding.verdict is verdict]:
             title = "In order" if verdict is DoctorVerdict.OK else verdict.capitalize()
             lines += ["", style.paint(_PAINT[verdict], f"{title} ({len(findings)})")]
-            lines += (line for finding in findings for line in _lines(finding))
+            for _, part in groupby(findings, key=lambda finding: (finding.subject, finding.check)):
+                lines += _lines(tuple(part))
     return lines_of(lines, style).rstrip() + "\n"
 
 
@@ -64,8 +66,15 @@ def _item(finding: Finding) -> SectionItem:
     return SectionItem(f"{finding.subject}, {finding.check}: {finding.text}", (*why, *todo))
 
 
-def _lines(finding: Finding) -> Iterator[str]:
-    yield f"  {finding.subject}, {finding.check}: {finding.text}"
-    if finding.verdict is not DoctorVerdict.OK:
-        yield from [f"    why: {finding.why}"] if finding.why else ()
-        yield from (f"    do: {line}" for line in finding.todo if line)
+def _lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Of one check. What several of its findings ask for is one script, to be copied as a whole."""
+    script = len(findings) > 1 and all(finding.todo for finding in findings)
+    for finding in findings:
+        yield f"  {finding.subject}, {finding.check}: {finding.text}"
+        if finding.verdict is not DoctorVerdict.OK:
+            yield from [f"    why: {finding.why}"] if finding.why else ()
+            yield from (f"    do: {line}" for line in finding.todo if line and not script)
+    if script:
+        todo = dict.fromkeys(line for finding in findings for line in finding.todo if line)
+        yield f"    do, all {len(todo)}:" if len(todo) > 1 else "    do:"
+        yield from (f"      {line}" for line in todo)

@@ -56,6 +56,32 @@ def rights(principal: Principal, operations: Mapping[str, Iterable[str]], **more
     return Rights(principal, f"User:{principal}", "a:9092", **fields)
 
 
+def test_a_login_of_plan_is_never_told_to_get_the_rights_of_apply() -> None:
+    """Without ``principals: apply`` both are one login, which a pull request's check uses."""
+    plan = rights(Principal.PLAN, {}, cluster=frozenset({"DESCRIBE"}))
+    for who in (Principal.APPLY, Principal.MIRROR):
+        other = replace(rights(who, {}, denied=frozenset({"orders"})), kafka_principal="User:plan", sees_all=False)
+        routes = find_routes(WORLD, live()).routes
+        found = list(permission_findings(WORLD, "east", [plan, other], routes))
+        [lack] = [one for one in found if one.check == f"permissions of {who}"]
+        assert lack.verdict is DoctorVerdict.PROBLEM
+        assert f"{who} is not declared under principals, so it logs in as User:plan, which lacks" in lack.text
+        assert "kafka-acls" not in " ".join(lack.todo)
+        assert lack.todo[0].startswith(f"Declare principals: {who} under cluster east")
+
+
+def test_a_principal_that_is_declared_gets_its_grants_though_it_is_the_same_login() -> None:
+    plan = rights(Principal.PLAN, {})
+    apply = replace(rights(Principal.APPLY, {}, denied=frozenset({"orders"})), kafka_principal="User:plan")
+    world = replace(WORLD, clusters=dict(WORLD.clusters))
+    declared = replace(world.clusters["east"], principals={Principal.APPLY: {"client.id": "x"}})
+    world = replace(world, clusters={**world.clusters, "east": declared})
+    found = permission_findings(world, "east", [plan, apply], find_routes(world, live()).routes)
+    told = [line for one in found if one.check == "permissions of apply" for line in one.todo]
+    assert told
+    assert all(line.startswith("kafka-acls.sh") for line in told)
+
+
 VIEW = ("DESCRIBE", "DESCRIBE_CONFIGS")
 
 

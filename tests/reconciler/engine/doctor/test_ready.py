@@ -1,0 +1,36 @@
+"""What works and leaves somebody without help later: offsets that are not kept, metrics that are off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.engine.doctor import flow_findings, metrics_findings
+from reconciler.model.environment.flows import Groups
+from reconciler.model.environment.topology import Mirror
+from reconciler.model.live import LiveState
+from reconciler.model.reports.doctor import DoctorVerdict, Finding
+from tests.support.builders import cluster, flow, topology
+
+WORLD = topology(flow("east", "west", "orders", name="f"), cluster("east"), cluster("west"))
+
+
+def offsets(groups: Groups) -> Finding:
+    world = replace(WORLD, flows={"f": replace(WORLD.flows["f"], groups=groups)})
+    return next(one for one in flow_findings(world, LiveState({}, {}), (), {}) if one.check == "consumer offsets")
+
+
+def test_a_flow_that_keeps_no_offsets_is_not_ready_for_an_unplanned_failover() -> None:
+    found = offsets(Groups())
+    assert found.verdict is DoctorVerdict.WARNING
+    assert found.text == "not kept on west"
+    assert "groups: {sync_offsets: true} under flow f" in found.todo[0]
+    assert offsets(Groups(sync_offsets=True)).verdict is DoctorVerdict.OK
+
+
+def test_a_mirror_without_metrics_is_told() -> None:
+    world = replace(WORLD, mirrors={"west": Mirror("west", ("f",))})
+    [found] = metrics_findings(world)
+    assert (found.verdict, found.subject, found.check) == (DoctorVerdict.WARNING, "mirror west", "metrics")
+    assert "metrics_port: 9400" in found.todo[0]
+    [on] = metrics_findings(replace(world, mirrors={"west": Mirror("west", ("f",), metrics_port=9400)}))
+    assert on.verdict is DoctorVerdict.OK
