@@ -36,7 +36,7 @@ from reconciler.model.reports.impact import (
 )
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.copied_before import copied_before
-from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of
+from reconciler.replication.offsets.position_metadata import PositionMark, mark_of
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
@@ -133,9 +133,7 @@ async def _copy_facts(
             "positions of flows", GroupClient(cluster).offsets(names) if names else _no_groups()
         )
         positions = {
-            names[group]: {
-                key: at.metadata for key, at in offsets.offsets.items() if is_ours(key, at.offset, at.metadata)
-            }
+            names[group]: {key: committed.metadata for key, committed in offsets.offsets.items()}
             for group, offsets in (groups or {}).items()
             if not offsets.error
         }

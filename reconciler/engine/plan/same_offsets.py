@@ -13,6 +13,7 @@ from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import CopyFacts
+from reconciler.replication.offsets.position_metadata import names_claim
 from reconciler.replication.offsets.same import (
     FILLER_LIMIT,
     FILLERS_PER_SECOND,
@@ -111,10 +112,10 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
         target = facts.get(copy.target.cluster, CopyFacts())
         if (positions := target.positions.get(copy.flow)) is None:
             continue
-        metadata, end = positions.get(copy.key), target.offsets.get(copy.key, 0)
-        if metadata is not None and producer_of(metadata) is None:
+        metadata, end = positions.get(copy.key, ""), target.offsets.get(copy.key, 0)
+        if names_claim(metadata) and producer_of(metadata) is None:
             translated[copy.flow, copy.target] = None
-        elif metadata is None and end > 0:
+        elif not names_claim(metadata) and end > 0:
             strange[copy.flow, copy.target] = max(end, strange.get((copy.flow, copy.target), 0))
             stores[copy.flow, copy.target.name] = copy.store
     known = {str(item.subject) for item in refused if item.reason.code is Why.SAME_OFFSETS_NOT_NEW}

@@ -24,6 +24,7 @@ from reconciler.model.options import CONNECTOR
 from reconciler.operations.pause import job_of
 from reconciler.operations.seek import unreported
 from reconciler.operations.session.session import Session, open_session
+from reconciler.replication.names import position_group
 from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.text import counted
@@ -195,7 +196,9 @@ def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) ->
     if silent := sorted(key for key in mine if key in keys and key not in bounds):
         raise unreported(source, *silent[0])
     begins_and_ends = {key: (its.begin, its.end) for key, its in bounds.items()}
-    return PositionAnswers(names, begins_and_ends, target.positions(flow.state_name), frozenset(target.partitions()))
+    group = position_group(flow.state_name)
+    own = {key: at.offset for key, at in target.offsets([group]).get(group, {}).items()}
+    return PositionAnswers(names, begins_and_ends, own, frozenset(target.partitions()))
 
 
 def _written(session: Session, imported: Imported) -> Imported:

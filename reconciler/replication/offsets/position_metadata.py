@@ -29,7 +29,7 @@ _OF_THE_PLACE = ("i", "e", "t", "o", "d", "q", "x")
 _OF_THE_TOPIC = ("m",)
 _OF_SAME_OFFSETS = ("p", "s")
 _OF_A_CLAIM = ("c", "a", "h", "w")
-_UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str, "h": int}
+_UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str}
 """What the release that wrote no proof always wrote."""
 
 
@@ -70,6 +70,16 @@ def is_ours(key: Key, offset: int, metadata: str) -> bool:
     return proof_of(key, offset, _parsed(metadata)) is PositionProof.OURS
 
 
+def urlsafe(topic_id: str) -> str:
+    """Kafka prints ids in base64 for URLs, librdkafka in plain base64; both without padding."""
+    return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
+
+
+def names_claim(metadata: str) -> bool:
+    """Whether it can be a flow's at all: what says how a flow has copied."""
+    return "c" in _parsed(metadata)
+
+
 def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: bool) -> str:
     """The metadata of a position that a seek sets to ``offset``. ``was``: offset and metadata before; ``topic_id``: of
     the source topic now, as Kafka prints it; ``same``: the flow keeps offsets. What is not proved is dropped."""
@@ -79,7 +89,7 @@ def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: b
     match proof_of(key, before, fields):
         case PositionProof.OURS:
             dropped = {*_OF_THE_PLACE, *(() if same else _OF_SAME_OFFSETS)}
-            dropped |= {*(() if fields.get("i", "") in ("", topic_id) else _OF_THE_TOPIC)}
+            dropped |= {*(() if urlsafe(str(fields.get("i", ""))) in ("", urlsafe(topic_id)) else _OF_THE_TOPIC)}
             kept = fields.keys() - dropped
         case PositionProof.CLAIMED:
             kept = {*_OF_A_CLAIM}

@@ -26,6 +26,7 @@ from reconciler.replication.offsets.position_metadata import (
     owner_fields,
     owner_of,
     proof_of,
+    urlsafe,
     written,
 )
 from reconciler_mirror.model import NO_CLAIM, Claim
@@ -65,6 +66,11 @@ class LanePosition:
     marked: tuple[int, int] | None = None
     proved: bool = True
     same: SameOffsetsPosition | None = None
+
+
+def is_of_topic(position: LanePosition, topic_id: str) -> bool:
+    """Whether it can be a position of the source topic with this id."""
+    return position.topic_id == "" or urlsafe(position.topic_id) == urlsafe(topic_id)
 
 
 def hour_now() -> int:

@@ -14,6 +14,7 @@ from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, Brok
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.copied_before import copied_before
 from reconciler.replication.offsets.last_committed import last_committed
+from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
@@ -164,7 +165,7 @@ class Starter:
             if not known.proved:
                 foreign[partition] = known.offset
                 continue
-            if known.topic_id not in ("", partition.spec.topic_id):
+            if not positions.is_of_topic(known, partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
                 continue
             if positions.went_back(known, least.get(partition.source)):
@@ -389,5 +390,4 @@ def _leaderless(cluster: ClusterClient, key: Key) -> bool:
 
 
 def _same_id(topic_id: UUID, printed: str) -> bool:
-    """Kafka prints ids in base64 for URLs, librdkafka in plain base64; both without padding."""
-    return printed_id(topic_id.bytes) == printed.replace("+", "-").replace("/", "_").rstrip("=")
+    return printed_id(topic_id.bytes) == urlsafe(printed)

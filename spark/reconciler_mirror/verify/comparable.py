@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.replication.handover import AGAIN, FlowSettings
-from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.lane.positions import LanePosition, is_of_topic
 from reconciler_mirror.model import PartitionSpec
 from reconciler_mirror.record_work.on_records import worker_for
 from reconciler_mirror.record_work.settings import NO_GROUND, ProvenanceSettings
@@ -176,7 +176,7 @@ def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> 
             "far it is copied is not known",
             "See what status says about this partition (position_foreign), move the position, and verify again.",
         )
-    if position.topic_id not in ("", spec.topic_id):
+    if not is_of_topic(position, spec.topic_id):
         return (
             f"{spec.topic} was created again at {flow.source.cluster}: the position belongs to topic id "
             f"{position.topic_id}, the topic is {spec.topic_id}",

@@ -18,6 +18,7 @@ from reconciler.replication.handover import GroupSettings
 from reconciler.replication.names import OFFSETS_TOPIC, position_group
 from reconciler.replication.offsets.codec import MapPartition, encode
 from reconciler.replication.offsets.map import CopiedRun, Stretch
+from reconciler.replication.offsets.position_metadata import written
 from reconciler.replication.offsets.reader import MapReader
 from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
@@ -37,8 +38,9 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
         create_topic(plain[cluster], topic, 1)
         map_topic(plain[cluster])
 
-    async def commit(cluster: ClusterClient, name: str, offset: int) -> None:
-        answers = await GroupClient(cluster).commit({name: {(topic, 0): CommittedOffset(offset)}})
+    async def commit(cluster: ClusterClient, name: str, offset: int, metadata: str = "") -> None:
+        at = CommittedOffset(offset, metadata=metadata)
+        answers = await GroupClient(cluster).commit({name: {(topic, 0): at}})
         assert answers == {name: {(topic, 0): 0}}
 
     async def tell(cluster: ClusterClient, flow: str, stretches: tuple[Stretch, ...], position: int) -> None:
@@ -49,7 +51,7 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
             await asyncio.sleep(0.1)
         records = [encode(MapPartition(flow, topic, 0), stretch) for stretch in stretches]
         await logs.append(cluster, OFFSETS_TOPIC, {0: records})
-        await commit(cluster, position_group(flow), position)
+        await commit(cluster, position_group(flow), position, written((topic, 0), position, {}))
 
     async def run() -> list[tuple[int, RoundResult]]:
         east, west = cluster_of(plain["east"]), cluster_of(plain["west"])

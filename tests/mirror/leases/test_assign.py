@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode
+from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode, is_of_topic
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.assign import best_move, pack
 from reconciler_mirror.leases.channel import ROWS
@@ -163,6 +163,15 @@ def test_a_position_of_the_release_whose_proof_named_no_partition_counts() -> No
 def test_a_position_copied_from_another_partition_is_not_proved(other: tuple[str, int]) -> None:
     metadata = encode(other, LanePosition(900, "id", 3, Claim(9, "app"), 5, (1, 2), same=SameOffsetsPosition(7)))
     assert decode(KEY, 900, metadata) == LanePosition(900, proved=False), "and nothing else of it is believed"
+
+
+@pytest.mark.parametrize("printed", ["yG+S3CrSQamyDs8Gni5R/w", "yG-S3CrSQamyDs8Gni5R_w", "yG-S3CrSQamyDs8Gni5R_w=="])
+def test_a_topic_is_the_same_by_whichever_client_its_id_was_printed(printed: str) -> None:
+    position = decode(KEY, 7, encode(KEY, LanePosition(7, printed)))
+    assert is_of_topic(position, "yG+S3CrSQamyDs8Gni5R/w")
+    assert is_of_topic(position, "yG-S3CrSQamyDs8Gni5R_w")
+    assert not is_of_topic(position, "yG-S3CrSQamyDs8Gni5R-w")
+    assert is_of_topic(LanePosition(7), "yG-S3CrSQamyDs8Gni5R_w"), "after a seek"
 
 
 def test_whoever_writes_a_position_again_gives_it_no_proof() -> None:

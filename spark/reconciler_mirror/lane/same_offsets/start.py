@@ -61,7 +61,7 @@ class SameStarter(Starter):
             known = positions.decode(partition.target, at.offset, at.metadata)
             if known.claim > lane.spec.claim:
                 raise conditions.SupersededError(lane.spec.flow, known.claim)
-            if at.offset >= 0 and known.topic_id not in ("", partition.spec.topic_id):
+            if at.offset >= 0 and not positions.is_of_topic(known, partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
             elif at.offset >= 0 and known.proved:
                 self._goes_on(partition, known)
