@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from reconciler.errors import ReconcilerError
+from reconciler.model.reports.health import Health
 from reconciler.model.reports.run import Figures
 
 
@@ -31,6 +32,7 @@ class Metrics:
         self.lag_known = self._gauge("mirror_lag_known", "1 while the lag of the whole flow is known, else 0.", "flow")
         self.unknown_mirrors = self._gauge("unknown_mirrors", "Mirrors whose job could not be seen.")
         self.lag_seconds = self._gauge("mirror_lag_seconds", "Seconds behind, as the mirror job reports.", "flow")
+        self.verdict = self._gauge("verdict", "1 for the verdict of the last round, 0 for the others.", "state")
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, namespace="reconciler", registry=self.registry)
@@ -57,6 +59,8 @@ class Metrics:
         _replace(self.lag_seconds, figures.lag_seconds)
         _replace(self.lag_known, figures.lag_known)
         self.unknown_mirrors.set(figures.unknown_mirrors)
+        known = {} if figures.health is None else {state.value: float(state is figures.health) for state in Health}
+        _replace(self.verdict, known)
 
 
 def _replace(gauge: Gauge, values: Mapping[str, float]) -> None:

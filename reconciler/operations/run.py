@@ -19,6 +19,7 @@ from reconciler.backends.run_metrics import Metrics, MetricsServer
 from reconciler.engine import loop as running
 from reconciler.engine.apply import limits
 from reconciler.engine.loop import LoopPace, Round
+from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.select import unexpired
 from reconciler.engine.rollout.run import RolloutOptions
 from reconciler.errors import ReconcilerError
@@ -85,7 +86,8 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
             log.info("metrics", host=beside.metrics.host, port=server.port)
 
         def tell(given_round: Round) -> None:
-            metrics.take(round_figures(given_round, environment.session.seen))
+            seen, topology = environment.session.seen, environment.session.topology
+            metrics.take(round_figures(given_round, seen, verdict_of(topology, seen) if seen is not None else None))
             for level, event, fields in round_lines(given_round):
                 getattr(log, level)(event, **fields)
             page.look()

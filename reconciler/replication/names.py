@@ -77,6 +77,7 @@ ConditionCode = Literal[
     "groups_refused",
     "groups_unsupported",
     "hanging_transaction",
+    "heartbeats_not_written",
     "lane_failed",
     "lane_silent",
     "lane_without_task",

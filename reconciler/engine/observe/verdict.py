@@ -73,7 +73,7 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
             continue
         if (cause := _job(mirror, declared.flows, folder)) is not None:
             yield cause
-        if mirror.unkept:
+        if mirror.unkept and mirror.state not in (JobState.STOPPED, JobState.FAILED):
             todo = f"Start it anew: reconciler mirror stop {folder} {declared.flows[0]}, then reconciler apply {folder}"
             if declared.hosted:
                 todo = f"Start one on a machine that may run it: reconciler mirror host {folder} (docs/mirror/host.md)"
@@ -146,7 +146,7 @@ def _quiet(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
         text = f"is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
         yield VerdictCause(Health.DEGRADED, subject, f"{subject} is resuming", text, f"Wait: {look}", heals=True)
     elif flow.state != "running":
-        health = Health.DEGRADED if flow.state == "starting" else Health.STOPPED
+        health = {"starting": Health.DEGRADED, "paused": Health.PAUSED}.get(flow.state, Health.STOPPED)
         text = f"is {flow.state}"
         yield VerdictCause(health, subject, f"{subject} {text}", text, f"Wait: {look}", heals=flow.state == "starting")
     elif flow.records_lag is None:

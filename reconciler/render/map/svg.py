@@ -170,9 +170,15 @@ def _label(edge: Edge) -> list[tuple[str, str]]:
     mark = edge.mark.value if edge.mark is not None else ""
     lines = [(edge.name, "small"), (edge.figures, "small faint")]
     if _matters(edge):
-        said = edge.plan_words if mark else ", ".join(dict.fromkeys(flow.said for flow in edge.flows))
+        said = edge.plan_words if mark else _said(edge)
         lines[0] = (f"{edge.name}: {said}", f"small marked mark-{mark}" if mark else "small problem said")
+    elif edge.state is State.IDLE:
+        lines[0] = (f"{edge.name}: {_said(edge)}", "small")
     return [(_cut(text, _LONGEST), style) for text, style in lines if text]
+
+
+def _said(edge: Edge) -> str:
+    return ", ".join(dict.fromkeys(flow.said for flow in edge.flows))
 
 
 def _line(x: float, y: float, text: str, longest: int, style: str, within: float = 0.0) -> str:

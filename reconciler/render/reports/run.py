@@ -11,6 +11,7 @@ from reconciler.engine.plan.file import KINDS
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Result
+from reconciler.model.reports.health import Verdict
 from reconciler.model.reports.run import Figures
 from reconciler.render.style import SHOWN
 from reconciler.text import grouped
@@ -75,8 +76,8 @@ def _alike(entries: Iterable[_Told]) -> Iterator[Line]:
             yield level, event, {"changes": len(changes), "first": changes[:SHOWN], word: why}
 
 
-def round_figures(current: Round, live: LiveState | None) -> Figures:
-    """``live``: what the round saw."""
+def round_figures(current: Round, live: LiveState | None, verdict: Verdict | None = None) -> Figures:
+    """``live``: what the round saw, and the ``verdict`` of that."""
     if current.plan is None or current.error:
         return Figures(current.seconds, topology_kept=bool(current.kept))
     kinds = {planned.id: planned.change.word for planned in current.plan.changes}
@@ -100,4 +101,5 @@ def round_figures(current: Round, live: LiveState | None) -> Figures:
         lag_known={name: 0.0 for mirror in mirrors for name in mirror.flows}
         | {f.name: float(f.records_lag is not None) for f in flows},
         unknown_mirrors=len(reported) - len(mirrors),
+        health=verdict.health if verdict is not None else None,
     )

@@ -299,7 +299,7 @@ class Driver:
         self._leases.claimed(flow.name, took.claim)
         self._sync_groups(flow)
         if flow.mirrormaker.heartbeats_ms is not None:
-            Heartbeats(flow, self._end).start()
+            Heartbeats(flow, self._end, partial(self._board.set_condition, flow.name, "heartbeats")).start()
         _log.info("flow taken over", flow=flow.name, claim=took.claim.number, partitions=len(specs), first=took.started)
         return True
 

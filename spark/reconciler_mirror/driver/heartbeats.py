@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from reconciler.replication.handover import Endpoint, FlowSettings
 from reconciler.replication.mirrormaker_records import HEARTBEATS, Heartbeat
-from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.model import Condition
 
 _FLUSH_S = 5.0
-_TODO = "run reconciler apply, which creates the topic; check that the mirror's principal may write it"
-_TODO_CLOCK = "compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms"
+_TODO = "Run reconciler apply, which creates the topic, and check that the mirror's principal may write it."
+_TODO_CLOCK = "Compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms."
 _REFUSED_TIME = KafkaError.INVALID_TIMESTAMP
-_log = logs.logger("heartbeats")
 
 
 class Heartbeats:
-    """``start`` once the flow is taken over; it ends when ``end`` is set. Never raises; trouble is logged once."""
+    """``start`` once the flow is taken over; it ends when ``end`` is set. Never raises. ``tell``: a condition
+    of the flow while heartbeats of one cluster cannot be written at least, else None."""
 
-    def __init__(self, flow: FlowSettings, end: threading.Event) -> None:
+    def __init__(
+        self, flow: FlowSettings, end: threading.Event, tell: Callable[[Condition | None], None] = lambda _: None
+    ) -> None:
         source, target = flow.source, flow.target
         self._places: Sequence[tuple[Endpoint, str, str]] = (
             (target, source.cluster, target.cluster),
@@ -36,7 +38,9 @@ class Heartbeats:
         self._interval = (flow.mirrormaker.heartbeats_ms or 1_000) / 1000
         self._flow = flow.name
         self._end = end
-        self._complained: dict[str, str] = {}
+        self._tell = tell
+        self._troubles: dict[str, str] = {}
+        self._guard = threading.Lock()
 
     def start(self) -> None:
         for endpoint, source, target in self._places:
@@ -52,7 +56,7 @@ class Heartbeats:
                 if not self._beat(producer, endpoint.cluster, beat):
                     producer = None  # a password or a certificate may have been renewed
             except (KafkaException, LookupError, BufferError) as error:
-                self._complain(endpoint.cluster, str(error))
+                self._note(endpoint.cluster, str(error))
 
     def _beat(self, producer: Producer, cluster: str, beat: Heartbeat) -> bool:
         """True when it stands."""
@@ -60,24 +64,22 @@ class Heartbeats:
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             stood.append(error is None)
-            if error is None:
-                self._complained.pop(cluster, None)
-            else:
-                self._complain(cluster, error.str(), _TODO_CLOCK if error.code() == _REFUSED_TIME else _TODO)
+            why = "" if error is None else error.str()
+            self._note(cluster, why, _TODO_CLOCK if error is not None and error.code() == _REFUSED_TIME else _TODO)
 
         key, value = beat.record()
         producer.produce(HEARTBEATS, value, key, timestamp=beat.timestamp_ms, on_delivery=delivered)
         producer.flush(_FLUSH_S)
+        if not stood:
+            self._note(cluster, "no answer")
         return all(stood) and bool(stood)
 
-    def _complain(self, cluster: str, why: str, todo: str = _TODO) -> None:
-        if self._complained.get(cluster) != why:
-            self._complained[cluster] = why
-            _log.warning(
-                "heartbeats cannot be written; records are copied all the same",
-                flow=self._flow,
-                topic=HEARTBEATS,
-                cluster=cluster,
-                why=why,
-                todo=todo,
-            )
+    def _note(self, cluster: str, why: str, todo: str = _TODO) -> None:
+        """``why`` empty: one was written there."""
+        with self._guard:
+            if self._troubles.get(cluster, "") == why:
+                return
+            self._troubles[cluster] = why
+            whole = "; ".join(f"{name}: {each}" for name, each in sorted(self._troubles.items()) if each)
+            text = f"heartbeats of {self._flow} cannot be written; records are copied all the same: {whole}"
+            self._tell(Condition("heartbeats_not_written", text, todo, HEARTBEATS) if whole else None)

@@ -6,6 +6,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.backends.run_metrics import Metrics
+from reconciler.model.reports.health import Health
 from reconciler.model.reports.run import Figures
 
 
@@ -35,3 +36,11 @@ def test_names_of_flows_come_through_whatever_they_hold_and_flows_that_are_gone_
     assert scraped(metrics)[lag] == 3, "a failed round leaves what was known"
     metrics.take(Figures(1.0, succeeded_at=4.0))
     assert lag not in scraped(metrics)
+
+
+def test_the_verdict_of_the_last_round_is_one_of_its_states() -> None:
+    metrics = Metrics()
+    assert not [name for name, _ in scraped(metrics) if name == "reconciler_verdict"], "nothing was looked at"
+    metrics.take(Figures(1.0, succeeded_at=2.0, health=Health.STOPPED))
+    told = {labels[0][1]: value for (name, labels), value in scraped(metrics).items() if name == "reconciler_verdict"}
+    assert told == {"OK": 0, "PAUSED": 0, "DEGRADED": 0, "UNKNOWN": 0, "STOPPED": 1}
