@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from reconciler.model.live import FlowStatus
+from reconciler.text import counted
 
 WAITS_FOR_OTHERS = frozenset(
     {
@@ -31,17 +32,19 @@ class Copying(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowLook:
-    """How one flow is. ``why``, ``todo``, ``code``: of the condition that says so, where one does."""
+    """How one flow is. ``why``, ``todo``, ``code``: of the condition that says so, where one does. ``but``: how many of
+    its partitions copy, where not all do."""
 
     flow: str
     copying: Copying
     why: str = ""
     todo: str = ""
     code: str = ""
+    but: str = ""
 
     @property
     def words(self) -> str:
-        return f"flow {self.flow} {self.copying.value}{': ' if self.why else ''}{self.why}"
+        return f"flow {self.flow} {self.copying.value}{self.but}{': ' if self.why else ''}{self.why}"
 
 
 def look(flow: FlowStatus) -> FlowLook:
@@ -57,8 +60,13 @@ def look(flow: FlowStatus) -> FlowLook:
         return FlowLook(flow.name, Copying.NOT_YET)
     if stopping and 0 < flow.partitions <= flow.standing_partitions:
         return _said(flow, Copying.NO, stopping[0])
-    heard = flow.partitions == 0 or flow.lag_unknown_partitions == 0
-    return FlowLook(flow.name, Copying.YES if heard else Copying.NOT_YET)
+    # The lag of a stopped partition may stay unknown for good.
+    if flow.partitions and flow.lag_unknown_partitions > (flow.standing_partitions if stopping else 0):
+        return FlowLook(flow.name, Copying.NOT_YET)
+    if stopping:
+        but = f" {flow.partitions - flow.standing_partitions} of {counted(flow.partitions, 'partition')}"
+        return replace(_said(flow, Copying.YES, stopping[0]), but=but)
+    return FlowLook(flow.name, Copying.YES)
 
 
 def _said(flow: FlowStatus, copying: Copying, condition: Mapping[str, object]) -> FlowLook:

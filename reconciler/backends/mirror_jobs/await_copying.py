@@ -41,6 +41,9 @@ class CopyWait:
             looks = tuple(map(look, seen.flows.values()))
             runs = seen.state is JobState.RUNNING
             if runs and all(each.copying is Copying.YES for each in looks):
+                for each in looks:
+                    if each.why:
+                        self.progress(f"mirror {mirror}: {each.words}. {each.todo}")
                 return seen
             over = self.clock() - began > self.at_most_s
             if over and unread:

@@ -50,10 +50,9 @@ class Watched:
         FLOW,
         replace(FLOW, partitions=0, topics=0),
         replace(FLOW, state="paused", pauses=({"since_ms": 1},), lag_unknown_partitions=4),
-        replace(FLOW, state="degraded", conditions=(condition("record_refused", topic="orders", partition=1),)),
         replace(FLOW, conditions=({**condition("groups_inexact"), "stops": False},)),
     ],
-    ids=["copies", "no topic yet", "paused", "one partition stopped", "stops nothing"],
+    ids=["copies", "no topic yet", "paused", "stops nothing"],
 )
 def test_what_copies_or_is_meant_not_to_is_not_waited_for(flow: FlowStatus) -> None:
     watched = Watched([RuntimeError("not looked at")])
@@ -114,3 +113,14 @@ def test_a_status_that_cannot_be_read_is_unknown() -> None:
     started = mirror(replace(FLOW, lag_unknown_partitions=4))
     assert watched.run(started) == started
     assert "whether it copies is not known: west does not answer" in watched.said[-1]
+
+
+def test_partitions_that_stopped_at_once_are_named_and_not_waited_for() -> None:
+    stopped = (condition("position_foreign", topic="orders", partition=0),)
+    flow = replace(FLOW, state="degraded", conditions=stopped, standing_partitions=1, lag_unknown_partitions=1)
+    watched = Watched([RuntimeError("not looked at")])
+    watched.run(mirror(flow))
+    assert watched.said == [
+        "mirror west: flow east-to-west copies 3 of 4 partitions: position_foreign: what position_foreign says. "
+        "do this about position_foreign"
+    ]
