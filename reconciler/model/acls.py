@@ -111,6 +111,19 @@ class AclBinding:
             wider = _IMPLIED_BY.get(self.operation, wider)
         return tuple(replace(self, operation=operation) for operation in (Operation.ALL, *sorted(wider)))
 
+    def covers(self, other: AclBinding) -> bool:
+        """Does this rule decide every request that ``other`` decides, in the same way? Then ``other`` changes nothing
+        beside it (StandardAuthorizer)."""
+        if (self.resource, self.permission) != (other.resource, other.permission):
+            return False
+        if self.principal not in (other.principal, ANYONE) or self.host not in (other.host, WILDCARD):
+            return False
+        if self.operation not in (other.operation, *(rule.operation for rule in other.implied_by())):
+            return False
+        if self.wildcard or (self.name, self.pattern) == (other.name, other.pattern):
+            return True
+        return self.pattern is PatternType.PREFIXED and not other.wildcard and other.name.startswith(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:

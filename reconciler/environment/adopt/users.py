@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.environment.yaml.nodes import CONTROL
@@ -28,6 +28,7 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> AdoptedUsers:
         return NO_USERS
     users: list[ScramUser] = []
     left_out: list[str] = []
+    references = _references(live.credentials)
     for name, credentials in sorted(live.credentials.items()):
         if not credentials:
             left_out.append(f"{user_words(name)}: a mechanism that no entry can name")
@@ -36,11 +37,26 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> AdoptedUsers:
         elif (record := live.recorded.get(name)) is not None and record.setting is not None:
             left_out.append(f"{user_words(name)}: {record}")
         else:
-            users.append(_user(len(users) + 1, cluster, name, credentials, record))
+            number = len(users) + 1
+            users.append(_user(number, cluster, name, credentials, record, references[name]))
     return AdoptedUsers(tuple(users), tuple(left_out))
 
 
-def _user(number: int, cluster: str, name: str, credentials: Credentials, record: UserRecord | None) -> ScramUser:
+def _references(names: Iterable[str]) -> Mapping[str, str]:
+    """A variable of its own for each user: svc.a and svc-a would have one name, so the second one gets a number."""
+    variables: dict[str, str] = {}
+    for name in sorted(names):
+        stem = variable = TODO + re.sub("[^A-Z0-9]", "_", name.upper())
+        number = 2
+        while variable in variables:
+            variable, number = f"{stem}_{number}", number + 1
+        variables[variable] = name
+    return {name: f"${{env:{variable}}}" for variable, name in variables.items()}
+
+
+def _user(
+    number: int, cluster: str, name: str, credentials: Credentials, record: UserRecord | None, reference: str
+) -> ScramUser:
     version = record.version if record is not None and record.version is not None else AS_FOUND
     counts = set(credentials.values())
     iterations = counts.pop() if len(counts) == 1 else None
@@ -51,6 +67,6 @@ def _user(number: int, cluster: str, name: str, credentials: Credentials, record
         version,
         tuple(sorted(credentials)),
         None if iterations == LEAST_ITERATIONS else iterations,
-        f"${{env:{TODO}{re.sub('[^A-Z0-9]', '_', name.upper())}}}",
+        reference,
         take_over=version == AS_FOUND,
     )

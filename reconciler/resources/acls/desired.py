@@ -6,13 +6,13 @@ that nobody wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import AccessRole, AccessRule, AclBinding, Permission, Unsupported, word
 from reconciler.model.changes import Grant
-from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.environment.topology import Flow, Principal, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
 from reconciler.resources.acls.derive_from_flows import derive
 from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
@@ -69,7 +69,7 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
             _doubt(flows_of(rule, topology), live, doubtful)
     flows = [flow for flow in topology.flows.values() if flow.access.enabled]
     _doubt(flows, live, doubtful)
-    _derive(flows, live, routing, rules, absent)
+    _derive(topology, flows, live, routing, (rules, absent))
     return DesiredRules(rules, absent, {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why})
 
 
@@ -107,26 +107,49 @@ def _unread(access: LiveAccess) -> bool:
 
 
 def _derive(
+    topology: Topology,
     flows: Iterable[Flow],
     live: LiveState,
     routing: Routing,
-    rules: dict[str, Rules],
-    absent: Mapping[str, Mapping[AclBinding, Grant]],
+    declared: tuple[dict[str, Rules], Mapping[str, Mapping[AclBinding, Grant]]],
 ) -> None:
-    """Adds to ``rules`` what flows make of them, over as many hops as there are clusters."""
+    """Adds to the rules of ``declared`` what flows make of them, over as many hops as there are clusters. The second
+    part: those that must not be there."""
+    rules, absent = declared
+    own = _own_principals(topology)
     carriages = [carriage_of(f, routing.routes, live) for f in flows if live.known(f.source) and live.known(f.target)]
     fresh = {name: _roots(live.known(name), rules[name], absent[name]) for name in rules}
     for _ in rules:
         acls: dict[str, set[AclBinding]] = {name: set() for name in rules}
         for carriage in carriages:
             target = carriage.flow.target
+            made = _made(live.known(target))
             for desired in _follows(carriage, fresh[carriage.flow.source]):
+                if desired.acl.principal in own and desired.acl not in made:
+                    continue
                 if desired.acl not in absent[target] and desired.acl not in rules[target]:
                     rules[target][desired.acl] = desired
                     acls[target].add(desired.acl)
         fresh = acls
         if not any(fresh.values()):
             return
+
+
+def _own_principals(topology: Topology) -> frozenset[str]:
+    """Whom plan, apply and mirror log in as, where the files say so: they speak to each cluster for themselves, and
+    what they may on one says nothing about another."""
+    logins = (
+        cluster.client_for(kind).get("sasl.username", "")
+        for cluster in topology.clusters.values()
+        for kind in Principal
+    )
+    return frozenset(f"User:{login}" for login in logins if login and "${" not in login)
+
+
+def _made(cluster: LiveCluster | None) -> Collection[AclBinding]:
+    """Rules that earlier runs made stay: a mirror may live by one."""
+    access = cluster.access if cluster is not None else None
+    return () if access is None or isinstance(access.owned, Unknown) else access.owned
 
 
 def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBinding, Grant]) -> set[AclBinding]:

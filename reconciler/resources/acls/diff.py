@@ -6,10 +6,10 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import AccessRule, AclBinding, PatternType, ResourceType, Unsupported, redundant
+from reconciler.model.acls import ANYONE, AccessRule, AclBinding, PatternType, ResourceType, Unsupported, redundant
 from reconciler.model.changes import (
     About,
     AdoptedAcl,
@@ -28,7 +28,7 @@ from reconciler.model.live import LiveAccess, LiveState, Made
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.shrink_limit import too_many_rules
-from reconciler.text import counted, nearest
+from reconciler.text import counted, grouped, nearest
 
 NOTED = 10
 NOT_PROBED = Reason(
@@ -74,11 +74,12 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     }
     kept = acls - deleted.keys()
     needed = frozenset(rules)
+    standing = _standing(kept, owned, rules)
     creates, settled = [], []
     for acl, desired in sorted(rules.items()):
         if acl in acls and (cut := access.pending.get(acl)) is not None and not cut.there:
             creates.append(CreateAcl(name, acl, desired.grant, NOT_PROBED, desired.rests_on))
-        elif acl in kept or redundant(acl, kept):
+        elif acl in kept or redundant(acl, kept) or (desired.rests_on and _covered(acl, standing)):
             settled.append(Settled(Subject(About.ACL, name, str(acl)), "rule"))
         elif not redundant(acl, needed):
             creates.append(CreateAcl(name, acl, desired.grant, _reason(desired, owned), desired.rests_on))
@@ -104,6 +105,19 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
         notes=() if unknown or not adopted else (_taken_over(name, len(adopted)),),
         settled=tuple(settled),
     )
+
+
+def _standing(
+    kept: Iterable[AclBinding], owned: Mapping[AclBinding, Made], rules: Mapping[AclBinding, DesiredRule]
+) -> Mapping[str, Sequence[AclBinding]]:
+    """By principal, rules that will be there and that no flow makes: what follows from a flow need not repeat them."""
+    there = [acl for acl in kept if acl not in owned or owned[acl].maker == DECLARED]
+    declared = [acl for acl, desired in rules.items() if not desired.rests_on]
+    return grouped((acl.principal, acl) for acl in dict.fromkeys((*there, *declared)))
+
+
+def _covered(acl: AclBinding, standing: Mapping[str, Sequence[AclBinding]]) -> bool:
+    return any(wider.covers(acl) for who in (acl.principal, ANYONE) for wider in standing.get(who, ()))
 
 
 def _taken_over(name: str, count: int) -> str:

@@ -9,6 +9,7 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import Reason, Role, Why
 from reconciler.model.environment.topology import Topic, TopicRef, Topology, Undeclared
 from reconciler.model.live import LiveCluster, LiveState
+from reconciler.replication.policy import HEARTBEATS
 from reconciler.resources.flows.routes import Route, Routing
 from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.defaults import Layers, layers_of, partitions, replication_factor, undeclared
@@ -226,12 +227,22 @@ def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
                 new_partitions=topic.partitions,
                 replication_factor=replication_factor(layers_of(topology, topic.ref.cluster)),
                 new_factor=replication_factor(layers_of(topology, topic.ref.cluster)) or internal_factor(cluster),
-                configs={key: DesiredConfig(value, "needed by the mirror job") for key, value in topic.configs.items()},
+                configs={} if _kept_as_it_is(topic.ref, cluster) else _needed(topic.configs),
             )
             for topic in internal_topics(topology)
             if (cluster := live.known(topic.ref.cluster))
         ),
     ]
+
+
+def _needed(configs: Mapping[str, str]) -> Mapping[str, DesiredConfig]:
+    return {key: DesiredConfig(value, "needed by the mirror job") for key, value in configs.items()}
+
+
+def _kept_as_it_is(ref: TopicRef, cluster: LiveCluster) -> bool:
+    """A heartbeats topic that is there keeps its settings, as with MirrorMaker 2. A compacted one
+    refuses records without a key, which devices of an application may send."""
+    return ref.name == HEARTBEATS and ref.name in cluster.topics
 
 
 def internal_factor(cluster: LiveCluster) -> int:

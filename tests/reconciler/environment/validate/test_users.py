@@ -92,6 +92,23 @@ def test_one_user_is_declared_once_on_a_cluster() -> None:
     assert {problem.code for problem in caught.value.problems} == {"duplicate-user", "unknown-cluster"}
 
 
+def test_two_users_with_one_password_are_refused_once_one_of_them_sets_it() -> None:
+    """As files of an earlier release have them for svc.a and svc-a."""
+
+    def of(version: int, password: str, name: str = "svc-a", cluster: str = "west") -> str:
+        one = "{clusters: [east], name: svc.a, version: 0, password: '${env:SVC}', take_over: true}"
+        other = f"{{clusters: [{cluster}], name: {name}, version: {version}, password: '{password}'}}"
+        return f"users:\n  - {one}\n  - {other}\n"
+
+    with pytest.raises(TopologyError) as caught:
+        env(of(1, "${env:SVC}"))
+    [problem] = caught.value.problems
+    assert (problem.code, problem.where.line) == ("shared-password", 3)
+    assert "user svc-a has the password ${env:SVC}, as user svc.a at " in problem.what
+    for fine in (of(1, "${env:OTHER}"), of(1, "${env:SVC}", name="svc.a")):
+        env(fine)
+
+
 def test_a_mirror_starts_after_its_user_is_made() -> None:
     seen = world()
     planned = seen.plan(users("name: mirror, version: 1, password: '${env:MIRROR}'", clusters=SCRAM))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.environment.load import load
 from reconciler.errors import ExitCode
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.changes import CreateTopic, Stage
@@ -16,6 +18,7 @@ from reconciler.model.environment.topology import Flow
 from reconciler.model.live import LiveState
 from reconciler.render.plan.text import plan_text
 from reconciler.replication.handover import Naming
+from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.derive_from_flows import derive
 from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
 from reconciler.resources.flows.routes import find_routes
@@ -295,3 +298,94 @@ def test_syncing_access_does_not_restart_the_mirror() -> None:
     seen.apply(env((FLOW % "orders").replace(", access: {sync: true}", "")))
     planned = seen.plan(env(FLOW % "orders"))
     assert planned.exit_code is ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "allow User:a read topic *",
+        "allow User:a all topic east.*",
+        "allow User:* read topic east.or*",
+        "allow User:* all topic *",
+    ],
+)
+def test_what_the_target_grants_already_is_not_written_again(there: str) -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls = rules("allow User:a read topic orders", "allow User:b read topic orders")
+    seen.clusters["west"].acls = rules(there)
+    wished = env(FLOW % "orders")
+    needed = set() if "User:*" in there else rules("allow User:b read topic east.orders")
+    assert made(seen.plan(wished), "west") == needed
+    applied(seen, wished)
+    seen.clusters["west"].acls.discard(rule(there))  # what it granted is granted by the flow from then on
+    assert rule("allow User:a read topic east.orders") in made(seen.plan(wished), "west")
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "allow User:a describe topic *",
+        "allow User:a read topic *  from 10.0.0.1",
+        "allow User:a read topic east.orders.v*",
+        "deny User:a read topic *",
+        "allow User:c read topic *",
+        "allow User:a read group *",
+    ],
+)
+def test_what_the_target_does_not_grant_is_written(there: str) -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls = rules("allow User:a read topic orders")
+    seen.clusters["west"].acls = rules(there)
+    assert made(seen.plan(env(FLOW % "orders")), "west") == rules("allow User:a read topic east.orders")
+
+
+def test_rules_of_those_whom_we_log_in_as_do_not_travel() -> None:
+    logins = """
+clusters:
+  east:
+    bootstrap_servers: ["east:9092"]
+    client: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, sasl.username: plan, sasl.password: "${env:P}"}
+    principals: {mirror: {sasl.username: mirror, sasl.password: "${env:M}"}}
+  west: {bootstrap_servers: ["west:9092"]}
+"""
+    seen = world()
+    seen.clusters["east"].put("orders")
+    ours = ("allow User:plan read topic orders", "allow User:mirror read topic orders")
+    seen.clusters["east"].acls = rules("allow User:a read topic orders", *ours)
+    wished = load({"a.yaml": logins, "b.yaml": FLOW % "orders"}, "test")
+    assert made(seen.plan(wished), "west") == rules("allow User:a read topic east.orders")
+    # what an earlier release made stays: a mirror may live by it
+    applied(seen, env(FLOW % "orders"))
+    assert gone(seen.plan(wished), "west") == set()
+
+
+acl_rules = st.builds(
+    AclBinding,
+    st.just(ResourceType.TOPIC),
+    st.sampled_from(["pay", "pay.x", "p", "*"]),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    st.sampled_from(["User:a", "User:b", "User:*"]),
+    st.sampled_from(["*", "192.0.2.1"]),
+    st.sampled_from([Operation.READ, Operation.DESCRIBE, Operation.ALL, Operation.WRITE, Operation.ALTER_CONFIGS]),
+    st.sampled_from([Permission.ALLOW, Permission.DENY]),
+).filter(lambda acl: acl.name != "*" or acl.pattern is PatternType.LITERAL)
+
+
+@given(acl_rules, acl_rules, st.lists(acl_rules, max_size=3), st.booleans())
+@settings(deadline=None, max_examples=400)
+def test_a_rule_that_another_covers_decides_nothing(
+    wider: AclBinding, narrow: AclBinding, others: list[AclBinding], everyone: bool
+) -> None:
+    if not wider.covers(narrow):
+        return
+    without, beside = (Rulebook.of(some, (), everyone) for some in ([wider, *others], [wider, narrow, *others]))
+    for who, operation, name, host in itertools.product(
+        ("User:a", "User:b", "User:c"),
+        (Operation.READ, Operation.DESCRIBE, Operation.WRITE, Operation.DESCRIBE_CONFIGS),
+        ("pay", "pay.x", "pay.xy", "p", "q"),
+        ("192.0.2.1", "192.0.2.2"),
+    ):
+        asked = AccessRequest(who, operation, ResourceType.TOPIC, name, host)
+        assert without.allows(asked) == beside.allows(asked), asked
