@@ -105,6 +105,11 @@ def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCaus
     match mirror.state:
         case JobState.ABSENT:
             return _stopped(subject, "has no job", f"no job of it was ever seen{detail}", f"reconciler apply {folder}")
+        case JobState.STARTING if mirror.started_at_ms is None:  # its supervisor has begun another application
+            todo = "Look at the end of job.log in its run folder; it is tried again meanwhile."
+            return VerdictCause(
+                Health.STOPPED, subject, f"{subject} crashed", f"its job {mirror.detail}", todo, heals=True
+            )
         case JobState.STARTING:
             brief, text = f"{subject} is starting", f"its job is starting{detail}"
             todo = f"Wait for it, or look at its log: reconciler status {folder} --watch"

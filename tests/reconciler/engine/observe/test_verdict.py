@@ -116,6 +116,11 @@ def test_the_worst_counts_and_all_are_told() -> None:
         (seen(state=JobState.STALE, gone=True), Health.STOPPED, "the process of its job is gone"),
         (seen(state=JobState.STALE), Health.UNKNOWN, "has said nothing for too long"),
         (seen(state=JobState.STARTING), Health.DEGRADED, "starting"),
+        (
+            seen(state=JobState.STARTING, started_at_ms=None, detail="starts again after a crash"),
+            Health.STOPPED,
+            "its job starts again after a crash",
+        ),
         (seen(late_ms=LAG_LATE_MS + 1), Health.UNKNOWN, "overdue"),
         (seen(unkept="its supervisor is gone"), Health.DEGRADED, "its supervisor is gone"),
         (seen(CALM), Health.STOPPED, "the running job does not carry it"),
