@@ -16,7 +16,7 @@ INTERNAL = "of Kafka itself"
 OURS = "of mirror jobs and this program"
 COMPANIONS = "of a companion of Kafka"
 UNMANAGED = "unmanaged"
-_OURS = (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC, LOCK_TOPIC)
+OUR_TOPICS = (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC, LOCK_TOPIC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,7 +65,7 @@ def _row(ref: TopicRef, owner: str, live: LiveState) -> TopicRow:
 
 
 def _kept_for(name: str) -> str:
-    return OURS if name in _OURS else COMPANIONS if is_protected(name) else UNMANAGED
+    return OURS if name in OUR_TOPICS else COMPANIONS if is_protected(name) else UNMANAGED
 
 
 def ref_words(ref: TopicRef) -> tuple[str, str]:

@@ -122,9 +122,13 @@ def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | Non
         todo = "Run plan again."
     else:
         why, todo = "", _TODO.get(error.code(), "See the broker's log for more.")
+        if error.code() == _POLICY_VIOLATION and "excessively large" in problem:
+            why, todo = "A controller makes 10,000 metadata records at most by one request", _TOO_LARGE
     return ClusterError(name, kind, problem, why, todo)
 
 
+_POLICY_VIOLATION = 44
+_TOO_LARGE = "Declare fewer partitions and apply, then raise them, or declare fewer topics at once."
 _NO_LEADER = {
     5: "its partition has no leader",
     6: "its partition has no leader that is known",

@@ -211,12 +211,15 @@ class LockLog:
         if failed is None:
             return
         by_hand = lock_topic.by_hand(connection.speaker.bootstrap_servers[0], self.topic, brokers)
+        todo = f"{failed.todo} Or let somebody who may make it once: {by_hand}"
+        if "POLICY_VIOLATION" in failed.what:
+            todo = f"{failed.todo} The name {self.topic} is fixed, and what brokers refuse they refuse everybody."
         raise ClusterError(
             failed.cluster,
             failed.kind,
             f"the topic of the environment's lock cannot be made: {failed.what}",
             failed.why or "Without the lock two applies could work against each other.",
-            f"{failed.todo} Or let somebody who may make it once: {by_hand}",
+            todo,
         )
 
     def _end(self) -> int:

@@ -9,6 +9,7 @@ from reconciler.engine.diff import Previous, diff
 from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, topology_digest
 from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
+from reconciler.engine.topic_list import OUR_TOPICS
 from reconciler.errors import Moved
 from reconciler.model.changes import About, CreateTopic, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
 from reconciler.model.changes.findings import Findings
@@ -100,6 +101,12 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
     return tuple(moved)
 
 
+_OUR_NAMES = (
+    f"Let the cluster's policy allow {', '.join(OUR_TOPICS)}, in which this program and its mirrors keep their records:"
+    " what it refuses, it refuses kafka-topics.sh, too. Nothing was changed"
+)
+
+
 def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked: Mapping[str, str]) -> Plan:
     """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): subject -> refusal.
 
@@ -109,7 +116,9 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked
         Refused(
             subject,
             Reason(Why.BROKER_REFUSES, f"the brokers refuse the change of {subject}: {answer}"),
-            "Correct what it names; this is the brokers' own check, nothing was changed",
+            _OUR_NAMES
+            if subject.name in OUR_TOPICS
+            else "Correct what it names; this is the brokers' own check, nothing was changed",
         )
         for subject, answer in sorted(refusals.items(), key=lambda refusal: str(refusal[0]))
     )

@@ -21,6 +21,7 @@ from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.secrets import require_secrets
 from reconciler.backends.state.environment_records import read_last_apply
 from reconciler.backends.state.lock.home import look
+from reconciler.backends.state.lock.topic_refused import lock_topic_refused
 from reconciler.engine.guards import applied_now, from_here, guarded, unjudged
 from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
 from reconciler.engine.guards.other_repository import other_repository
@@ -204,7 +205,7 @@ class Session:
         asked = together(asked, copy_questions(travelling, live))
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
             stakes = ask_stakes(pool, self.topology.clusters, self.principal, asked)
-            made = from_here(self._checked(made), self.applied, self.origin)
+            made = from_here(self._checked(made, live), self.applied, self.origin)
             made = guarded(made, self.topology, live, self.applied, consent)
             impacts = stakes()
         made = with_copy_facts(made, self.topology, live, self.principal)
@@ -349,8 +350,9 @@ class Session:
         base = self.base_handovers.get(mirror)
         return base if base is not None and base["fingerprint"] == runs else before
 
-    def _checked(self, made: Plan) -> Plan:
-        """With the brokers' own check of topics and quotas; where they cannot be asked, the plan says so."""
+    def _checked(self, made: Plan, live: LiveState) -> Plan:
+        """With the brokers' own check of topics and quotas, and of the lock's topic where an apply would make it; where
+        they cannot be asked, the plan says so."""
         asked: dict[tuple[str, bool], list[TopicChange | AlterQuota]] = {}
         for planned in made.changes:
             if isinstance(planned.change, TopicChange | AlterQuota):
@@ -358,13 +360,15 @@ class Session:
                 asked.setdefault(key, []).append(planned.change)
         refusals: dict[Subject, str] = {}
         unasked: dict[str, str] = {}
-        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+        with ThreadPoolExecutor(len(asked) + 1) as pool:
+            of_lock = pool.submit(lock_topic_refused, self.clusters, live, self.topology.lock_home, made)
             answers = {key: pool.submit(self.clusters[key[0]].validate, some) for key, some in asked.items()}
             for (name, _), answer in answers.items():
                 try:
                     refusals |= answer.result()
                 except ClusterError as error:
                     unasked[name] = "; ".join(filter(None, (unasked.get(name), error.what)))
+            refusals |= of_lock.result()
         return with_broker_refusals(made, refusals, unasked)
 
     def _strays(self) -> dict[str, LiveMirror]:

@@ -7,7 +7,7 @@ that leaves room for records the broker adds by itself. A request never mixes ki
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
@@ -51,6 +51,22 @@ def records_of(change: TopicChange) -> int:
             return 1 + max(1, change.partitions)
         case _:
             assert_never(change)
+
+
+def steps(change: TopicChange, limit: int = RECORDS_PER_REQUEST) -> Iterator[TopicChange]:
+    """The change as several that one request each may make: of more partitions than that, a topic is made with some and
+    then grown."""
+    match change:
+        case CreateTopic() if change.partitions > limit:
+            yield replace(change, partitions=limit)
+            grown = AddPartitions(change.ref, "", limit, change.partitions, change.role, change.reason, change.depth)
+            yield from steps(grown, limit)
+        case AddPartitions() if change.after - change.before > limit:
+            between = change.before + limit
+            yield replace(change, after=between)
+            yield from steps(replace(change, before=between), limit)
+        case _:
+            yield change
 
 
 def rank_of(change: TopicChange) -> int:

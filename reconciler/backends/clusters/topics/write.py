@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from reconciler.backends.clusters.in_batches import perform_in_batches
 from reconciler.backends.clusters.topics.agreement import disagreement, obstacle
-from reconciler.backends.clusters.topics.batches import PlannedTopicChange, cut, topic_items
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange, cut, steps, topic_items
 from reconciler.backends.clusters.topics.confirm import Failures, await_agreement
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.clusters.topics.requests import send
@@ -54,7 +54,7 @@ def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -
     refusals: dict[Subject, str] = {}
     refused_items: list[PlannedTopicChange] = []
     not_asked: list[ClusterError] = []
-    for batch in cut(items):
+    for batch in cut([replace(item, change=next(steps(item.change))) for item in items]):
         answers = _send_patiently(connection, batch, validate_only=True)
         for item in batch:
             match answers[item.id]:
@@ -104,7 +104,7 @@ def _perform_batch(connection: AdminConnection, batch: Sequence[PlannedTopicChan
 
 def _send_and_agree(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -> Failures:
     failures, waiting = _before(connection, items)
-    answers = _send_patiently(connection, waiting, validate_only=False)
+    answers = _send_in_steps(connection, waiting)
     deleted = {item.id for item in waiting if isinstance(item.change, DeleteTopic)}
     doubtful = {
         item_id: error
@@ -148,6 +148,17 @@ def _before(
         elif disagreement(item.change, topic):
             waiting.append(item)
     return failures, waiting
+
+
+def _send_in_steps(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -> dict[str, ClusterError | None]:
+    """A change that is too large for one request is made by several, as far as they succeed."""
+    answers: dict[str, ClusterError | None] = {}
+    left = {item.id: list(steps(item.change)) for item in items}
+    while left:
+        now = [PlannedTopicChange(id_, parts.pop(0)) for id_, parts in left.items()]
+        answers |= _send_patiently(connection, now, validate_only=False)
+        left = {id_: parts for id_, parts in left.items() if parts and answers[id_] is None}
+    return answers
 
 
 def _send_patiently(

@@ -13,6 +13,7 @@ from reconciler.backends.clusters.topics.batches import (
     cut,
     rank_of,
     records_of,
+    steps,
 )
 from reconciler.model.changes import (
     AddPartitions,
@@ -88,3 +89,19 @@ def test_requests_are_not_needlessly_small(given: list[TopicChange]) -> None:
         same_kind = rank_of(one[0].change) == rank_of(other[0].change)
         if same_kind and other[0].change.ref not in {item.change.ref for item in one}:
             assert sum(records_of(item.change) for item in one) + records_of(other[0].change) > RECORDS_PER_REQUEST
+
+
+def test_a_change_of_more_partitions_than_a_request_may_have_is_made_in_steps() -> None:
+    reason = Reason(Why.DECLARED, "")
+    new = CreateTopic(TopicRef("east", "t"), 12_000, 3, (), Role.DECLARED, reason)
+    made, *grown = steps(new)
+    assert isinstance(made, CreateTopic)
+    assert made.partitions == 5_000
+    assert [(each.before, each.after) for each in grown if isinstance(each, AddPartitions)] == [
+        (5_000, 10_000),
+        (10_000, 12_000),
+    ]
+    raised = AddPartitions(TopicRef("east", "t"), "id", 10, 9_000, Role.DECLARED, reason)
+    assert [each.after for each in steps(raised) if isinstance(each, AddPartitions)] == [5_010, 9_000]
+    small = CreateTopic(TopicRef("east", "t"), 5_000, 3, (), Role.DECLARED, reason)
+    assert list(steps(small)) == [small]

@@ -12,7 +12,7 @@ from reconciler.backends.clusters.topics import write as writing
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
 from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
-from reconciler.model.changes import CreateTopic, Reason, Role, Why
+from reconciler.model.changes import AddPartitions, CreateTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 
 THROTTLED = ClusterError("east", "quota", "throttled")
@@ -74,3 +74,33 @@ def test_when_nothing_moves_it_gives_up_and_says_so(
     assert set(answers.values()) == {THROTTLED}
     assert 1 < len(controller.requests) < 100
     assert max(no_waiting) <= 6
+
+
+def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_step_fails(
+    connection: AdminConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = Reason(Why.DECLARED, "")
+    large = PlannedTopicChange("c", CreateTopic(TopicRef("east", "t"), 12_000, 1, (), Role.DECLARED, reason))
+    refused = ClusterError("east", "invalid", "no more")
+    for fails_at in (3, 1):
+        sent: list[TopicChange] = []
+
+        def send(
+            _connection: AdminConnection,
+            items: Sequence[PlannedTopicChange],
+            validate_only: bool,
+            sent: list[TopicChange] = sent,
+            fails_at: int = fails_at,
+        ) -> dict[str, ClusterError | None]:
+            assert not validate_only
+            sent.append(items[0].change)
+            return {"c": refused if len(sent) > fails_at else None}
+
+        monkeypatch.setattr(writing, "send", send)
+        assert writing._send_in_steps(connection, [large]) == {"c": None if fails_at == 3 else refused}
+        counts = [
+            e.partitions if isinstance(e, CreateTopic) else e.after
+            for e in sent
+            if isinstance(e, CreateTopic | AddPartitions)
+        ]
+        assert counts == [5_000, 10_000, 12_000][: fails_at + 1]
