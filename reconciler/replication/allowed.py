@@ -7,12 +7,15 @@ or which code runs. The variable holds words ``kind:pattern`` between spaces, su
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
+
+from reconciler.kafka.address import HostPort, host_port
 
 VARIABLE = "RECONCILER_ALLOW"
+_HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.*]+\]|[A-Za-z0-9_.*?!\[\]-]+)(:[0-9*?]+)?")
 KINDS = ("host", "env", "file", "policy")
 """Addresses (a port may follow), variables of ``${env:}``, folders of ``${file:}`` and of files in client settings,
 naming policies. A kind that is not named is not limited; policies are: code is imported for them."""
@@ -41,13 +44,10 @@ def allowed(environ: Mapping[str, str]) -> Allowed:
         kind, _, pattern = word.partition(":")
         if kind not in KINDS or not pattern:
             raise ValueError(f"{VARIABLE} holds {word!r}; its words are kind:pattern, the kinds {', '.join(KINDS)}")
+        if kind == "host" and not _HOST_PATTERN.fullmatch(pattern):
+            raise ValueError(f"{VARIABLE} holds {word!r}; after host: comes a host's name, perhaps with * and a :port")
         patterns[kind] = (*patterns.get(kind, ()), pattern)
     return Allowed(patterns)
-
-
-def address_of(url: str) -> str:
-    """Host and port, without a user's name, which may look like a host."""
-    return urlsplit(url).netloc.rpartition("@")[2]
 
 
 class _Permitted:
@@ -74,6 +74,31 @@ def _fits(kind: str, pattern: str, value: str) -> bool:
             return False
         return posixpath.normpath(value).startswith(f"{posixpath.normpath(pattern)}/")
     if kind == "host":
-        host, _, _ = value.lower().rpartition(":")
-        return any(fnmatchcase(name, pattern.lower()) for name in (value.lower(), host))
+        try:
+            return names_host(pattern.lower(), host_port(value))
+        except ValueError:
+            return False
     return fnmatchcase(value, pattern)
+
+
+def names_host(pattern: str, address: HostPort) -> bool:
+    """The whole host, and the whole port where the pattern has one."""
+    if ":" in address.host:
+        inner, bracket, port = pattern.removeprefix("[").rpartition("]")
+        host, named = (inner, port.removeprefix(":")) if bracket and pattern.startswith("[") else (pattern, "")
+    else:
+        host, _, named = pattern.partition(":")
+    return _is_name(host.removesuffix("."), address.compared) and fnmatchcase(str(address.port), named or "*")
+
+
+def _is_name(pattern: str, host: str) -> bool:
+    """``*`` names several labels at the left of others, or alone; else a part of one. ``east.*.net`` names no host of
+    ``evil.net``."""
+    if pattern == "*" or host.replace(".", "").isdigit() or ":" in host:
+        return fnmatchcase(host, pattern)
+    first, *others = pattern.split(".")
+    labels = host.split(".")
+    at = len(labels) - len(others)
+    if at < 1 or (at > 1 and not others):
+        return False
+    return fnmatchcase(".".join(labels[:at]), first) and all(map(fnmatchcase, labels[at:], others))

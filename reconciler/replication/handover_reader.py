@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from reconciler.kafka.address import host_port
 from reconciler.replication.handover import (
     AGAIN,
     CODEC,
@@ -61,7 +62,7 @@ def _problems(settings: MirrorSettings) -> Iterator[str]:
         yield "it has no flows"
     names = Counter(flow.name for flow in settings.flows)
     yield from (f"it names the flow {name} twice" for name, count in names.items() if count > 1)
-    yield from _no_servers(settings.status.cluster)
+    yield from _servers(settings.status.cluster)
     for flow in settings.flows:
         yield from (f"flow {flow.name}: {problem}" for problem in _problems_of_flow(flow))
 
@@ -97,8 +98,8 @@ def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
         yield from _low("filler_limit", flow.filler_limit, 0)
     if flow.provenance is not None:
         yield from _strange("provenance.carry", flow.provenance.carry, LOCAL, FORWARD)
-    yield from _no_servers(flow.source)
-    yield from _no_servers(flow.target)
+    yield from _servers(flow.source)
+    yield from _servers(flow.target)
 
 
 def _of_same_offsets(flow: FlowSettings) -> Iterator[str]:
@@ -108,9 +109,14 @@ def _of_same_offsets(flow: FlowSettings) -> Iterator[str]:
         yield f"offsets is {SAME!r} with {flow.delivery} and {flow.isolation}; it goes with {same.ONLY} alone"
 
 
-def _no_servers(endpoint: Endpoint) -> Iterator[str]:
+def _servers(endpoint: Endpoint) -> Iterator[str]:
     if not endpoint.bootstrap_servers:
         yield f"cluster {endpoint.cluster} has no bootstrap servers"
+    for server in endpoint.bootstrap_servers:
+        try:
+            host_port(server)
+        except ValueError as error:
+            yield f"cluster {endpoint.cluster}: the bootstrap server {error}"
 
 
 def _low(name: str, value: int, least: int) -> Iterator[str]:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ClusterError, SecretError
+from reconciler.kafka.address import host_port, url_address
 from reconciler.kafka.client.auth.secret_files import read_secret
-from reconciler.kafka.client.auth.supported_settings import FILES, forbidden
+from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.replication.allowed import VARIABLE, address_of, allowed
+from reconciler.replication.allowed import VARIABLE, allowed
 from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
@@ -57,8 +58,7 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             cluster.name, "invalid", f"cluster {cluster.name}: {refused[0].what}", refused[0].why, refused[0].todo
         )
     listed = allowed(os.environ)
-    endpoint = address_of(client.get("sasl.oauthbearer.token.endpoint.url", ""))
-    hosts = [host for host in (*cluster.bootstrap_servers, endpoint) if host and not listed.permits("host", host)]
+    hosts = [address for address in _addresses(cluster, client) if not listed.permits("host", address)]
     files = [
         f"{name} {path}"
         for name, path in client.items()
@@ -72,6 +72,22 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             f"Where {VARIABLE} lists addresses or folders, only those are used",
             f"Correct the topology, or add it to {VARIABLE} where this program runs",
         )
+
+
+def _addresses(cluster: Cluster, client: Mapping[str, str]) -> tuple[str, ...]:
+    """Where credentials are sent. Raises ClusterError for what is no address: two clients could read two in it."""
+    try:
+        servers = tuple(str(host_port(server)) for server in cluster.bootstrap_servers)
+        endpoint = client.get(TOKEN_ENDPOINT)
+        return servers if endpoint is None else (*servers, str(url_address(endpoint)))
+    except ValueError as error:
+        raise ClusterError(
+            cluster.name,
+            "invalid",
+            f"cluster {cluster.name} is not contacted: {error}",
+            "Credentials go only where every program that reads the address sends them",
+            "Write one host:port in each bootstrap server, and https://host:port/path as token endpoint",
+        ) from None
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:

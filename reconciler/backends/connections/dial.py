@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reconciler.kafka.address import host_port
 from reconciler.kafka.client.auth.supported_settings import refusals
 from reconciler.kafka.client.auth.tls import context_of, unreadable_file
 from reconciler.kafka.client.errors import SettingError
@@ -39,16 +40,15 @@ def dial(server: str, settings: Mapping[str, str], written: Mapping[str, str]) -
         context = context_of(settings) if _secure(settings) else None
     except SettingError as error:
         return Address(server, str(error))
-    host, _, port = server.rpartition(":")
-    host = host.strip("[]")
+    place = host_port(server)
     try:
-        with socket.create_connection((host, int(port)), DIAL_SECONDS) as plain:
+        with socket.create_connection((place.host, place.port), DIAL_SECONDS) as plain:
             if context is None:
                 return Address(server)
-            with context.wrap_socket(plain, server_hostname=host) as secured:
+            with context.wrap_socket(plain, server_hostname=place.host) as secured:
                 return Address(server, "", _certificate(secured.getpeercert() or {}))
     except ssl.SSLCertVerificationError as error:
-        return Address(server, _TLS + _refused(error, (host, int(port)), context))
+        return Address(server, _TLS + _refused(error, (place.host, place.port), context))
     except ssl.SSLError as error:
         return Address(server, f"{_TLS}{error.reason or error}")
     except OSError as error:
@@ -81,13 +81,13 @@ def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
 
 def _speaks_tls(server: str) -> bool:
     """Its certificate does not matter here. A refusal for want of ours is an answer in TLS, too."""
-    host, _, port = server.rpartition(":")
+    place = host_port(server)
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         with (
-            socket.create_connection((host.strip("[]"), int(port)), HELLO_SECONDS) as plain,
+            socket.create_connection((place.host, place.port), HELLO_SECONDS) as plain,
             context.wrap_socket(plain),
         ):
             return True

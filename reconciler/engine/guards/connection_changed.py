@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from reconciler.kafka.client.auth.supported_settings import DECIDES
+from reconciler.kafka.address import url_address
+from reconciler.kafka.client.auth.supported_settings import DECIDES, TOKEN_ENDPOINT
 from reconciler.model.environment.topology import Cluster, Principal, Topology
-from reconciler.replication.allowed import Allowed, address_of
+from reconciler.replication.allowed import Allowed
 from reconciler.replication.secret_references import REFERENCE
 from reconciler.text import first_of
 
@@ -63,8 +64,12 @@ def _reference(value: str) -> tuple[str, str] | None:
 def _listed(name: str, value: str | None, listed: Allowed) -> bool:
     if value is not None and (reference := _reference(value)) is not None:
         return listed.lists(*reference)
-    url = value if value is not None and name.endswith(".url") else ""
-    return url.startswith("https://") and listed.lists("host", address_of(url))
+    if value is None or name != TOKEN_ENDPOINT or not value.startswith("https://"):
+        return False
+    try:
+        return listed.lists("host", str(url_address(value)))
+    except ValueError:
+        return False
 
 
 def _short(value: str | None) -> str:

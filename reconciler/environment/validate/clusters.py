@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
+from reconciler.kafka.address import host_port
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.resources.topics.defaults import configs, layers_of, replication_factor
 from reconciler.resources.topics.limits import min_insync_above
@@ -19,11 +20,14 @@ def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
     by_bootstrap: dict[str, Cluster] = {}
     for cluster in sorted(topology.clusters.values(), key=lambda cluster: cluster.name):
         for index, server in enumerate(cluster.bootstrap_servers):
-            host, _, port = server.rpartition(":")
-            if not 0 < int(port) < 65_536:
-                description = f"cluster {cluster.name}: the port {port} of {host} is out of range"
-                where = places.of(cluster, "bootstrap_servers", index)
-                yield Problem("out-of-range", where, description, "Ports go from 1 to 65535", "Correct the port")
+            try:
+                host_port(server)
+            except ValueError as error:
+                where, why = (
+                    places.of(cluster, "bootstrap_servers", index),
+                    "Credentials would go there, wherever it is",
+                )
+                yield Problem("bad-value", where, f"cluster {cluster.name}: {error}", why, "Write host:port")
             other = by_bootstrap.setdefault(server.lower(), cluster)
             if other is not cluster:
                 where = places.of(cluster, "bootstrap_servers", index)

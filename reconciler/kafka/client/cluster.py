@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from reconciler.kafka.address import host_port
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.connection import Connection
@@ -305,7 +306,8 @@ def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
 
 
 def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdigit():
-        raise SettingError(f"bootstrap server {server!r} is not host:port")
-    return host.strip("[]"), int(port)
+    try:
+        place = host_port(server)
+    except ValueError as error:
+        raise SettingError(f"bootstrap server {error}") from None
+    return place.host, place.port

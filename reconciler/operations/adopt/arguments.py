@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from reconciler.environment.parse.values import Wrong, client_setting
 from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import ReconcilerError
+from reconciler.kafka.address import host_port
 from reconciler.replication.expressions.match import Expressions, expressions
 from reconciler.replication.expressions.unfit import unfit
 
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}")
 
 
 def require_alias(name: str, option: str = "--name") -> None:
@@ -28,7 +28,12 @@ def require_alias(name: str, option: str = "--name") -> None:
 def bootstrap_servers(text: str, option: str = "--bootstrap-servers") -> tuple[str, ...]:
     """The addresses in ``text``, which has commas between them."""
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not addresses or not all(_SERVER.fullmatch(address) for address in addresses):
+    try:
+        for address in addresses:
+            host_port(address)
+    except ValueError:
+        addresses = ()
+    if not addresses:
         todo = "Write host:port, several with commas between."
         raise ReconcilerError(f"{option} is {text or 'empty'}", "It names the brokers to ask first", todo)
     return addresses

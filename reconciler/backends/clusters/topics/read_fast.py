@@ -25,6 +25,7 @@ from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import Unknown
+from reconciler.kafka.address import host_port
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.connection import Connection as WireConnection
@@ -128,8 +129,8 @@ class _Reading:
 
     async def _first(self, opened: Open) -> Address:
         """The first bootstrap server that answers, in any order."""
-        split = (server.rpartition(":") for server in self._cluster.bootstrap_servers)
-        places = [(host.strip("[]"), int(port)) for host, _, port in split]
+        servers = map(host_port, self._cluster.bootstrap_servers)
+        places = [(server.host, server.port) for server in servers]
         failed: WireError = ConnectionLostError("there is no bootstrap server")
         for address in random.sample(places, len(places)):
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from reconciler.backends.connections.credentials import require_trusted
+from reconciler.backends.mirror_jobs.host.spark_settings import (
+    AMOUNTS,
+    LOCAL,
+    fits,
+    fits_file,
+    fits_master,
+    is_harmless,
+    names_files,
+)
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.schemas import schema
@@ -23,53 +31,6 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 KEYS = ("environments", "masters", "spark_conf", "archives")
-_CODE = (
-    "spark.jars",
-    "spark.jars.*",
-    "spark.archives",
-    "spark.files",
-    "spark.submit.pyFiles",
-    "spark.yarn.dist.*",
-    "spark.yarn.jars",
-    "spark.yarn.archive",
-    "spark.sql.hive.metastore.jars*",
-    "spark.pyspark.*",
-    "spark.kubernetes.*container.image",
-    "spark.kubernetes.*podTemplateFile",
-)
-_SAFE = {
-    "spark.driver.memory",
-    "spark.executor.memory",
-    "spark.executor.cores",
-    "spark.executor.instances",
-    "spark.cores.max",
-}
-"""Accepted without being named: amounts, which run no code."""
-_RUNS_CODE = (
-    "*Options",
-    "*Class",
-    "*ClassPath",
-    "*LibraryPath",
-    "*.discoveryScript",
-    "*.log4j*",
-    "spark.executorEnv.*",
-    "spark.yarn.appMasterEnv.*",
-    "spark.kubernetes.driverEnv.*",
-    "spark.plugins",
-    "spark.extraListeners",
-    "spark.hadoop.*",
-    "spark.python.*.module",
-    "spark.ui.filters",
-    "spark.sql.extensions",
-    "spark.master",
-    "spark.remote",
-    "spark.api.mode",
-    "spark.connect.*",
-    "spark.submit.*",
-    "spark.kubernetes.*.volumes.*",
-)
-"""Java's options (which load agents and run commands), classes, modules, scripts, variables, another master, folders of
-the machine. No pattern lets these through: only their whole names do."""
 _SETTING = re.compile(r"spark\.[!-<>-~]+")
 """Spark splits ``--conf NAME=VALUE`` at the first ``=``: with one in its name a setting would be another one."""
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -89,7 +50,7 @@ class AllowList:
     bring files along."""
 
     environments: tuple[str, ...] = ()
-    masters: tuple[str, ...] = ("local*",)
+    masters: tuple[str, ...] = LOCAL
     spark_conf: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     path: str = field(default="", compare=False)
@@ -112,7 +73,7 @@ class AllowList:
     def _problems(self, desired: DesiredMirror, done: int) -> Iterator[tuple[str, str]]:
         where = f"the host's configuration {self.path}"
         again = "Run reconciler apply, which writes a new record."
-        if not _fits(desired.environment, self.environments):
+        if not fits(desired.environment, self.environments):
             yield f"environment {desired.environment!r} is not accepted", f"Name it under environments in {where}."
         if desired.generation < done:
             yield f"it is older than generation {done}, which was carried out; an old record was written again", again
@@ -136,33 +97,37 @@ class AllowList:
                 "Upgrade it.",
             )
         master = str(submission.get("master", ""))
-        if not _fits(master, self.masters):
-            yield f"master {master!r} is not accepted", f"Name it under masters in {where}."
+        if not fits_master(master, self.masters):
+            yield f"master {master!r} is not accepted", _line("masters", master, where)
         for key, value in sorted(submission.get("spark_conf", {}).items()):
             if _SETTING.fullmatch(key) is None:
                 yield f"spark_conf {key!r} is no name of a Spark setting", "See who may write to __mirror_control."
-            elif any(fnmatchcase(key, pattern) for pattern in _CODE):
-                if not all(_fits(part, self.archives) for part in value.split(",")):
-                    yield (
-                        f"{key} = {value!r} brings files that are not accepted",
-                        f"Name them under archives in {where}.",
-                    )
-            elif key not in _SAFE and not _fits(key, self.spark_conf):
-                yield f"spark_conf {key!r} is not accepted", f"Name it under spark_conf in {where}."
-            elif any(fnmatchcase(key, pattern) for pattern in _RUNS_CODE) and key not in self.spark_conf:
-                yield (
-                    f"spark_conf {key!r} can run code, which a pattern does not accept",
-                    f"Name it whole under spark_conf in {where}.",
+            elif names_files(key):
+                for part in value.split(","):
+                    if not fits_file(part, self.archives):
+                        problem = f"{key} = {value!r} brings files that are not accepted: {part!r}"
+                        yield problem, _line("archives", part, where)
+            elif key in self.spark_conf or (key in AMOUNTS and is_harmless(key, value)):
+                continue
+            elif not fits(key, self.spark_conf):
+                yield f"spark_conf {key!r} is not accepted", _line("spark_conf", key, where)
+            elif not is_harmless(key, value):
+                problem = (
+                    f"spark_conf {key!r} can run code or is not known to be harmless, which a pattern does not accept"
                 )
+                yield problem, _line("spark_conf", key, where)
+
+
+def _line(key: str, text: str, where: str) -> str:
+    """What to add, as it is written there."""
+    import json
+
+    return f"If it may be, add under {key} in {where}: - {json.dumps(text)}"
 
 
 def is_mirror_name(name: str) -> bool:
     """Whether an environment could name a mirror so. Any other name could lead out of the host's state folder."""
     return _NAME.fullmatch(name) is not None
-
-
-def _fits(value: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
 @cache

@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 
+from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.tls import trusting
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 
@@ -59,8 +60,10 @@ def _by_client_credentials(oauth: Mapping[str, str]) -> str:
     if missing:
         raise SettingError(f"OAUTHBEARER needs {', '.join(missing)}")
     url, identity, secret = (oauth[f"sasl.oauthbearer.{name}"] for name in names)
-    if not url.startswith(("https://", "http://")):
-        raise SettingError("sasl.oauthbearer.token.endpoint.url must begin with https:// or http://")
+    try:
+        where = url_address(url).host
+    except ValueError as error:
+        raise SettingError(f"sasl.oauthbearer.token.endpoint.url: {error}") from None
     form = {"grant_type": "client_credentials"}
     if oauth.get("sasl.oauthbearer.scope"):
         form["scope"] = oauth["sasl.oauthbearer.scope"]
@@ -68,7 +71,6 @@ def _by_client_credentials(oauth: Mapping[str, str]) -> str:
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
         url, urllib.parse.urlencode(form).encode(), {"Authorization": f"Basic {basic}", "Accept": "application/json"}
     )
-    where = urllib.parse.urlsplit(url).hostname
     try:
         context = trusting(oauth, "https.ca") if url.startswith("https") else None
     except OSError as error:

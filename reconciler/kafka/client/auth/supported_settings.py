@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from reconciler.kafka.address import url_address
+
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 DECIDES = ("ssl.", "ssl_", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl", "oauthbearer_")
@@ -65,6 +67,7 @@ TUNING = frozenset(
     }
 )  # fmt: skip
 """They change how fast and how patiently a client works, not with whom it speaks, nor what it runs or reads."""
+TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a name
 FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location",
          "ssl.keystore.location", "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.jwt.template.file",
          "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
@@ -181,6 +184,12 @@ def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
             todo = f"Use {_any_of(shown)}"
             why = _WHY_NOT.get((setting, value.lower()), why) or "Nothing else has a meaning here"
             yield Refusal(setting, f'{setting} is "{value}"', why, todo)
+    if endpoint := client.get(TOKEN_ENDPOINT):
+        try:
+            url_address(endpoint)
+        except ValueError as error:
+            why = "The client secret is sent there, and other programs could read another host in it"
+            yield Refusal(TOKEN_ENDPOINT, f"{TOKEN_ENDPOINT}: {error}", why, "Write https://host:port/path")
     curves = client.get("ssl.curves.list")
     if curves and len([name for name in curves.replace(",", ":").split(":") if name]) > 1:
         problem, why = f'ssl.curves.list is "{curves}"', f"{_OWN}, which can be held to one curve and not to a list"

@@ -99,7 +99,7 @@ def test_a_list_of_addresses_lets_nobody_take_the_verification_off(before: Clust
     [
         ("https://east.example.net/t", True),
         ("https://east.example.net:443/t", True),
-        ("https://me@east.example.net/t", True),
+        ("https://me@east.example.net/t", False),
         ("http://east.example.net/t", False),
         ("https://east.example.net:x@evil.net/t", False),
         ("https://evil.net/east.example.net", False),

@@ -1,0 +1,159 @@
+"""Which of Spark's settings a pattern of the host's configuration may accept, and which files and masters it names.
+
+A list of what is harmless: the next release of Spark brings settings that load classes, and nobody could list those
+(decision 202).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from reconciler.kafka.address import host_port, url_address
+from reconciler.replication.allowed import names_host
+
+AMOUNTS = frozenset(
+    {
+        "spark.driver.memory",
+        "spark.executor.memory",
+        "spark.executor.cores",
+        "spark.executor.instances",
+        "spark.cores.max",
+    }
+)
+"""Accepted without being named: they run no code."""
+_HARMLESS = AMOUNTS | {
+    # amounts and times
+    "spark.driver.cores", "spark.driver.memoryOverhead", "spark.driver.memoryOverheadFactor",
+    "spark.driver.maxResultSize", "spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor",
+    "spark.executor.pyspark.memory", "spark.executor.heartbeatInterval", "spark.executor.maxNumFailures",
+    "spark.executor.failuresValidityInterval", "spark.memory.fraction", "spark.memory.storageFraction",
+    "spark.memory.offHeap.enabled", "spark.memory.offHeap.size", "spark.task.cpus", "spark.task.maxFailures",
+    "spark.default.parallelism", "spark.stage.maxConsecutiveAttempts", "spark.network.timeout",
+    "spark.network.timeoutInterval", "spark.rpc.askTimeout", "spark.rpc.lookupTimeout", "spark.rpc.message.maxSize",
+    "spark.rpc.numRetries", "spark.rpc.retry.wait", "spark.port.maxRetries", "spark.locality.wait",
+    "spark.locality.wait.node", "spark.locality.wait.process", "spark.locality.wait.rack",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime", "spark.scheduler.minRegisteredResourcesRatio",
+    "spark.speculation", "spark.excludeOnFailure.enabled", "spark.excludeOnFailure.timeout",
+    "spark.dynamicAllocation.enabled", "spark.dynamicAllocation.minExecutors", "spark.dynamicAllocation.maxExecutors",
+    "spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.executorIdleTimeout",
+    "spark.decommission.enabled", "spark.executor.decommission.killInterval", "spark.worker.timeout",
+    # ports of the driver and its executors, which have the cluster's secret or loopback before them
+    "spark.driver.port", "spark.driver.blockManager.port", "spark.blockManager.port", "spark.ui.port",
+    # what is told of an application
+    "spark.app.name", "spark.log.level", "spark.ui.showConsoleProgress", "spark.ui.retainedJobs",
+    "spark.ui.retainedStages", "spark.ui.retainedTasks", "spark.metrics.namespace", "spark.eventLog.enabled",
+    "spark.eventLog.compress", "spark.eventLog.rolling.enabled", "spark.eventLog.rolling.maxFileSize",
+    # amounts and queues of cluster managers
+    "spark.yarn.queue", "spark.yarn.priority", "spark.yarn.tags", "spark.yarn.am.memory", "spark.yarn.am.cores",
+    "spark.yarn.am.memoryOverhead", "spark.yarn.maxAppAttempts", "spark.yarn.am.attemptFailuresValidityInterval",
+    "spark.yarn.submit.waitAppCompletion", "spark.kubernetes.driver.request.cores",
+    "spark.kubernetes.driver.limit.cores", "spark.kubernetes.executor.request.cores",
+    "spark.kubernetes.executor.limit.cores", "spark.kubernetes.memoryOverheadFactor",
+    "spark.kubernetes.allocation.batch.size", "spark.kubernetes.allocation.batch.delay",
+    "spark.kubernetes.executor.deleteOnTermination",
+}  # fmt: skip
+_VALUE = re.compile(r"[A-Za-z0-9._:+-]{1,200}")
+_FILES = (
+    "spark.jars",
+    "spark.jars.*",
+    "spark.archives",
+    "spark.files",
+    "spark.submit.pyFiles",
+    "spark.yarn.dist.*",
+    "spark.yarn.jars",
+    "spark.yarn.archive",
+    "spark.sql.hive.metastore.jars*",
+    "spark.pyspark.*",
+    "spark.kubernetes.*container.image",
+    "spark.kubernetes.*podTemplateFile",
+)
+_LOCAL = re.compile(r"local(\[(\*|[0-9]{1,4})(,[0-9]{1,4})?\])?")
+LOCAL = ("local", "local[...]")
+"""Masters of a host whose configuration names none; ``local-cluster[...]``, which unpacks archives, is none of them."""
+_CLEAN = re.compile(r"[A-Za-z0-9._:/@#=+~*-]+")
+_AUTHORITY = re.compile(r"([A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+_WILD = re.compile(r"[*?\[]")
+
+
+def names_files(key: str) -> bool:
+    """Whether ``key`` brings files along: its values have to be listed, whatever its name fits."""
+    return any(fnmatchcase(key, pattern) for pattern in _FILES)
+
+
+def is_harmless(key: str, value: str) -> bool:
+    """What a pattern may accept: an amount, a time, a port or a name, which Spark replaces by nothing."""
+    return key in _HARMLESS and _VALUE.fullmatch(value) is not None
+
+
+def fits(text: str, patterns: Iterable[str]) -> bool:
+    return any(text == pattern or fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def fits_file(value: str, patterns: tuple[str, ...]) -> bool:
+    """A path or URL as ``patterns`` have it; or one that leads nowhere else, and whose scheme, host or first folder, and
+    rest of the path each fit those of a pattern."""
+    return value in patterns or (_is_clean(value) and any(_is_file(value, pattern) for pattern in patterns))
+
+
+def fits_master(master: str, patterns: tuple[str, ...]) -> bool:
+    if master in patterns:
+        return True
+    if _LOCAL.fullmatch(master):
+        return any(fnmatchcase(master, pattern) or (pattern == LOCAL[1] and "[" in master) for pattern in patterns)
+    kind, sign, rest = master.partition("://")
+    if not sign:  # yarn
+        beginning = master.partition("[")[0]
+        return any(fnmatchcase(master, pattern) and pattern.startswith(beginning) for pattern in patterns)
+    named = [pattern.removeprefix(f"{kind}://") for pattern in patterns if pattern.startswith(f"{kind}://")]
+    try:
+        if kind == "spark":
+            return all(any(names_host(name, host_port(part)) for name in named) for part in rest.split(","))
+        if kind == "k8s":
+            scheme, _, authority = _with_scheme(rest).partition("://")
+            address = url_address(f"{scheme}://{authority}")
+            places = [_with_scheme(name).partition("://") for name in named]
+            return "/" not in authority and any(scheme == of and names_host(name, address) for of, _, name in places)
+    except ValueError:
+        return False
+    return False
+
+
+def _with_scheme(place: str) -> str:
+    """As Spark reads what follows k8s://."""
+    return place if "://" in place else f"https://{place}"
+
+
+def _is_clean(value: str) -> bool:
+    """No sign that one program decodes, cuts or resolves and another does not."""
+    path, _, alias = value.partition("#")
+    scheme, sign, rest = path.rpartition("://")
+    first, *folders = (rest if sign else path).split("/")
+    there = not sign or (re.fullmatch("[a-z][a-z0-9+.-]*", scheme) and _AUTHORITY.fullmatch(first))
+    return bool(
+        _CLEAN.fullmatch(value)
+        and there
+        and first != ".."
+        and not {"", ".", ".."} & set(folders)
+        and "/" not in alias
+        and alias not in (".", "..")
+    )
+
+
+def _is_file(value: str, pattern: str) -> bool:
+    scheme, sign, rest = value.rpartition("://")
+    of, named, others = pattern.rpartition("://")
+    first, slash, path = rest.partition("/")
+    first_of, slash_of, path_of = others.partition("/")
+    if (scheme, sign, slash) != (of, named, slash_of) or not fnmatchcase(first, first_of):
+        return False
+    return fnmatchcase(path, path_of) and (first != "" or _stays(f"/{path}", f"/{path_of}"))
+
+
+def _stays(path: str, pattern: str) -> bool:
+    """Whether links of this machine lead out of the folder that the pattern names."""
+    folder = os.path.dirname(pattern[: match.start()] if (match := _WILD.search(pattern)) else pattern)  # noqa: PTH120
+    within = os.path.realpath(folder).rstrip("/") + "/"
+    return os.path.realpath(path.partition("#")[0]).startswith(within)

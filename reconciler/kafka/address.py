@@ -1,0 +1,71 @@
+"""Host and port of brokers and of token endpoints: one parser for who checks, allows or opens an address.
+
+What two parsers read differently is refused: a list of addresses is one address for neither (decision 201).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+_LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_PORT = re.compile("[0-9]{1,5}")
+_URL = re.compile(r"(https?)://([^/?#\\@]+)(/[!$-\[\]-~]*)?")
+"""The path without ``#``, ``"`` and ``\\``, which programs read differently; no name of a user."""
+_LONGEST = 253
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """``host`` without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def compared(self) -> str:
+        """The host as it is compared with others: two spellings of one host are equal."""
+        return str(ipaddress.ip_address(self.host)) if ":" in self.host else self.host.lower().removesuffix(".")
+
+
+def host_port(text: str) -> HostPort:
+    """``name:9092``, ``10.0.0.1:9092``, ``[fd00::1]:9092``. Raises ValueError with what is wrong."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not _PORT.fullmatch(port) or not 0 < int(port) < 2**16:
+        raise ValueError(f"{text!a} is not host:port with a port from 1 to 65535")
+    return HostPort(_host(host, text), int(port))
+
+
+def url_address(url: str) -> HostPort:
+    """Where requests to ``url`` go. Raises ValueError for what is no plain http or https address."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise ValueError(f"{url!a} is not https://host/path, with a port where it is not 443")
+    scheme, authority, _ = match.groups()
+    bare = authority.endswith("]") or ":" not in authority
+    return host_port(f"{authority}:{80 if scheme == 'http' else 443}" if bare else authority)
+
+
+def _host(host: str, text: str) -> str:
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            if "%" in host:
+                raise ValueError
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            raise ValueError(f"{text!a} has no IPv6 address between its brackets") from None
+        return host[1:-1]
+    if len(host) > _LONGEST or not _NAME.fullmatch(host):
+        raise ValueError(f"{text!a} has no host's name or address before its port")
+    if _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):  # resolvers take it for an IPv4 address
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise ValueError(f"{text!a} ends in a number and is no IPv4 address") from None
+    return host
