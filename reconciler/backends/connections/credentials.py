@@ -58,7 +58,8 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             cluster.name, "invalid", f"cluster {cluster.name}: {refused[0].what}", refused[0].why, refused[0].todo
         )
     listed = allowed(os.environ)
-    hosts = [address for address in _addresses(cluster, client) if not listed.permits("host", address)]
+    addresses = _addresses(cluster, client, limited="host" in listed.patterns)
+    hosts = [address for address in addresses if not listed.permits("host", address)]
     files = [
         f"{name} {path}"
         for name, path in client.items()
@@ -74,11 +75,12 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
         )
 
 
-def _addresses(cluster: Cluster, client: Mapping[str, str]) -> tuple[str, ...]:
-    """Where credentials are sent. Raises ClusterError for what is no address: two clients could read two in it."""
+def _addresses(cluster: Cluster, client: Mapping[str, str], limited: bool) -> tuple[str, ...]:
+    """Where credentials are sent; ``limited``: token endpoints, too, which who uses them judges in any case. Raises
+    ClusterError for what is no address: two clients could read two in it."""
     try:
         servers = tuple(str(host_port(server)) for server in cluster.bootstrap_servers)
-        endpoint = client.get(TOKEN_ENDPOINT)
+        endpoint = client.get(TOKEN_ENDPOINT) if limited else None
         return servers if endpoint is None else (*servers, str(url_address(endpoint)))
     except ValueError as error:
         raise ClusterError(
