@@ -21,6 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "reconciler-live"
 PARAMETER = "token"
+ADMITTED = "reconciler.admitted"
+"""In the scope of a request that the guard let through: with the token, where one is asked for."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]+)?")
 LOCAL = frozenset({"localhost"})
 HEADERS: Mapping[str, str] = {
@@ -90,6 +92,8 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._entry(scope)
+        if answer is None:
+            scope[ADMITTED] = True
         await (answer or self._app)(scope, receive, sealed)
 
     def _refusal(self, scope: Scope) -> Response | None:

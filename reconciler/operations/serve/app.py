@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -61,13 +63,21 @@ class Renderer:
             return parts
 
 
+@dataclass(eq=False, slots=True)
+class _Stream:
+    """``over``: another one took its place."""
+
+    address: str
+    over: bool = False
+
+
 class LiveApp:
     """``stop``: set when the streams have to end."""
 
     def __init__(self, renderer: Renderer, stop: threading.Event) -> None:
         self._renderer = renderer
         self._stop = stop
-        self._streams = 0
+        self._streams: list[_Stream] = []
 
     def application(self, access: Access) -> ASGIApp:
         routes = [
@@ -91,18 +101,25 @@ class LiveApp:
 
     async def _events(self, request: Request) -> Response:
         page = page_of(request.url.path.removeprefix("/events"), request)
-        if self._streams >= MOST_STREAMS:
-            words = f"{MOST_STREAMS} pages listen already: reload this one instead.\n"
-            return PlainTextResponse(words, 503, {"retry-after": "30"})
-        return StreamingResponse(self._stream(page), media_type="text/event-stream")
+        return StreamingResponse(self._stream(page, request), media_type="text/event-stream")
 
-    async def _stream(self, page: LivePage) -> AsyncIterator[str]:
-        self._streams += 1
+    def _one_more(self, stream: _Stream) -> None:
+        """Where there are too many, the oldest of the address with the most ends; its browser asks again in 2 s."""
+        self._streams.append(stream)
+        if len(self._streams) > MOST_STREAMS:
+            numbers = Counter(one.address for one in self._streams)
+            ended = max(self._streams, key=lambda one: numbers[one.address])  # of equals the first, so the oldest
+            ended.over = True
+            self._streams.remove(ended)
+
+    async def _stream(self, page: LivePage, request: Request) -> AsyncIterator[str]:
+        stream = _Stream(request.client.host if request.client else "")
+        self._one_more(stream)
         try:
             sent: dict[str, str] = {}
             silent = 0
             yield "retry: 2000\n\n"
-            while not self._stop.is_set():
+            while not (self._stop.is_set() or stream.over):
                 # What a page of groups shows was asked when it was opened, and is not asked again for nobody.
                 still = page.kind is PageKind.GROUPS
                 parts = () if still else await run_in_threadpool(self._renderer.parts, page)
@@ -113,7 +130,8 @@ class LiveApp:
                 sent |= {part.name: part.html for part in changed}
                 await asyncio.sleep(EVERY_SECONDS)
         finally:
-            self._streams -= 1
+            if not stream.over:
+                self._streams.remove(stream)
 
 
 def _event(parts: list[Region], now_ms: int) -> str:

@@ -1,31 +1,103 @@
-"""How long a connection to the live page may say nothing, and how many there are: who only opens them, or sends a
-request a byte at a time, would otherwise keep everybody else out, and take the descriptors of `run --serve`."""
+"""Who has a place at the live page when more want one than there are: who only opens connections, drips a request or
+reads no answer would otherwise keep everybody out, and take the descriptors of `run --serve`."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from reconciler.operations.serve.access import ADMITTED
+
 MOST_CONNECTIONS = 400
 REQUEST_WITHIN_S = 10.0
 """From its beginning, or from the last answer, to the end of a request's headers; of TLS, to its handshake's end."""
+READ_WITHIN_S = 30.0
+"""How long an answer may wait for a reader who takes nothing of it, or too little."""
+ACCEPTED_AT_ONCE = 32
+"""Before requests are read: far fewer than there are places, or a request would lose its place unread."""
 _LOOK_S = 1.0
 
 
-class LimitedConnection(H11Protocol):
-    """Ends a connection that is one too many, or whose request does not come."""
+class Places(socket.socket):
+    """Listens, and gives each connection a place from the moment it is accepted, before any TLS. One too many ends
+    another: of those who were not admitted yet, who have three quarters of the places, then of those with nothing under
+    way, then of the rest; always of the address that has the most of them, and there the oldest."""
 
-    _waiting_since = 0.0
+    def __init__(self, listener: socket.socket) -> None:
+        super().__init__(fileno=listener.dup().detach())
+        self._taken: dict[socket.socket, _Place] = {}
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        self._taken = {one: place for one, place in self._taken.items() if one.fileno() >= 0}
+        self._taken[connection] = _Place(str(address[0]))
+        strangers = [one for one, place in self._taken.items() if not place.admitted]
+        if len(strangers) > MOST_CONNECTIONS * 3 // 4:
+            self._end(strangers)
+        elif len(self._taken) > MOST_CONNECTIONS:
+            idle = [one for one, place in self._taken.items() if not place.answering]
+            self._end(strangers or idle or list(self._taken))
+        return connection, address
+
+    def serves(self, transport: asyncio.BaseTransport, protocol: LimitedConnection) -> None:
+        """From here on its state decides about its place."""
+        number = transport.get_extra_info("socket").fileno()
+        for connection, place in self._taken.items():
+            if connection.fileno() == number:
+                place.protocol = protocol
+
+    def _end(self, among: Sequence[socket.socket]) -> None:
+        places = Counter(self._taken[one].address for one in among)
+        ended = min(among, key=lambda one: (-places[self._taken[one].address], self._taken[one].since))
+        del self._taken[ended]
+        with suppress(OSError):  # the other side was faster
+            ended.shutdown(socket.SHUT_RDWR)
+
+
+class _Place:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.protocol: LimitedConnection | None = None
+        self._accepted = time.monotonic()
+
+    @property
+    def admitted(self) -> bool:
+        return self.protocol is not None and self.protocol.admitted
+
+    @property
+    def answering(self) -> bool:
+        return self.protocol is not None and self.protocol.answering
+
+    @property
+    def since(self) -> float:
+        """When it was accepted, or had its last answer."""
+        return self._accepted if self.protocol is None else self.protocol.waiting_since
+
+
+class LimitedConnection(H11Protocol):
+    """Ends a connection whose request does not come, or whose answer is not read."""
+
+    places: Places
+    waiting_since = 0.0
+    admitted = False
     _timer: asyncio.TimerHandle | None = None
+    _unread_since: float | None = None
+
+    @property
+    def answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-            return
-        self._waiting_since = self.loop.time()
+        self.waiting_since = self.loop.time()
+        self.places.serves(transport, self)
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -33,14 +105,29 @@ class LimitedConnection(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
+    def on_response_complete(self) -> None:
+        self.waiting_since = self.loop.time()
+        self._admit()
+        super().on_response_complete()
+
+    def _admit(self) -> None:
+        self.admitted = self.admitted or (self.cycle is not None and ADMITTED in self.cycle.scope)
+
     def _look(self) -> None:
         now = self.loop.time()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._waiting_since = now
-        elif now - self._waiting_since >= REQUEST_WITHIN_S:
+        self._admit()
+        self._unread_since = (self._unread_since or now) if self.flow.write_paused else None
+        if self._unread_since is not None and now - self._unread_since >= READ_WITHIN_S:
+            self.transport.abort()
+            return
+        if not self.answering and now - self.waiting_since >= REQUEST_WITHIN_S:
             self.transport.abort()
             return
         self._timer = self.loop.call_later(min(_LOOK_S, REQUEST_WITHIN_S / 4), self._look)
+
+
+def limited(places: Places) -> type[LimitedConnection]:
+    return type("Connection", (LimitedConnection,), {"places": places})
 
 
 class LimitedLoop(asyncio.SelectorEventLoop):

@@ -18,7 +18,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.operations.run import stopped_by_signals
 from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, is_loopback, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.connections import LimitedConnection, LimitedLoop
+from reconciler.operations.serve.connections import ACCEPTED_AT_ONCE, LimitedLoop, Places, limited
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources
 from reconciler.operations.serve.standings import StandingsReader
@@ -128,6 +128,7 @@ def _listening(bind: str, port: int) -> Iterator[socket.socket]:
 @contextmanager
 def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
     """On a thread of its own, so that signals stay ours. Answers under way have ``END_WITHIN`` seconds at the end."""
+    places = Places(listener)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -135,7 +136,8 @@ def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None 
         access_log=False,
         lifespan="off",
         ws="none",
-        http=LimitedConnection,
+        http=limited(places),
+        backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=5,
         proxy_headers=False,
         server_header=False,
@@ -146,7 +148,7 @@ def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None 
 
     def answer() -> None:
         with asyncio.Runner(loop_factory=LimitedLoop) as runner:
-            runner.run(server.serve([listener]))
+            runner.run(server.serve([places]))
 
     thread = threading.Thread(target=answer, name="answers")
     thread.start()

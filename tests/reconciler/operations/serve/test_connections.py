@@ -8,11 +8,11 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from reconciler.operations.serve import connections
+from reconciler.operations.serve import app, connections
 from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import answering
@@ -29,10 +29,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def listening(tls: ssl.SSLContext | None = None) -> Iterator[int]:
-    view = seen_view(1)
-    app = LiveApp(Renderer(lambda: view, standings, lambda: 1), threading.Event()).application(Access())
-    with socket.create_server(("127.0.0.1", 0)) as listener, answering(app, listener, tls):
+def listening(tls: ssl.SSLContext | None = None, token: str = "", topics: int = 1) -> Iterator[int]:
+    view = seen_view(topics)
+    site = LiveApp(Renderer(lambda: view, standings, lambda: 1), threading.Event()).application(Access(token=token))
+    with socket.create_server(("127.0.0.1", 0)) as listener, answering(site, listener, tls):
         yield listener.getsockname()[1]
 
 
@@ -53,11 +53,11 @@ def refuses(dripping: socket.socket) -> bool:
     return False
 
 
-def status(port: int) -> int:
+def status(port: int, headers: dict[str, str] | None = None) -> int:
     """Of a request; 0 where the connection was ended instead."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     try:
-        connection.request("GET", "/status.json")
+        connection.request("GET", "/status.json", headers=headers or {})
         return connection.getresponse().status
     except (ConnectionError, http.client.HTTPException):
         return 0
@@ -79,16 +79,118 @@ def test_a_request_that_drips_is_ended() -> None:
         assert status(port) == 200
 
 
-def test_one_that_is_too_many_is_ended_at_once_and_those_before_it_are_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+TOKEN = {"Authorization": "Bearer secret"}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing ends by its age."""
     monkeypatch.setattr(connections, "REQUEST_WITHIN_S", 3600.0)
+
+
+def kept(port: int, headers: dict[str, str]) -> http.client.HTTPConnection:
+    """A connection that had an answer, and stays."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+    connection.request("GET", "/status.json", headers=headers)
+    answer = connection.getresponse()
+    assert (answer.status, bool(answer.read())) == (200, True)
+    return connection
+
+
+def flood(port: int, stop: threading.Event) -> None:
+    """Opens connections, again and again, and sends nothing or the beginning of a request."""
+    opened: list[socket.socket] = []
+    while not stop.is_set():
+        with suppress(OSError):
+            opened.append(socket.create_connection(("127.0.0.1", port), WAIT_S))
+            opened[-1].sendall(b"GET / HT"[: 8 * (len(opened) % 2)])
+        if len(opened) > 420:
+            opened.pop(0).close()
+    for one in opened:
+        one.close()
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("token", ["", "secret"])
+def test_who_opens_connections_again_and_again_keeps_nobody_out(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 400)
+    with listening(token=token) as port, ExitStack() as stack:
+        stop = threading.Event()
+        crowd = [threading.Thread(target=flood, args=(port, stop)) for _ in range(2)]
+        for one in crowd:
+            stack.callback(one.join)
+            one.start()
+        stack.callback(stop.set)
+        assert [status(port, TOKEN) for _ in range(40)].count(200) >= 36
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_oldest_that_says_nothing_gives_way_to_the_newest() -> None:
     with listening() as port, ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S)) for _ in range(5)]
-        assert status(port) == 0
-        silent[0].sendall(b"GET /status.json HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        assert silent[0].recv(12) == b"HTTP/1.1 200"
-        silent[0].close()
+        assert ends(silent[0])
+        assert status(port) == 200
+        silent[-1].sendall(b"GET /status.json HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert silent[-1].recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.usefixtures("patient")
+def test_who_had_the_token_stays_whoever_else_comes() -> None:
+    with listening(token="secret") as port, ExitStack() as stack:
+        known = kept(port, TOKEN)
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S)) for _ in range(20)]
+        assert all(map(ends, silent[:15]))
+        known.request("GET", "/status.json", headers=TOKEN)
+        assert known.getresponse().status == 200
+        known.close()
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_wrong_token_gives_no_place() -> None:
+    with listening(token="secret") as port, ExitStack() as stack:
+        refused = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+        refused.request("GET", "/status.json", headers={"Authorization": "Bearer guess"})
+        answer = refused.getresponse()
+        assert (answer.status, bool(answer.read())) == (401, True)
+        for _ in range(5):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S))
+        assert refused.sock is None or ends(refused.sock)
+
+
+@pytest.mark.usefixtures("patient")
+def test_handshakes_that_do_not_end_have_places_too() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with listening(context) as port, ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S)) for _ in range(12)]
+        assert all(map(ends, silent[:8]))
+
+
+def test_who_does_not_read_an_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_WITHIN_S", 0.4)
+    with listening(topics=3000) as port, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(WAIT_S)
+        slow.connect(("127.0.0.1", port))
+        slow.sendall(b"GET /status.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 400)
+        until(lambda: refuses(slow), WAIT_S)
+        assert status(port) == 200
+
+
+def test_the_oldest_stream_gives_way_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 40)
+    monkeypatch.setattr(app, "MOST_STREAMS", 3)
+    monkeypatch.setattr(app, "EVERY_SECONDS", 0.05)
+    with listening() as port:
+        asked = [http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S) for _ in range(5)]
+        streams = []
+        for connection in asked:
+            connection.request("GET", "/events/")
+            streams.append(connection.getresponse())
+            assert streams[-1].readline() == b"retry: 2000\n"
+        assert all(b"event: parts" in stream.read() for stream in streams[:2])  # to their ends
+        assert all(b"event: parts" in stream.readline() + stream.readline() for stream in streams[2:])
+        for connection in asked:
+            connection.close()
 
 
 def test_a_stream_goes_on_for_longer_than_a_request_may_take() -> None:
