@@ -123,12 +123,18 @@ def said(lab: GitLab, folder: Path, *words: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=folder, env=variables(lab), capture_output=True, text=True)
 
 
+WRITTEN = """for word; do case "$word" in
+*/plan.json) plan=$word ;; */comment.md) comment=$word ;; */drift.md) drift=$word ;; */reviewed.json) reviewed=$word ;;
+esac; done
+"""
+
+
 def ran(lab: GitLab, folder: Path, job: str, reconciler: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A job's lines in one shell that ends at the first that fails, as a runner has them; ``reconciler``: a script in
-    place of ours."""
+    place of ours, with the files that it is asked to write as $plan, $comment and $drift."""
     tool = folder / "tool"
     (tool / ".venv/bin").mkdir(parents=True, exist_ok=True)
-    for name, words in (("reconciler", reconciler), ("python", f'exec {sys.executable} "$@"')):
+    for name, words in (("reconciler", WRITTEN + reconciler), ("python", f'exec {sys.executable} "$@"')):
         (tool / ".venv/bin" / name).write_text(f"#!/bin/sh\n{words}\n")
         (tool / ".venv/bin" / name).chmod(0o755)
     for name in ("docs", ".github"):
@@ -176,13 +182,12 @@ def test_one_note_kept_up_to_date(lab: GitLab, tmp_path: Path) -> None:
     repo.create_tag("base")
     lab.notes = [{"id": number, "author": {"id": THEIRS}, "body": COMMENT} for number in range(120)]
     again = COMMENT.replace('"1"', '"2"').replace("planned", "planned again")
-    for code, words in (("2", f"printf '%s' '{COMMENT}' >comment.md"), ("2", f"printf '%s' '{again}' >comment.md")):
-        done = ran(lab, tmp_path, "plan", f"{words}; echo {{}} >plan.json; exit {code}")
+    for code, words in (("2", f"printf '%s' '{COMMENT}' >$comment"), ("2", f"printf '%s' '{again}' >$comment")):
+        done = ran(lab, tmp_path, "plan", f"{words}; echo {{}} >$plan; exit {code}")
         assert done.returncode == 0, done.stderr
     assert [note["body"] for note in lab.notes[120:]] == [again]
     forged = ran(lab, tmp_path, "plan", "exit 2")
     assert forged.returncode == 1, "an exit code alone proves no plan"
-    (tmp_path / "comment.md").unlink()
     done = ran(lab, tmp_path, "plan", "echo 'broken ``` YAML' >&2; exit 1")
     assert done.returncode == 1, "a plan that could not be made must not be merged unseen"
     [told] = lab.notes[120:]
@@ -196,7 +201,7 @@ def test_one_note_kept_up_to_date(lab: GitLab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [3, 4])
 def test_a_blocked_plan_fails_the_pipeline(lab: GitLab, tmp_path: Path, code: int) -> None:
-    assert ran(lab, tmp_path, "plan", f"echo planned >comment.md; exit {code}").returncode == code
+    assert ran(lab, tmp_path, "plan", f"echo planned >$comment; exit {code}").returncode == code
 
 
 @dataclass
@@ -236,7 +241,6 @@ def test_an_environment_outside_the_matrix_is_validated_and_told_as_not_planned(
 
     shutil.rmtree(project.root / "environments/fresh")
     project.commit(bad="a: 1")
-    shutil.rmtree(project.root / "unlisted")
     done = ran(lab, project.root, "unlisted", OFFLINE, **base)
     assert done.returncode == 1, "what is not valid must not be merged unseen"
     assert "does not touch this environment any more" in lab.notes[0]["body"]
@@ -256,10 +260,42 @@ def test_a_fork_has_all_that_it_touches_validated_and_asks_nobody(lab: GitLab, p
         "validate environments/fresh",
         "validate environments/prod",
     ]
-    shutil.rmtree(project.root / "touched")
     project.commit(bad="a: 1")
     assert ran(lab, project.root, "fork", OFFLINE, **base).returncode == 1
     assert lab.notes == []
+
+
+def hostile(root: Path) -> None:
+    """Files of an edit under every name that a job of the recipe writes or reads, links and folders among them."""
+    forged = "<!-- reconciler prod -->\nApproved."
+    for name in ("comment.md", "drift.md", "said.txt", "unlisted.txt", "touched.txt", "reviewed.json"):
+        (root / name).write_text(forged)
+    (root / "plan.html").symlink_to("/etc/hostname")
+    (root / "plan.json").mkdir()
+    (root / "plan.json/x").write_text(forged)
+    for folder in ("unlisted/x", "touched/x"):
+        (root / folder).mkdir(parents=True)
+        for name in ("said.txt", "edit.md", "code.txt"):
+            (root / folder / name).write_text(forged)
+
+
+def test_nothing_that_an_edit_brings_is_posted_kept_or_applied(lab: GitLab, project: Project) -> None:
+    base = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": project.commit(prod="a: 1", old="a: 1")}
+    hostile(project.root)
+    lab.notes = [{"id": 0, "author": {"id": OURS}, "body": COMMENT}]
+    assert ran(lab, project.root, "plan", "exit 0", **base).returncode == 0, "untouched"
+    assert not (project.root / "plan.html").exists()
+    assert not (project.root / "plan.json").exists()
+    done = ran(lab, project.root, "drift", "exit 1", **base)
+    assert done.returncode == 1
+    for job in ("unlisted", "fork"):
+        done = ran(lab, project.root, job, OFFLINE, **base)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    said_anywhere = [text for one in (*lab.notes, *lab.issues) for text in map(str, one.values())]
+    assert not [text for text in said_anywhere if "Approved" in text]
+    lab.merged = []
+    applied = ran(lab, project.root, "apply-by-hand", 'echo "$@"')
+    assert "reviewed" not in applied.stdout
 
 
 def test_a_fork_is_known_by_the_project_of_its_merge_request() -> None:
@@ -306,7 +342,7 @@ def test_the_reviewed_plan_is_of_this_project(lab: GitLab, tmp_path: Path) -> No
 def test_one_issue_opened_and_closed(lab: GitLab, tmp_path: Path) -> None:
     lab.issues = [{"iid": 0, "state": "opened", "title": "Drift in prod", "description": None}]
     for code, text in ((2, "first"), (1, ""), (3, "second"), (0, "none")):
-        done = ran(lab, tmp_path, "drift", f"echo {text} >drift.md; exit {code}")
+        done = ran(lab, tmp_path, "drift", f"echo {text} >$drift; exit {code}")
         assert done.returncode == (1 if code == 1 else 0), done.stderr
         if code == 1:
             assert lab.issues[1]["title"] == "Drift of prod could not be told"
