@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 PREVIOUS = "previous"
@@ -35,7 +36,7 @@ class ChainReport:
     """``since``: when the first record of the chain was written, empty where there is none. ``unchained``: records
     before it, of older releases. ``before``: the digest of a record before the first, which is not there any more.
     ``heads``: records that none follows; several when runs wrote at the same time. ``pinned``: whether the head that
-    was asked for is in the chain; None when none was asked for."""
+    was asked for is in the chain; None when none was asked for. ``doubts``: what the records cannot prove."""
 
     records: int
     unchained: int
@@ -44,10 +45,11 @@ class ChainReport:
     heads: tuple[str, ...]
     broken: ChainBreak | None
     pinned: bool | None
+    doubts: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
-        return self.broken is None and self.pinned is not False
+        return self.broken is None and self.pinned is not False and not self.doubts
 
 
 def digest(record: Record) -> str:
@@ -65,27 +67,77 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
     followed = {record.get(PREVIOUS) for _, record in chained}
     start = chained[0][1] if chained else {}
     before = str(start.get(PREVIOUS) or "")
+    before = "" if before in by_digest else before
+    heads = tuple(name for name, _ in chained if name not in followed)
     return ChainReport(
         records=len(chained),
         unchained=first,
         since=str(start.get("at", "")),
-        before="" if before in by_digest else before,
-        heads=tuple(name for name, _ in chained if name not in followed),
+        before=before,
+        heads=heads,
         broken=_first_break(ordered, first, by_digest),
         pinned=pinned in by_digest if pinned else None,
+        doubts=tuple(_doubts(first, before, heads, len(chained))),
     )
 
 
+def compared(reports: Mapping[str, ChainReport], records: Mapping[str, Sequence[Record]]) -> dict[str, ChainReport]:
+    """Each place with what the others hold against it: ``records`` of the same places. Commands without a lock are in
+    a file alone, and a topic that could not be written lacks lines, so a file may hold more than a topic."""
+    lines_of = {place: _without_digests(lines) for place, lines in records.items()}
+    doubts: dict[str, list[str]] = {place: [] for place in reports}
+    for place, other in permutations(reports, 2):
+        if not lines_of[place] and lines_of[other]:
+            doubts[place].append(
+                f"it holds no record, and {other} holds {len(lines_of[other])}: records were taken off"
+            )
+    if (topic := next((place for place in reports if "/" in place), None)) and (file := _other(reports, topic)):
+        runs = {line.get("run") for line in lines_of[file].values()}
+        left = [
+            line for text, line in lines_of[topic].items() if text not in lines_of[file] and line.get("run") in runs
+        ]
+        if left:
+            run, kind, at = (str(left[0].get(name, "")) for name in ("run", "kind", "at"))
+            words = f"{kind} of run {run} at {at} is in {topic} as it is not in {file}: one of the two was changed"
+            doubts[topic].append(words)
+            doubts[file].append(words)
+    return {place: replace(report, doubts=(*report.doubts, *doubts[place])) for place, report in reports.items()}
+
+
+def _other(reports: Mapping[str, ChainReport], topic: str) -> str:
+    return next((place for place in reports if place != topic), "")
+
+
+def _without_digests(records: Sequence[Record]) -> dict[str, Record]:
+    return {json.dumps({**record, PREVIOUS: None}, sort_keys=True): record for record in records}
+
+
+def _doubts(unchained: int, before: str, heads: Sequence[str], chained: int) -> Iterator[str]:
+    if unchained and not chained:
+        yield (
+            f"none of its {unchained} records carries a digest of the one before it: an older release wrote them,"
+            " or the digests were taken away"
+        )
+    if before:
+        yield f"its beginning is missing: the first record follows {before}, which is not there"
+    if len(heads) > 1:
+        yield "several heads: records were put in, or runs wrote at the same time, as after a stolen lock"
+
+
 def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mapping[str, Record]) -> ChainBreak | None:
+    seen = {name for name, _ in ordered[: first + 1]}
     for index in range(first + 1, len(ordered)):
-        record = ordered[index][1]
+        name, record = ordered[index]
         expected = record.get(PREVIOUS)
-        if expected in known:
+        if expected in seen:
+            seen.add(name)
             continue
         if PREVIOUS not in record:
             problem = "it carries no digest of the record before it: an older release wrote it, or it was edited"
         elif expected is None:
             problem = "a chain begins anew here: its writer could not read the records before it, or they were replaced"
+        elif expected in known:
+            problem = "the record before it stands behind it: records were put in another order"
         else:
             problem = "the record before it is missing, or was changed"
         run, kind, at = (str(record.get(name, "")) for name in ("run", "kind", "at"))

@@ -25,7 +25,7 @@ ACCEPTED_AT_ONCE = 32
 _LOOK_S = 1.0
 
 
-class Places(socket.socket):
+class SharedListener(socket.socket):
     """Listens, and gives each connection a place from the moment it is accepted, before any TLS. One too many ends
     another: of those who were not admitted yet, who have three quarters of the places, then of those with nothing under
     way, then of the rest; always of the address that has the most of them, and there the oldest."""
@@ -84,7 +84,7 @@ class _Place:
 class LimitedConnection(H11Protocol):
     """Ends a connection whose request does not come, or whose answer is not read."""
 
-    places: Places
+    places: SharedListener
     waiting_since = 0.0
     admitted = False
     _timer: asyncio.TimerHandle | None = None
@@ -126,7 +126,7 @@ class LimitedConnection(H11Protocol):
         self._timer = self.loop.call_later(min(_LOOK_S, REQUEST_WITHIN_S / 4), self._look)
 
 
-def limited(places: Places) -> type[LimitedConnection]:
+def limited(places: SharedListener) -> type[LimitedConnection]:
     return type("Connection", (LimitedConnection,), {"places": places})
 
 

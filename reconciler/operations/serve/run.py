@@ -18,7 +18,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.operations.run import stopped_by_signals
 from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, is_loopback, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.connections import ACCEPTED_AT_ONCE, LimitedLoop, Places, limited
+from reconciler.operations.serve.connections import ACCEPTED_AT_ONCE, LimitedLoop, SharedListener, limited
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources
 from reconciler.operations.serve.standings import StandingsReader
@@ -128,7 +128,7 @@ def _listening(bind: str, port: int) -> Iterator[socket.socket]:
 @contextmanager
 def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
     """On a thread of its own, so that signals stay ours. Answers under way have ``END_WITHIN`` seconds at the end."""
-    places = Places(listener)
+    places = SharedListener(listener)
     config = uvicorn.Config(
         app,
         log_config=None,

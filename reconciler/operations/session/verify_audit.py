@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler.backends.state.audit.file import NAME, recorded
 from reconciler.backends.state.audit.topic import read_copy
+from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.environment.topology import Principal, TopicRef
 from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
-from reconciler.model.state.audit_chain import ChainReport, check
+from reconciler.model.state.audit_chain import Record, check, compared
+from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
 
 
@@ -21,16 +26,34 @@ def verify_audit(folder: Path, pinned: str) -> AuditVerification:
 
 def verified(session: Session, pinned: str = "") -> AuditVerification:
     """As ``verify_audit``."""
-    places: dict[str, ChainReport | Unknown] = {}
+    records: dict[str, Sequence[Record] | Unknown] = {}
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
-        places["this machine"] = or_unknown(str(session.state / NAME), lambda: check(recorded(session.state), pinned))
+        records["this machine"] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
     if place := session.topology.audit_place():
-        places[f"{place.cluster}/{place.name}"] = or_unknown(
-            f"topic {place.cluster}/{place.name}", lambda: _of_topic(session, place, pinned)
+        records[f"{place.cluster}/{place.name}"] = or_unknown(
+            f"topic {place.cluster}/{place.name}", lambda: _of_topic(session, place)
         )
+    known = {name: lines for name, lines in records.items() if not isinstance(lines, Unknown)}
+    reports = compared({name: check(lines, pinned) for name, lines in known.items()}, known)
+    if len(known) == len(records) and not any(known.values()):
+        reports = {name: replace(report, doubts=_nothing_of(session)) for name, report in reports.items()}
+    unknown = {name: lines for name, lines in records.items() if isinstance(lines, Unknown)}
+    places = {name: unknown.get(name) or reports[name] for name in records}
     return AuditVerification(session.topology.environment, pinned_somewhere(places))
 
 
-def _of_topic(session: Session, place: TopicRef, pinned: str) -> ChainReport:
+def _of_topic(session: Session, place: TopicRef) -> Sequence[Record]:
     cluster = session.topology.clusters[place.cluster]
-    return check(read_copy(cluster, Principal.PLAN, place.name, session.topology.environment, whole=True), pinned)
+    return read_copy(cluster, Principal.PLAN, place.name, session.topology.environment, whole=True)
+
+
+def _nothing_of(session: Session) -> tuple[str, ...]:
+    """What is held against a record that is empty everywhere."""
+    topology = session.topology
+    applied = or_unknown(
+        "the last apply", lambda: read_applied(session.find_home(), topology.environment, Principal.PLAN)
+    )
+    if not isinstance(applied, Applied):
+        return ()
+    at = datetime.fromtimestamp(applied.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    return (f"it holds no record, and {applied.who} applied at {at}: on another machine, or the record was taken off",)

@@ -41,6 +41,8 @@ def _chain(report: ChainReport | Unknown) -> tuple[str, str]:
         return pill("unknown", "unknown"), safe(f"{report.error}. {report.todo}")
     if report.broken is not None:
         return pill("broken", "problem"), safe(f"{report.broken.problem}, at {report.broken.at}")
+    if report.doubts:
+        return pill("not proved", "problem"), safe("; ".join(report.doubts))
     if not report.since:
         return pill("not checked", "unknown"), "no record has a digest of the one before it"
     return pill("whole", "ok"), safe(f"{counted(report.records, 'record')} since {report.since}")

@@ -13,7 +13,10 @@ from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import counted
 
-LIMIT = "Who can write the record can write a whole new chain: keep a head elsewhere, and pass it with --head."
+LIMIT = (
+    "Nothing here protects the last record of a chain: it can be changed, others can be added or taken off behind it,"
+    " and who can write the record can write a whole new chain. Keep a head elsewhere, and pass it with --head."
+)
 
 
 def audit_text(verification: AuditVerification, style: Style = PLAIN) -> str:
@@ -37,7 +40,11 @@ def audit_json(verification: AuditVerification) -> str:
 def _state(report: ChainReport | Unknown) -> str:
     if isinstance(report, Unknown):
         return "unknown"
-    return "whole" if report.whole else "broken"
+    return "whole" if report.whole else "not proved" if _only_doubted(report) else "broken"
+
+
+def _only_doubted(report: ChainReport) -> bool:
+    return report.broken is None and report.pinned is not False
 
 
 def _fields(report: ChainReport | Unknown) -> dict[str, object]:
@@ -49,7 +56,7 @@ def _verdict(report: ChainReport | Unknown) -> str:
         return f"unknown: {report.error}"
     records = counted(report.records, "record")
     if not report.whole:
-        return f"broken, of {records}"
+        return f"not proved, of {records}" if _only_doubted(report) else f"broken, of {records}"
     return f"whole since {report.since}, {records}" if report.since else "no record has a digest of the one before it"
 
 
@@ -63,14 +70,11 @@ def _details(report: ChainReport | Unknown) -> Iterator[str]:
         yield "the head that was asked for is not in it: records were taken off its end, or the chain is another one"
     if report.pinned:
         yield "the head that was asked for is in it"
-    if report.unchained:
+    yield from report.doubts
+    if report.unchained and report.records:
         yield f"{counted(report.unchained, 'record')} of older releases before it carry no digest: not checked"
-    if report.before:
-        yield f"what came before it is not here any more: {report.before}"
     for head in report.heads:
         yield f"head {head}"
-    if len(report.heads) > 1:
-        yield "several heads: runs wrote at the same time, as after a stolen lock, or records were put in"
 
 
 def _break(broken: ChainBreak) -> Iterator[str]:

@@ -129,6 +129,18 @@ def test_a_copy_of_the_record_goes_to_its_topic(
     assert f"head of the audit record, west/{place}: {digest(copied[-1])}" in ended_again.words
     assert [each["verdict"] for each in json.loads(verified.out)["places"]] == ["whole", "whole"]
     assert {key for key, _, _, _ in records} == {unique.encode()}
+    kept = env.parent / ".reconciler" / env.name / "audit.jsonl"
+    whole = kept.read_text()
+    lines = whole.splitlines(keepends=True)
+    for forged, why in (
+        ("", "holds no record, and"),
+        ("".join(lines[2:]), "its beginning is missing"),
+        ("".join([*lines[:-1], lines[-1].replace('"lost": ""', '"lost": "x"')]), "one of the two was changed"),
+    ):
+        kept.write_text(forged)
+        verified = cli("audit", "verify", env)
+        assert (verified.code, why in verified.words) == (2, True), verified.words
+    kept.write_text(whole)
     assert cli("drift", env).code == 0
     shutil.rmtree(env.parent / ".reconciler")
     assert f"create:east/{unique}-a" in elsewhere(env).changes, "on a machine that keeps no record"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import Unknown
 from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
-from reconciler.model.state.audit_chain import PREVIOUS, check, digest
+from reconciler.model.state.audit_chain import PREVIOUS, ChainReport, check, compared, digest
 
 
 def chain(length: int, after: str | None = None, run: str = "a") -> list[dict[str, Any]]:
@@ -53,10 +53,54 @@ def test_records_of_older_releases_are_counted_where_they_come_first() -> None:
     assert "carries no digest" in broken.problem
 
 
-def test_what_retention_took_is_told_by_its_digest() -> None:
+def test_a_missing_beginning_is_not_proved_and_told_by_its_digest() -> None:
     records = chain(4)
     report = check(records[2:])
-    assert (report.whole, report.before, report.since) == (True, digest(records[1]), "t2")
+    assert (report.whole, report.before, report.since) == (False, digest(records[1]), "t2")
+    assert f"the first record follows {digest(records[1])}" in report.doubts[0]
+
+
+def test_records_whose_digests_were_taken_away_are_not_proved() -> None:
+    bare = [{name: value for name, value in record.items() if name != PREVIOUS} for record in chain(3)]
+    report = check(bare)
+    assert not report.whole
+    assert "none of its 3 records carries a digest" in report.doubts[0]
+
+
+@given(st.permutations(range(4)))
+def test_another_order_is_noticed(order: list[int]) -> None:
+    records = chain(4)
+    shuffled = [records[number] for number in order]
+    assert check(shuffled).whole is (order == [0, 1, 2, 3])
+
+
+PLACE = "east/audit"
+
+
+def verify(file: list[dict[str, Any]], topic: list[dict[str, Any]]) -> dict[str, ChainReport]:
+    records = {"this machine": file, PLACE: topic}
+    return compared({name: check(lines) for name, lines in records.items()}, records)
+
+
+def test_an_empty_place_is_not_proved_while_another_one_holds_records() -> None:
+    for file, topic, empty in (([], chain(3), "this machine"), (chain(3), [], PLACE)):
+        reports = verify(file, topic)
+        assert not reports[empty].whole
+        assert "it holds no record" in reports[empty].doubts[0]
+        assert [report.whole for name, report in reports.items() if name != empty] == [True]
+    assert all(report.whole for report in verify([], []).values())
+
+
+def test_what_the_topic_says_otherwise_than_the_file_is_named_in_both() -> None:
+    """Also of the last record, which no digest protects."""
+    whole = chain(3)
+    for forged in ([*whole[:-1], {**whole[-1], "id": "forged"}], chain(4)):
+        reports = verify(whole, forged)
+        assert not any(report.whole for report in reports.values())
+        assert "one of the two was changed" in reports["this machine"].doubts[0]
+    assert all(report.whole for report in verify([*whole, *chain(2, digest(whole[-1]), run="pause")], whole).values())
+    other_machine = chain(2, run="elsewhere")
+    assert all(report.whole for report in verify(whole, other_machine).values())
 
 
 def test_a_chain_that_begins_anew_is_broken() -> None:
@@ -66,11 +110,13 @@ def test_a_chain_that_begins_anew_is_broken() -> None:
     assert "begins anew" in broken.problem
 
 
-def test_two_writers_at_once_make_two_heads_and_no_alarm() -> None:
+def test_records_that_were_put_in_make_two_heads_and_are_not_proved() -> None:
+    """As two writers at once do, after a stolen lock."""
     records = chain(2)
     both = [*records, *chain(1, digest(records[0]), run="b")]
     report = check(both)
-    assert report.whole
+    assert report.broken is None
+    assert "several heads: records were put in" in report.doubts[0]
     assert set(report.heads) == {digest(records[1]), digest(both[-1])}
 
 
