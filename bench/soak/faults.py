@@ -15,8 +15,9 @@ from typing import Any
 from bench.processes.fault_proxy import CUT, FLIP, HOLD, PASS, RATE, RESET, TRUNCATE
 from bench.soak.load import TOPIC
 from bench.soak.world import ELECTED, KEPT, SIDES, TWIN, VOTING, WAIT_S, SoakError, World
+from reconciler.errors import ExitCode
 from reconciler.model.state.lock import LOCK_TOPIC, lock_key
-from reconciler.replication.names import STATUS_TOPIC, status_key
+from reconciler.replication.names import STATUS_TOPIC, position_group, status_key
 
 Act = Callable[[World], None]
 LOST_RECORDS = 300
@@ -223,6 +224,25 @@ def sought(world: World) -> None:
     world.await_said("nothing is stopped", lambda document: "position_foreign" not in codes(document, "soak"))
 
 
+def group_deleted(world: World) -> None:
+    """From the beginning all of the copy would be there twice: the plan is blocked until somebody says where it goes
+    on."""
+    world.cli("mirror", "stop", str(world.env))
+    world.right[:] = [world.position("elected", f"{VOTING}.{ELECTED}")]
+    admin, group = world.admin("target"), position_group("elected")
+    admin.delete_consumer_groups([group], request_timeout=30)[group].result(60)
+    if (code := world.cli("apply", str(world.env), "--yes", check=False)) != ExitCode.BLOCKED:
+        raise SoakError(f"without the positions of a flow, apply ends with {code}, not {ExitCode.BLOCKED:d}")
+
+
+def group_restored(world: World) -> None:
+    place = ("--topic", ELECTED, "--to", str(world.right[0]))
+    world.cli("mirror", "seek", str(world.env), "elected", *place, "--yes")
+    world.apply()
+    world.write(VOTING, ELECTED, [(b"k", b"after")])
+    world.await_copied("elected")
+
+
 def committed_beside(world: World) -> None:
     """The lane goes by what it knows, and writes over it."""
     remote = f"{SIDES['source']}.{TOPIC}"
@@ -287,8 +307,9 @@ FAULTS: tuple[Fault, ...] = (
         f"garbage in {LOCK_TOPIC}; cleared, apply", garbage("source", LOCK_TOPIC, lock_key("soak")), lock_cleared, 10
     ),
     Fault("another client commits a position while the mirror is stopped; seek", committed_while_stopped, sought, 5),
+    Fault("position group deleted while the mirror is stopped; seek", group_deleted, group_restored, 5),
     Fault("another client commits a position of a partition that is copied", committed_beside, lasts_s=5),
     Fault("a stranger writes to a copy at the same offsets", written_by_a_stranger, written_at_the_source, 5),
     Fault("retention passes a paused position; seek", retention_passed, position_moved, 25),
 )
-"""Over the topic ``soak``, but for the stranger, the last one and the election."""
+"""Over the topic ``soak``, but for the stranger, the group, the last one and the election."""

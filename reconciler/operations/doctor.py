@@ -30,17 +30,21 @@ from reconciler.engine.doctor import (
     master_findings,
     metrics_findings,
     permission_findings,
+    remote_findings,
     spark_cluster_findings,
     task_findings,
 )
+from reconciler.engine.guards.remote_topics import copies_of
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, RunnerError, Unknown
 from reconciler.model.environment.topology import Cluster, Mirror, Principal, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.options import WITHIN_S
 from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook, Finding, Rights, SparkMaster
+from reconciler.model.reports.impact import RemoteFacts
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
+from reconciler.operations.session.copy_facts import remote_facts
 from reconciler.operations.session.session import read_topology
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import handovers
@@ -94,7 +98,8 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
     live = _live(topology, deadline)
     with suppress(ReconcilerError):  # the cluster is told of by its own findings
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
-    routing = find_routes(topology, live)
+    routing, copies = find_routes(topology, live), copies_of(topology, live)
+    remotes = _begun(partial(remote_facts, topology, Principal.PLAN, copies))
     all_rights = _rights(topology, live, routing.routes, deadline)
     read_facts = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}
     targets = {flow.target for flow in topology.flows.values()}
@@ -104,6 +109,8 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         mine = [found for (cluster, _), found in all_rights.items() if cluster == name]
         findings += permission_findings(topology, name, mine, routing.routes)
     findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
+    late = {target: RemoteFacts(unknown=f"no answer within {within_s:g} s") for target in copies}
+    findings += remote_findings(topology, live, copies, _by(remotes, deadline) or late)
     if topology.mirrors:
         here = machine(state_folder(folder))
         findings += machine_findings(here)

@@ -110,6 +110,12 @@ def test_our_mirror_goes_on_where_mirrormaker_ended(
                 time.sleep(0.3)
 
         wait_for(lambda: sum(map(len, values(flow))) == RECORDS)
+        for command in (("plan", env), ("apply", env, "--yes")):
+            assert run(*command) == 3, "it would copy all of it again"
+            beside = capfd.readouterr().out
+            assert f"1 topic with {RECORDS} records (east.{unique} {RECORDS})" in beside
+            assert "perhaps MirrorMaker 2 (group east-mm2, Stable; topics " in beside
+            assert f"to copy: at most {RECORDS} records, again" in beside
         stored = "2 positions of 1 topic from west/mm2-offsets.east.internal"
         if end is SIGKILL:
             assert run(*words) == 3, "it runs"
@@ -133,6 +139,8 @@ def test_our_mirror_goes_on_where_mirrormaker_ended(
     start = f"start: {{offsets: {{{unique}: {{0: {RECORDS}, 1: {RECORDS}}}}}}}"
     assert written == f"{text}    {start}\n    topics: [{unique}]\n"
 
+    assert run("plan", env) == 2, "nothing is blocked any more"
+    assert "remote-topic-not-empty" not in capfd.readouterr().out
     [handed] = handovers(read_topology(env)).values()
     [settings] = parse(handed).flows
     flow.run(batch_path, flow.at_end(), start_offsets=settings.start_offsets)

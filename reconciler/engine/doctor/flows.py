@@ -1,4 +1,4 @@
-"""Doctor checks of each flow: message sizes that fit the target, topics that can be written."""
+"""Doctor checks of each flow: message sizes that fit the target, topics that can be written, and are its own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from types import MappingProxyType
 
 from reconciler.engine.doctor.broker_limits import keeps_as_much
 from reconciler.engine.doctor.check import Check
+from reconciler.engine.guards.remote_topics import judge, with_remote_topics
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
+from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.doctor import ClusterFacts, Finding
+from reconciler.model.reports.impact import FlowCopies, RemoteFacts
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.expected import Prospect
 from reconciler.text import counted
@@ -73,6 +76,22 @@ def _offsets(check: Check, flow: Flow) -> Finding:
     why = f"when {flow.source} is lost, no group has an offset on {flow.target}: nothing is ready for that failover"
     todo = f"Write groups: {{sync_offsets: true}} under flow {flow.name}; a planned failover works without it"
     return check.warning(f"not kept on {flow.target}", why, todo)
+
+
+def remote_findings(
+    topology: Topology, live: LiveState, copies: Mapping[str, Sequence[FlowCopies]], facts: Mapping[str, RemoteFacts]
+) -> Iterator[Finding]:
+    """What a plan would be blocked for: remote topics that others filled, and flows of other environments."""
+    judged = judge(topology, copies, facts)
+    plan = with_remote_topics(Plan(Basis(topology.environment, "")), topology, live, judged, copies, facts, None)
+    for refusal in plan.refused:
+        why = f"plan and apply are blocked ({refusal.reason.code})"
+        yield Check(str(refusal.subject), "remote topics").problem(refusal.reason.text, why, refusal.todo)
+    for unread in plan.unknown:
+        yield Check(unread.subject, "remote topics").unread(unread)
+    if judged and not (plan.refused or plan.unknown):
+        names = ", ".join(sorted(flow.flow.name for flow in judged))
+        yield Check("flows", "remote topics").ok(f"{names}: nothing there would be copied a second time")
 
 
 def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:

@@ -18,11 +18,12 @@ from reconciler.model.reports.impact import FlowCopies, RemoteFacts
 def remote_facts(
     topology: Topology, principal: Principal, copies: Mapping[str, Sequence[FlowCopies]]
 ) -> Mapping[str, RemoteFacts]:
-    """By target, all asked at once; the mirror's principal is asked where ``principal`` may not see positions."""
+    """By target, all asked at once. Where the principal ``apply`` may not see positions, the mirror's is asked; not for
+    a plan, whose edit may have changed where the mirror logs in."""
     if not copies:
         return {}
     with ThreadPoolExecutor(len(copies)) as pool:
-        principals = (principal, Principal.MIRROR)
+        principals = (principal,) if principal is Principal.PLAN else (principal, Principal.MIRROR)
         answers = {
             target: pool.submit(read_remote_facts, topology.clusters[target], principals, some)
             for target, some in copies.items()

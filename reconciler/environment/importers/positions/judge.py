@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from reconciler.environment.importers.positions.connect_records import Key, Records
 from reconciler.model.environment.topology import Flow, TopicRef
+from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted
@@ -184,9 +185,14 @@ def _notes(flow: Flow, alias: str, topics: tuple[ImportedTopic, ...], world: Pos
         count = counted(sum(len(topic.fresh) for topic in fresh), "partition")
         named = ", ".join(topic.name for topic in fresh[:5]) + (" ..." if len(fresh) > 5 else "")
         yield f"{count} of {named} with records and without a position: copied from {otherwise} on, as start says"
-        doubled = [topic.name for topic in fresh if topic.remote in world.remotes and otherwise != "latest"]
-        if doubled:
-            yield f"what {', '.join(doubled[:5])} has at {flow.target} already, from these partitions, comes again"
+        there = [topic.remote for topic in fresh if topic.remote in world.remotes and otherwise != "latest"]
+        if there and otherwise == AGAIN:
+            yield f"what {', '.join(there[:5])} hold at {flow.target} already, from these partitions, is copied again"
+        elif there:
+            yield (
+                f"where {', '.join(there[:5])} hold records at {flow.target} already, these partitions are not copied:"
+                " plan and job stop them until start says otherwise: again, or their offsets"
+            )
     if missing := [topic for topic in topics if topic.positions and topic.remote not in world.remotes]:
         renamed = f"; MirrorMaker 2 calls the source {alias}" if alias != flow.source else ""
         yield (

@@ -174,7 +174,9 @@ def test_a_position_of_the_flows_own_wins() -> None:
 def test_partitions_without_a_position_are_told_with_where_they_begin() -> None:
     found = judged({key(): at(89), key("pay"): at(49)})
     assert "1 partition of orders with records and without a position: copied from earliest on" in found.notes[0]
-    assert "comes again" in found.notes[1]
+    assert "hold records at west already, these partitions are not copied" in found.notes[1]
+    again = judged({key(): at(89), key("pay"): at(49)}, FLOW.replace("}", ", start: again}"))
+    assert "is copied again" in again.notes[1]
     latest = judged({key(): at(89), key("pay"): at(49)}, FLOW.replace("}", ", start: latest}"))
     assert len(latest.notes) == 1
     assert "copied from latest on" in latest.notes[0]
