@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -131,6 +132,29 @@ def first_of(names: Sequence[str], shown: int, left_out: int = 0) -> str:
     """``a, b and 3 more``. ``left_out``: how many more there are than ``names``."""
     more = len(names) - shown + left_out
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+DEEPEST = 4
+"""Parts of a name that ``by_prefix`` looks at."""
+
+
+def by_prefix(names: Sequence[str], shown: int = 8) -> str:
+    """``east.crm-* 41, east.Search.* 22, 30 others``: names by what they begin with, most first; a beginning that most
+    have in common is looked behind. Those alone are others."""
+    tokens = [re.split(r"(?<=[._-])", name) for name in names]
+    prefixes = Counter(each[0] for each in tokens)
+    for depth in range(1, DEEPEST):
+        commonest, count = prefixes.most_common(1)[0]
+        if 2 * count <= len(names):
+            break
+        within = Counter("".join(each[: depth + 1]) for each in tokens if "".join(each[:depth]) == commonest)
+        if within.most_common(1)[0][1] == 1:
+            break
+        prefixes = (prefixes - Counter({commonest: count})) + within
+    many = [(prefix, count) for prefix, count in prefixes.most_common(shown) if count > 1]
+    others = len(names) - sum(count for _, count in many)
+    rest = [counted(others, "other" if many else "name")] if others else []
+    return ", ".join([*(f"{prefix}* {count:,}" for prefix, count in many), *rest])
 
 
 def total(counts: Iterable[int | None]) -> int | None:

@@ -13,7 +13,7 @@ from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.address import host_port, url_address
 from reconciler.kafka.client.auth.secret_files import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
-from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.environment.topology import REFERS, Cluster, Principal
 from reconciler.replication.allowed import VARIABLE, allowed
 from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
@@ -42,6 +42,12 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
     return resolved
 
 
+def _or_listed(changed: str) -> str:
+    """What may be listed instead, where that is all that changed. ``changed``: ``Cluster.not_contacted``."""
+    listable = [word for word, sign in (("address", "bootstrap_servers has"), ("reference", REFERS)) if sign in changed]
+    return f", or list the {' and the '.join(listable)} in {VARIABLE} there" if listable else ""
+
+
 def require_trusted(cluster: Cluster, principal: Principal) -> None:
     """Raises ClusterError before a secret is read. ``validate`` has said most of it; here it holds."""
     if cluster.not_contacted:
@@ -50,7 +56,7 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             "withheld",
             f"cluster {cluster.name} is not planned, connection changed: {cluster.not_contacted}",
             "Credentials go only where the base says, because an edit could send them anywhere",
-            f"Let it be reviewed; then plan with --allow-new-address, or list the address in {VARIABLE} there",
+            f"Let it be reviewed; then plan with --allow-new-address{_or_listed(cluster.not_contacted)}",
         )
     client = cluster.client_for(principal)
     if refused := forbidden(client):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.supported_settings import DECIDES, TOKEN_ENDPOINT
-from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.environment.topology import REFERS, Cluster, Principal, Topology
 from reconciler.replication.allowed import Allowed
 from reconciler.replication.secret_references import REFERENCE
 from reconciler.text import first_of
@@ -53,7 +53,10 @@ def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[
             continue
         if before is None and not _reference(value or "") and (value or "").lower() not in _WEAK.get(name, ()):
             continue  # of a new cluster: the addresses and references decide
-        yield f"{name} is {_short(value)}, was {_short(was)}"
+        if _reference(value or "") is not None:
+            yield f"{name} {REFERS} {_short(value)}, was {_short(was)}"
+        else:
+            yield f"{name} is {_short(value)}, was {_short(was)}"
 
 
 def _reference(value: str) -> tuple[str, str] | None:

@@ -21,6 +21,7 @@ from reconciler.resources.flows.routes import Routing, kept_less_by
 from reconciler.resources.replicas.placement.broker_load import loads_of
 from reconciler.resources.topics.limits import kept_less_lines
 from reconciler.resources.topics.outside import NOTHING_LEFT, Left, once
+from reconciler.text import grouped
 
 
 def plan(
@@ -122,7 +123,8 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked
         )
         for subject, answer in sorted(refusals.items(), key=lambda refusal: str(refusal[0]))
     )
-    notes = tuple(f"not checked beforehand by the brokers of {name}: {why}" for name, why in sorted(unasked.items()))
+    alike = grouped((why, name) for name, why in sorted(unasked.items()))
+    notes = tuple(f"not checked beforehand by the brokers of {', '.join(names)}: {why}" for why, names in alike.items())
     return replace(planned, refused=planned.refused + refused, notes=planned.notes + notes)
 
 

@@ -219,6 +219,8 @@ class Mirror:
         return self.master.startswith("spark://") and declared != "true"
 
 
+REFERS = "refers to"
+"""What ``Cluster.not_contacted`` says of a setting that names another secret than at the base."""
 UNAUTHENTICATED = (
     "whoever reaches the ports of its Spark master, workers or driver can run code there, and read what the job reads"
 )

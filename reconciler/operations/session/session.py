@@ -57,6 +57,7 @@ from reconciler.resources.replicas.observe import look_closer
 from reconciler.resources.shrink_limit import shrunken
 from reconciler.resources.users import user_clusters
 
+LOOKS_ONLY = "this principal may look and not change, as is recommended for plans; apply is checked"
 NOTHING_AGREED = Consent()
 """Takes all that the guards said off a saved plan, so that they can say it anew."""
 
@@ -367,7 +368,8 @@ class Session:
                 try:
                     refusals |= answer.result()
                 except ClusterError as error:
-                    unasked[name] = "; ".join(filter(None, (unasked.get(name), error.what)))
+                    why = LOOKS_ONLY if error.kind == "denied" else error.what
+                    unasked[name] = "; ".join(dict.fromkeys(filter(None, (unasked.get(name), why))))
             refusals |= of_lock.result()
         return with_broker_refusals(made, refusals, unasked)
 

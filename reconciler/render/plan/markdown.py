@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reconciler.engine.plan import file as planfile
-from reconciler.engine.plan.amounts import Amount
+from reconciler.engine.plan.amounts import Amount, AmountKind
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
@@ -55,7 +55,8 @@ def plan_markdown(
     after = (*load_sections(plan), *shift_sections(plan))
 
     amount_items = tuple(SectionItem(line) for line in amounts_lines(amounts))
-    how_much = (Section("How much", amounts_sentence(amounts), amount_items),) if amounts else ()
+    loses = any(amount.kind is AmountKind.LOSE for amount in amounts)
+    how_much = (Section("How much", amounts_sentence(amounts), amount_items, urgent=loses),) if amounts else ()
     chart = map_mermaid(drawn) if drawn is not None else ""
 
     def render(detail: Detail) -> Iterator[str]:

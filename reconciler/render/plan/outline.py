@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from reconciler.model.changes import AclChange, ChangeOfTopic, Risk, Stage
+from reconciler.model.changes import AclChange, ChangeOfTopic, CreateTopic, Risk, Stage
 from reconciler.model.plan import Basis, Plan, Planned, SeenCluster
 from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import described, headline, signature, words_of
 from reconciler.render.plan.kinds.topics import OutlinedValue, outlined_values
 from reconciler.render.plan.waves import wave_heading
+from reconciler.resources.topics.risk import EXCLUDE
 from reconciler.text import counted, grouped
 
 FOLD = 3
@@ -131,9 +132,16 @@ def _searchable(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
 def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
     """Equal changes on many topics become one entry."""
     alike = grouped(
-        ((signature(each.change), each.risk, each.needs_why, bool(each.wave_why)), each) for each in planned
+        ((signature(each.change), each.risk, _owner(each), each.needs_why, bool(each.wave_why)), each)
+        for each in planned
     )
     return tuple(_all_entries(alike.values()))
+
+
+def _owner(planned: Planned) -> str:
+    """New copies of what an application looks after are told by application."""
+    mine = isinstance(planned.change, CreateTopic) and EXCLUDE in planned.risk_why
+    return planned.risk_why.partition(EXCLUDE)[0] if mine else ""
 
 
 def basis_words(basis: Basis) -> str:

@@ -25,6 +25,7 @@ from reconciler.render.plan.sections import (
 )
 from reconciler.render.plan.waves import gates_words, ignored_words
 from reconciler.render.style import PLAIN, SHOWN, Style
+from reconciler.text import by_prefix, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,34 @@ def plan_text(
         lines += ["", f"{step.number}. {step.title}, {step.why}"]
         for place in step.places:
             lines += [f"  {place.cluster}"] if place.cluster else []
+            indent = "    " if place.cluster else "  "
+            plain = [] if style.full else _plain(place.entries)
             for entry in place.entries:
-                lines += _entry(entry, style, "    " if place.cluster else "  ")
+                lines += [] if entry in plain else _entry(entry, style, indent)
+            lines += _folded(plain, indent)
     for section in load_sections(plan):
         lines += ["", section.heading, *(f"  {item.text}" for item in section.items)]
     for section in shift_sections(plan):
         names = [f"  {item.sign} {item.text}{''.join(f'; {name}' for name in item.more)}" for item in section.items]
         lines += ["", section.heading, *_cut(names, style)]
     return lines_of([*lines, *left_lists(plan, style)], style)
+
+
+MANY = 12
+"""New topics of several shapes on one cluster: of more entries nobody reads each."""
+
+
+def _plain(entries: Sequence[PlanEntry]) -> list[PlanEntry]:
+    """Entries that are told together: new topics without a risk, where they are many."""
+    plain = [each for each in entries if each.sign == "+" and each.noun == "topic" and each.risk is Risk.LOW]
+    return plain if len(plain) > MANY else []
+
+
+def _folded(plain: Sequence[PlanEntry], indent: str) -> Iterator[str]:
+    names = [name for each in plain for name in each.names]
+    if names:
+        yield f"{indent}+ {counted(len(names), 'topic')}, {counted(len(plain), 'shape')}: {by_prefix(names)}"
+        yield f"{indent}    each with its values: --format html or json"
 
 
 def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:

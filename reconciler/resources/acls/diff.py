@@ -25,12 +25,16 @@ from reconciler.model.changes import (
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.environment.topology import ShrinkLimit, Topology
 from reconciler.model.live import LiveAccess, LiveState, Made
+from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.shrink_limit import too_many_rules
 from reconciler.text import counted, grouped, nearest
 
 NOTED = 10
+OURS = frozenset({STATUS_TOPIC, CONTROL_TOPIC, OFFSETS_TOPIC, LOCK_TOPIC})
+"""Topics of the program's own: apply makes them where something needs them."""
 NOT_PROBED = Reason(
     Why.NOT_PROBED, "done by an earlier run that was interrupted before it was confirmed, or that could not confirm it"
 )
@@ -197,7 +201,8 @@ def _unknown_topics(topology: Topology, live: LiveState, routing: Routing) -> It
                 continue
             names = routing.prospects.names(cluster)
             for name in literal_topics(rule):
-                if name in names or name in live_cluster.hidden or (cluster, name) in value or len(value) >= NOTED:
+                known = name in names or name in live_cluster.hidden or name in OURS
+                if known or (cluster, name) in value or len(value) >= NOTED:
                     continue
                 value.add((cluster, name))
                 near = nearest(name, names)

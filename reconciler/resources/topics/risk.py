@@ -12,10 +12,13 @@ from reconciler.model.changes import (
     CreateTopic,
     DeleteTopic,
     Risk,
+    Role,
     TopicChange,
 )
 from reconciler.model.config_values import human, number
 from reconciler.model.environment.topology import TopicRef
+from reconciler.resources.application_topics import CONNECT, MIRRORMAKER, REGISTRY, STREAMS, owner_of
+from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE, Assessment, World
 from reconciler.resources.topics.limits import KeptLess, todo
 from reconciler.text import counted
@@ -30,7 +33,7 @@ _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 def assess(change: TopicChange, world: World) -> Assessment:
     match change:
         case CreateTopic():
-            return _new(world.kept_less.get(change.ref, ()))
+            return _new(world.kept_less.get(change.ref, ()), _of_an_application(change, world))
         case AddPartitions():
             return _growth(change, world)
         case AlterConfigs():
@@ -44,14 +47,42 @@ def assess(change: TopicChange, world: World) -> Assessment:
             assert_never(change)
 
 
-def _new(less: Sequence[KeptLess]) -> Assessment:
-    """``less``: what a copy would not keep or take of its source."""
+def _new(less: Sequence[KeptLess], application: str) -> Assessment:
+    """``less``: what a copy would not keep or take of its source. ``application``: whose topic that is, or empty."""
     lasting = "reversible while nobody has written to it"
-    if not less:
+    words = [application] if application else []
+    if less:
+        said = "; ".join(each.words for each in less)
+        words.append(f"{said}. {todo([each.written for each in less], less)}")
+    if not words:
         return Assessment(Risk.LOW, "", lasting)
-    risk = Risk.HIGH if any(each.loses for each in less) else Risk.MEDIUM
-    why = "; ".join(each.words for each in less)
-    return Assessment(risk, f"{why}. {todo([each.written for each in less], less)}", lasting)
+    risk = Risk.HIGH if application or any(each.loses for each in less) else Risk.MEDIUM
+    return Assessment(risk, "; ".join(words), lasting)
+
+
+EXCLUDE = "leave it out with exclude_topics of flow"
+_STATE_OF = {
+    STREAMS: "Kafka Streams keeps the state of an application in its source",
+    CONNECT: "Kafka Connect keeps its configs, offsets or status in its source",
+    REGISTRY: "a schema registry keeps its schemas in its source, and one on this side would write here as well",
+    MIRRORMAKER: "MirrorMaker 2 keeps its own state in its source",
+}
+
+
+def _of_an_application(change: CreateTopic, world: World) -> str:
+    """Of a copy that nobody may have meant: whose topic its source is; empty of every other."""
+    if change.role is not Role.REMOTE:
+        return ""
+    for flow in world.topology.flows.values():
+        source = selector_of(flow).policy.upstream_topic(change.ref.name) if flow.target == change.cluster else None
+        live = world.live.known(flow.source) if source else None
+        if source is None or live is None or source not in live.topics or selector_of(flow).why_not(source) is not None:
+            continue
+        owner = owner_of(source, live.topics)
+        if owner and not (owner == MIRRORMAKER and flow.mirrormaker_topics.heartbeats):
+            kept = _STATE_OF.get(owner, f"{owner} looks after its source")
+            return f"{kept}: {EXCLUDE} {flow.name}, unless the copy is meant"
+    return ""
 
 
 def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> Assessment:

@@ -20,6 +20,8 @@ from reconciler.model.live import Source
 from reconciler.render.plan.kinds.words import SHOWN, FieldValues, Words
 from reconciler.text import counted
 
+FEW = 2
+"""Configs that a headline names with their values."""
 _TAKEN_OVER = "and {} configs at what the source's brokers have by default (use_defaults_from: source)"
 
 
@@ -49,11 +51,23 @@ def _headline(change: TopicChange, why: str) -> str:
         case AddPartitions():
             return f"partitions {change.before} -> {change.after}{why}"
         case AlterConfigs():
-            return f"{counted(len(change.configs), 'config')}{why}"
+            return f"{_config_words(change.configs)}{why}"
         case DeleteTopic():
             return f"DELETE, {counted(change.partitions, 'partition')}{why}"
         case _:
             assert_never(change)
+
+
+def _config_words(configs: Sequence[ConfigChange]) -> str:
+    """A few with their values: they are what the change is."""
+    if len(configs) > FEW:
+        return counted(len(configs), "config")
+    return ", ".join(map(_short, configs))
+
+
+def _short(config: ConfigChange) -> str:
+    before = human(config.key, config.before) if config.before else "(not set)"
+    return f"{config.key} {before} -> {'no override' if config.after is None else human(config.key, config.after)}"
 
 
 def _signature(change: TopicChange) -> object:

@@ -48,7 +48,7 @@ def test_what_is_as_the_base_has_it_is_contacted() -> None:
         (replace(EAST, bootstrap_servers=("evil.net:9093", *EAST.bootstrap_servers)), "has evil.net:9093, had east.ex"),
         (edited(security_protocol="SASL_PLAINTEXT"), "security.protocol is SASL_PLAINTEXT, was SASL_SSL"),
         (edited(sasl_mechanism="PLAIN"), "sasl.mechanism is PLAIN, was SCRAM-SHA-512"),
-        (edited(sasl_password="${env:OTHER}"), "sasl.password is ${env:OTHER}, was ${env:EAST_PASSWORD}"),
+        (edited(sasl_password="${env:OTHER}"), "sasl.password refers to ${env:OTHER}, was ${env:EAST_PASSWORD}"),
         (edited(ssl_ca_location="environments/mine.pem"), "ssl.ca.location is environments/mine.pem, was /etc/kafka/"),
         (edited(enable_ssl_certificate_verification="false"), "verification is false, was not set"),
         (edited(ssl_endpoint_identification_algorithm="none"), "algorithm is none, was not set"),
