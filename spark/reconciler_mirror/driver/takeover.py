@@ -184,7 +184,7 @@ class _Open:
             await self.first.end(committed=True)
         if self.flow.provenance is not None:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
-        if any(at.proved for at in self._known(lane_positions)):
+        if self._has_run(lane_positions):
             return Takeover(claim, None)
         fresh = [spec for spec in specs if (spec.target_topic, spec.partition) not in lane_positions]
         return Takeover(claim, await self._begin(claim, fresh))
@@ -256,6 +256,11 @@ class _Open:
         older = {key for key, at in self._decided.items() if positions.is_older(lane_positions.get(key), at)}
         below = {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
         return older | below | (self._least.keys() - lane_positions.keys())
+
+    def _has_run(self, lane_positions: Mapping[Key, LanePosition]) -> bool:
+        """Where another client has written over all positions, the offset map remembers."""
+        known = self._known(lane_positions)
+        return any(at.proved for at in known) or bool(known and self._least)
 
     def _known(self, lane_positions: Mapping[Key, LanePosition]) -> Sequence[LanePosition]:
         """Also those that an earlier, stable answer told."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.driver import takeover
-from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.driver.takeover import Takeover, WireTakeover
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, Condition, LaneProgress, PartitionSpec, lane_of, lane_spec
 
 from reconciler.kafka.client.cluster import GROUP, Key
+from reconciler.kafka.client.errors import WireError
 from reconciler.replication.handover import FlowSettings, Naming, Provenance, Start
 from reconciler.replication.offsets.position_metadata import END, moved
 from reconciler.sandbox.handles import Sandbox
@@ -105,10 +107,22 @@ def settled(progress: LaneProgress) -> bool:
 
 def started(flow: Flow, named: FlowSettings, application: str) -> dict[int, Condition]:
     """As a driver starts it: takes over, and runs the lanes until all is copied or stopped. By partition."""
-    taking = WireTakeover(named)
-    claim = taking.take(application, flow.specs()).claim
-    taking.close()
-    return run_lanes(flow, named, claim)
+    return run_lanes(flow, named, taken(named, application, flow.specs()).claim)
+
+
+def taken(named: FlowSettings, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+    """As a driver, which tries again: a topic that was made a moment ago may not be led yet."""
+    taking, end = WireTakeover(named), time.monotonic() + 30
+    try:
+        while True:
+            try:
+                return taking.take(application, specs)
+            except WireError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+    finally:
+        taking.close()
 
 
 def run_lanes(flow: Flow, named: FlowSettings, claim: Claim) -> dict[int, Condition]:
@@ -199,6 +213,23 @@ def test_it_does_not_tell_that_the_flow_has_run_before(flow: Flow) -> None:
     assert (copied[0], copied[1]) == (list(range(FIRST, FIRST + MORE)), [])
 
 
+def test_where_all_positions_are_another_clients_a_new_topic_comes_whole(
+    flow: Flow, create_topic: Callable[..., str]
+) -> None:
+    """kafka-consumer-groups --reset-offsets --all-topics: the flow has run before, whatever start says."""
+    named = settings(flow, start=Start("latest"))
+    assert started(flow, named, "first") == {}
+    write(flow, range(FIRST))
+    assert started(flow, named, "second") == {}
+    for number in range(PARTITIONS):
+        flow.set_position(20, number, "")
+    later = Flow(flow.source, flow.target, f"{flow.topic}-later")
+    create_topic(later.source, later.topic)
+    create_topic(later.target, later.remote)
+    fill(later.source, later.topic, [(None, b"first", (), NOW)])
+    assert taken(named, "third", (*flow.specs(), *later.specs())).started is None
+
+
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_deleted_offsets_are_no_beginning(flow: Flow, delivery: str) -> None:
     """Of one partition (kafka-consumer-groups --delete-offsets), then of the group."""
@@ -245,7 +276,7 @@ def test_one_that_comes_beside_a_lane_counts_only_where_that_does_not_copy(flow:
     takes a stranger's claim for that of a later application."""
     named = settings(flow, delivery="at_least_once")
     write(flow, range(FIRST))
-    claim = WireTakeover(named).take("first", flow.specs()).claim
+    claim = taken(named, "first", flow.specs()).claim
     specs, paused = flow.specs(), (flow.topic, 1)
     lane = Lane(replace(lane_spec(named, 0), partitions=specs, claim=claim, paused=frozenset({paused})))
     later = positions.encode((flow.remote, 3), LanePosition(20, claim=Claim(claim.number + 5, "another")))
