@@ -83,6 +83,7 @@ def reconciler(
     epilog=ending(
         "0 written and valid; 1 error, and nothing is written",
         "import mm2.properties --out environments/prod",
+        "import mm2.properties --into environments/prod",
     ),
 )
 def import_(
@@ -92,12 +93,24 @@ def import_(
             metavar="FILE...", help="properties of connect-mirror-maker, JSON of connectors, or Strimzi's resources"
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="ENV", help="environment to add to; what it declares stays")
+    ] = None,
 ) -> None:
-    """Write an environment from MirrorMaker 2's configuration, and report what differs from it."""
+    """Write MirrorMaker 2's configuration as an environment, or into one, and report what differs."""
+    from reconciler.errors import ReconcilerError
     from reconciler.operations.importers import mirrormaker as importing
 
-    show(importing.run(files, out))
+    if out is not None and into is None:
+        show(importing.run(files, out))
+    elif into is not None and out is None:
+        show(importing.run_into(files, into))
+    else:
+        why = "A new environment is written to the one; an environment that is there is added to by the other."
+        raise ReconcilerError("import takes either --out or --into", why, "Give one of them.")
 
 
 @app.command(

@@ -11,18 +11,35 @@ from reconciler.environment.importers.mirrormaker.environment import ImportedEnv
 from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property, decoded
 from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
+from reconciler.model.environment.topology import Topology
+from reconciler.operations.importers.into import add, said_of
 from reconciler.text import counted
 
 
 def run(paths: Sequence[Path], out: Path) -> str:
     """Nothing is written unless all of it is right. Raises ReconcilerError with all mistakes of all files."""
     _require_new(out)
+    imported, _ = _imported(paths, out)
+    write_folder(out, {out / name: text for name, text in imported.texts().items()})
+    flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
+    said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate takes it as it is"]
+    return "\n".join([*said, *_report(imported, imported.flows, shlex.quote(str(out)))])
+
+
+def run_into(paths: Sequence[Path], folder: Path) -> str:
+    """Adds what an environment lacks; raises as ``run``."""
+    imported, asked = _imported(paths, folder)
+    added = add(imported, asked, folder)
+    return "\n".join([*said_of(added, folder), *_report(imported, added.flows, shlex.quote(str(folder)))])
+
+
+def _imported(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
+    """What the files say, and what they declare by themselves."""
     imported = environment(_read(paths))
-    texts = imported.texts()
-    if mistakes := [*imported.notes.mistakes, *_refused_by_validate(imported, texts, environment_name(out))]:
+    texts, name = imported.texts(), environment_name(folder)
+    if mistakes := [*imported.notes.mistakes, *_refused_by_validate(imported, texts, name)]:
         raise _refused(mistakes)
-    write_folder(out, {out / name: text for name, text in texts.items()})
-    return report(imported, out)
+    return imported, load(texts, name)
 
 
 def _require_new(out: Path) -> None:
@@ -30,7 +47,8 @@ def _require_new(out: Path) -> None:
         return
     if out.exists() or out.is_symlink():
         why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
-        todo = "Choose another --out, and move the files together when you have read them."
+        into = shlex.quote(str(out))
+        todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
         raise ReconcilerError(f"{out} is there already", why, todo)
 
 
@@ -89,22 +107,15 @@ def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
     return Mistake(where, f"{key} ({origin}): {words}" if origin else words)
 
 
-def report(imported: ImportedEnvironment, out: Path) -> str:
-    """What was written, what is different, which secrets to set, and where to go from here."""
-    return "\n".join(_report(imported, shlex.quote(str(out))))
-
-
-def _report(imported: ImportedEnvironment, out: str) -> Iterator[str]:
+def _report(imported: ImportedEnvironment, flows: Sequence[str], out: str) -> Iterator[str]:
+    """What is different, which secrets to set, and where to go from here. ``flows``: those that were written."""
     notes = imported.notes
-    flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
-    yield f"wrote {', '.join(imported.lines)} in {out}: {flows}"
-    yield "validate takes it as it is"
     if imported.disabled:
         named = ", ".join(imported.disabled)
         yield f"not written, because not enabled: {named} (heartbeats of MirrorMaker 2 go there unless they are off)"
     if notes.different:
         yield "different from MirrorMaker 2; read each:"
-        yield from (f"  {_of(flows, imported)}{words}" for words, flows in notes.different.items())
+        yield from (f"  {_of(some, imported)}{words}" for words, some in notes.different.items())
     if notes.unneeded:
         yield "not needed here:"
         yield from (f"  {', '.join(dict.fromkeys(names))}: {words}" for words, names in notes.unneeded.items())
@@ -113,7 +124,7 @@ def _report(imported: ImportedEnvironment, out: str) -> Iterator[str]:
         yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
     yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
-    for flow in imported.flows:
+    for flow in flows:
         place = _on_connect(imported.connectors.get(flow))
         alias = f" --alias {shlex.quote(imported.aliases[flow])}" if flow in imported.aliases else ""
         yield f"  reconciler mirror import-positions {out} {flow}{place}{alias}"

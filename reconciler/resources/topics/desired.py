@@ -14,7 +14,7 @@ from reconciler.resources.flows.routes import Route, Routing
 from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.defaults import Layers, layers_of, partitions, replication_factor, undeclared
 from reconciler.resources.topics.expected import Configs, DesiredConfig, wanted_configs
-from reconciler.resources.topics.internal import INTERNAL_FACTOR, internal_topics
+from reconciler.resources.topics.internal import INTERNAL_FACTOR, InternalTopic, internal_topics
 
 AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -227,7 +227,7 @@ def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
                 new_partitions=topic.partitions,
                 replication_factor=replication_factor(layers_of(topology, topic.ref.cluster)),
                 new_factor=replication_factor(layers_of(topology, topic.ref.cluster)) or internal_factor(cluster),
-                configs={} if _kept_as_it_is(topic.ref, cluster) else _needed(topic.configs),
+                configs=_needed(topic, cluster),
             )
             for topic in internal_topics(topology)
             if (cluster := live.known(topic.ref.cluster))
@@ -235,14 +235,14 @@ def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
     ]
 
 
-def _needed(configs: Mapping[str, str]) -> Mapping[str, DesiredConfig]:
-    return {key: DesiredConfig(value, "needed by the mirror job") for key, value in configs.items()}
-
-
-def _kept_as_it_is(ref: TopicRef, cluster: LiveCluster) -> bool:
-    """A heartbeats topic that is there keeps its settings, as with MirrorMaker 2. A compacted one
-    refuses records without a key, which devices of an application may send."""
-    return ref.name == HEARTBEATS and ref.name in cluster.topics
+def _needed(topic: InternalTopic, cluster: LiveCluster) -> Mapping[str, DesiredConfig]:
+    """A heartbeats topic that is there keeps its settings, as with MirrorMaker 2: a compacted one refuses records
+    without a key, which an application may send to a topic of that name."""
+    there = cluster.topics.get(topic.ref.name)
+    if topic.ref.name == HEARTBEATS and there is not None:
+        kept = {key: value for key, value in there.overrides.items() if key in topic.configs}
+        return {key: DesiredConfig(value, "as it is") for key, value in kept.items()}
+    return {key: DesiredConfig(value, "needed by the mirror job") for key, value in topic.configs.items()}
 
 
 def internal_factor(cluster: LiveCluster) -> int:

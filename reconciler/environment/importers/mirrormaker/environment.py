@@ -41,6 +41,16 @@ class ImportedEnvironment:
     notes: Notes
     connectors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, tuple[SourceLine, ...]]] = field(default_factory=dict)
+    """Lines of each cluster and flow, by section and name."""
+
+    def text_of(self, clusters: Sequence[str], flows: Sequence[str]) -> str:
+        """One file with these alone."""
+        lines = [*self.lines["flows.yaml"][:1]]
+        for section, names in (("clusters", clusters), ("flows", flows)):
+            lines += [SourceLine(f"{section}:")] if names else []
+            lines += [line for name in names for line in self.parts[section][name]]
+        return "".join(f"{_written(line)}\n" for line in lines)
 
     def texts(self) -> dict[str, str]:
         return {file: "".join(f"{_written(line)}\n" for line in lines) for file, lines in self.lines.items()}
@@ -105,7 +115,10 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         f"{source}-to-{target}": (name, on_connect.topics[source, target])
         for (source, target), name in on_connect.names.items()
     }
-    return ImportedEnvironment(_lines(files, clusters, flows), tuple(flows), tuple(disabled), notes, named, aliases)
+    sections = {"clusters": clusters, "flows": flows}
+    parts = {section: {name: part.lines for name, part in some.items()} for section, some in sections.items()}
+    lines = _lines(files, sections)
+    return ImportedEnvironment(lines, tuple(flows), tuple(disabled), notes, named, aliases, parts)
 
 
 def _read(files: Mapping[str, str], on_connect: Connectors) -> Iterator[tuple[str, Sequence[Property]]]:
@@ -230,14 +243,11 @@ def _value(given: str | bool | int | tuple[str, ...]) -> str:
             return f"[{', '.join(map(scalar, given))}]"
 
 
-def _lines(
-    files: Mapping[str, str], clusters: Mapping[str, _Part], flows: Mapping[str, _Part]
-) -> dict[str, tuple[SourceLine, ...]]:
+def _lines(files: Mapping[str, str], sections: Mapping[str, Mapping[str, _Part]]) -> dict[str, tuple[SourceLine, ...]]:
     head = SourceLine(f"# From MirrorMaker 2's {', '.join(files)}; behind each line the one that it comes from.")
-    both = {"clusters": clusters, "flows": flows}
     return {
         f"{section}.yaml": (head, SourceLine(f"{section}:"), *(line for part in parts.values() for line in part.lines))
-        for section, parts in both.items()
+        for section, parts in sections.items()
     }
 
 

@@ -34,6 +34,7 @@ def test_one_that_is_there_keeps_its_settings_and_the_second_plan_is_empty(
     assert dict(seen.clusters[cluster].topics["heartbeats"].overrides) == before
     again = seen.plan(WISHED)
     assert again.exit_code is ExitCode.DONE, plan_text(again)
+    assert partitions > 1 or "heartbeats" not in plan_text(again), "nothing to say of it on every plan"
 
 
 def test_new_ones_are_compacted_and_so_is_the_copy() -> None:

@@ -638,3 +638,82 @@ def test_nothing_of_a_resource_of_strimzi_goes_without_a_word() -> None:
             assert re.search(rf"{re.escape(name)}\b|\.yaml:{line}\b", told), name
     made = environment({"f": STRIMZI.replace("sourceConnector: {}", "sourceConnector: {}\n    surprise: 1")})
     assert any("mirrors.surprise is no field" in words for words in made.notes.different)
+
+
+THERE = """
+clusters:
+  A: {bootstrap_servers: ["a:1"], cluster_id: kept}
+topics: {orders: {clusters: [A], partitions: 1}}
+"""
+
+
+def added(capfd: pytest.CaptureFixture[str], folder: Path, text: str) -> tuple[int, str]:
+    file = folder.parent / "mm2.properties"
+    file.write_text(text, "utf-8")
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["import", str(file), "--into", str(folder)])
+    told = "".join(capfd.readouterr())
+    assert "Traceback" not in told
+    return int(ended.value.code or 0), told
+
+
+def test_an_environment_gets_what_it_lacks_and_keeps_what_it_has(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "env"
+    folder.mkdir()
+    (folder / "east.yaml").write_text(THERE, "utf-8")
+    code, told = added(capfd, folder, BASE + "A->B.topics=orders\n")
+    assert code == 0, told
+    assert (folder / "east.yaml").read_text("utf-8") == THERE
+    made = load(read_environment(folder), "env")
+    assert (made.clusters["A"].cluster_id, made.clusters["B"].bootstrap_servers) == ("kept", ("b:1",))
+    assert made.flows["A-to-B"].topics == ("orders",)
+    assert "A:" not in (folder / "imported.yaml").read_text("utf-8").replace("A-to-B:", "")
+    assert "left alone, because it is declared already (1):\n  cluster A: declared at " in told
+    assert f"reconciler mirror import-positions {folder} A-to-B" in told
+
+    before = sorted(path.name for path in folder.iterdir())
+    code, told = added(capfd, folder, BASE + "A->B.topics=payments\n")
+    assert code == 0
+    assert "nothing is missing" in told
+    assert "flow A-to-B: declared at " in told
+    assert "where topics differ" in told
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("there", "text", "words"),
+    [
+        (THERE.replace("a:1", "other:1"), BASE, "cluster A has other:1 in "),
+        (THERE.replace("  A:", "  X:").replace("[A]", "[X]"), BASE, "both have the bootstrap server a:1"),
+        ("clusters: [", BASE, "broken YAML"),
+        (THERE, BASE + "topics=(", "no regular expression"),
+    ],
+)
+def test_nothing_is_added_where_it_would_contradict(
+    there: str, text: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "env"
+    folder.mkdir()
+    (folder / "east.yaml").write_text(there, "utf-8")
+    code, told = added(capfd, folder, text)
+    assert code == 1
+    assert words in told
+    assert [path.name for path in folder.iterdir()] == ["east.yaml"]
+
+
+def test_an_existing_folder_is_pointed_to_into_and_one_of_both_is_given(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "mm2.properties", tmp_path / "env"
+    file.write_text(BASE)
+    folder.mkdir()
+    (folder / "x.yaml").write_text(THERE)
+    code, told = imported(capfd, folder, file)
+    assert code == 1
+    assert f"reconciler import FILE... --into {folder}" in told
+    with pytest.raises(SystemExit):
+        main(["import", str(file)])
+    assert "either --out or --into" in "".join(capfd.readouterr())
