@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import sysconfig
+import tempfile
 import threading
 import time
 import traceback
@@ -102,8 +103,8 @@ def _is_our_git(folder: Path, command: object, cwd: object) -> bool:
 def _opened(folder: Path, path: object, mode: object, flags: object) -> str:
     if isinstance(path, int):
         return ""
-    if path == os.devnull or (isinstance(flags, int) and flags & os.O_TMPFILE == os.O_TMPFILE):
-        return ""  # to and from git; no name is made
+    if path in (os.devnull, tempfile.gettempdir()):
+        return ""  # to and from git; a folder that is opened for writing gets a file without a name
     writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     if writes and not str(path).endswith(".pyc") and ".pyc." not in str(path):
         return f"{path!r} for writing ({mode!r})"

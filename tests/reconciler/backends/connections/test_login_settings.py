@@ -121,6 +121,8 @@ def client_with(setting: str, files: Files) -> Client:
         case "https.ca.location" | "https.ca.pem":
             value = files.path("ca.pem") if setting.endswith("location") else files.text("ca.pem")
             return oidc | {setting: value}
+        case "sasl.oauthbearer.token.endpoint.url":
+            return oidc | {setting: f"https://127.0.0.1:1/{setting}"}
         case _ if setting.startswith("sasl."):
             return oidc | {setting: f"value of {setting}"}
         case "ssl.ca.pem":
