@@ -227,6 +227,8 @@ def sought(world: World) -> None:
 def group_deleted(world: World) -> None:
     """From the beginning all of the copy would be there twice: the plan is blocked until somebody says where it goes
     on."""
+    world.write(VOTING, ELECTED, [(b"k", b"before")])
+    world.await_copied("elected")
     world.cli("mirror", "stop", str(world.env))
     world.right[:] = [world.position("elected", f"{VOTING}.{ELECTED}")]
     admin, group = world.admin("target"), position_group("elected")
