@@ -64,7 +64,9 @@ def test_the_edit_and_then_what_it_does_to_the_clusters(cli: Cli, edited: Edited
     written = [word for file in files for word in ("--write", file)]
     ended = cli("plan", edited.env, "--base", "main", "--out", tmp_path / "plan.json", *written)
     assert ended.code == 2, ended.words
-    edit, _, live = ended.out.partition("environment ")
+    head, _, rest = ended.out.partition("What the edit means")
+    edit, _, live = rest.partition("\n1. ")
+    assert head.startswith("3 changes on 2 clusters"), "the plan's headline is the only one"
     assert "with uncommitted changes" in edit
     assert "partitions: 2 -> 4" in edit
     assert "+ class short" in edit
@@ -73,7 +75,7 @@ def test_the_edit_and_then_what_it_does_to_the_clusters(cli: Cli, edited: Edited
     assert "of these at most 30 are older than that and go at once" in live
     assert live.count("older than that") == 1, "it is about the retention, not about the partitions"
     assert "no consumer group reads it" in live
-    assert "Kafka 4." in live
+    assert "Kafka 4." in head
     markdown, page, document, text = (file.read_text("utf-8") for file in files)
     assert json.loads(document)["plan"]["changes"][0]["stakes"] is not None
     assert all("30 are older than that" in one for one in (markdown, page, text))
