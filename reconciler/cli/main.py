@@ -115,8 +115,8 @@ def import_(
 
 @app.command(
     epilog=ending(
-        "0 everything answered; 1 error or unknown. With --check: 0 OK; 1 UNKNOWN, or an error; 2 STOPPED or DEGRADED; "
-        "3 PAUSED",
+        "0 everything answered, with --check: OK; 1 error or unknown; 2 with --check: STOPPED or DEGRADED; "
+        "3 with --check: PAUSED",
         "status environments/prod --check",
         "status environments/prod --watch",
         "status environments/prod --format json",

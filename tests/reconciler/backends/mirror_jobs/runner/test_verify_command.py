@@ -56,7 +56,9 @@ run = foreground_job.ForegroundRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]
 foreground_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
 verify.handovers = lambda _: {"m": "{}"}
 verify._answer = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
-verify.prove(SimpleNamespace(topology=None), None, ["m"], print)
+verify._live = lambda *_: None
+topology = SimpleNamespace(environment="e", mirrors={"m": run.mirror}, flows_of=lambda _: ())
+verify.prove(SimpleNamespace(topology=topology), None, ["m"], print)
 """
 
 
