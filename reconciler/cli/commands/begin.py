@@ -22,6 +22,11 @@ class CompletionShell(StrEnum):
     FISH = "fish"
 
 
+class YesOrNo(StrEnum):
+    YES = "yes"
+    NO = "no"
+
+
 class CopyNaming(StrEnum):
     DEFAULT = "default"
     IDENTITY = "identity"
@@ -54,6 +59,17 @@ def init(
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
     ] = None,
+    principals: Annotated[
+        list[str] | None,
+        typer.Option("--principal", metavar="[CLUSTER:]WHO:KEY=VALUE", help="login of apply or mirror alone"),
+    ] = None,
+    sync_offsets: Annotated[
+        YesOrNo | None, typer.Option("--sync-offsets", help="keep offsets of groups on targets")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", metavar="PORT", min=0, max=65535, help="of mirrors; 0: none")
+    ] = None,
+    users: Annotated[bool, typer.Option("--with-users", help="declare SCRAM users, too")] = False,
 ) -> None:
     """Ask a few questions and write a first environment from live clusters. Asks nothing where options answer."""
     from reconciler.operations.adopt import init as initial
@@ -69,6 +85,10 @@ def init(
         tuple(flows or ()),
         naming.value if naming else "",
         tuple(exclude or ()),
+        tuple(principals or ()),
+        sync_offsets.value if sync_offsets else "",
+        metrics_port,
+        users,
     )
     if sys.stdin is not None and sys.stdin.isatty():
         asked = completed(options, _ask, say, os.environ.__contains__)

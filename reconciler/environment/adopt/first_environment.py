@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt
-from reconciler.environment.adopt.write import scalar, scalar_server, texts, value
+from reconciler.environment.adopt.write import logins, scalar, scalar_server, texts
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Cluster
@@ -21,6 +21,7 @@ class FirstFlow:
     target: str
     topics: tuple[str, ...]
     identity: bool = False
+    sync_offsets: bool = False
 
     @property
     def name(self) -> str:
@@ -29,10 +30,12 @@ class FirstFlow:
 
 @dataclass(frozen=True, slots=True)
 class FirstEnvironment:
-    """``files``: by their paths in the environment's folder."""
+    """``files``: by their paths in the environment's folder. ``users_left``: how many SCRAM users of a cluster no file
+    declares."""
 
     files: Mapping[str, str]
     adoptions: tuple[Adoption, ...]
+    users_left: Mapping[str, int] = field(default_factory=dict)
 
 
 def first_environment(
@@ -41,18 +44,25 @@ def first_environment(
     flows: Sequence[FirstFlow],
     options: AdoptOptions,
     read: Callable[[Cluster], LiveCluster],
+    metrics_port: int = 0,
+    *,
+    users: bool = True,
 ) -> FirstEnvironment:
     """A topic that several clusters have is declared on the one furthest upstream. Raises ReconcilerError with all
     problems where the files would not be valid: then the answers contradict each other, or a cluster is given twice."""
-    require_valid({"clusters.yaml": _clusters_text(clusters), "flows.yaml": _flows_text(flows)}, name)
+    require_valid({"clusters.yaml": _clusters_text(clusters), "flows.yaml": _flows_text(flows, metrics_port)}, name)
     files: dict[str, str] = {}
     adoptions: list[Adoption] = []
+    left: dict[str, int] = {}
     in_order = sorted(clusters, key=lambda cluster: len(_upstream(cluster.name, flows)))
     for index, cluster in enumerate(in_order):
         rest = in_order[index + 1 :]
         before = {**files, "rest.yaml": _clusters_text(rest)} if rest else files
         known = load(before, name) if before else None
         live = read(cluster)
+        if not users and live.users is not None and isinstance(live.users.credentials, Mapping):
+            left[cluster.name] = len(live.users.credentials)
+            live = replace(live, users=None)
         for other in adoptions:
             if other.cluster.cluster_id == live.cluster_id:
                 problem = f"{cluster.name} and {other.cluster.name} are one cluster: both have the id {live.cluster_id}"
@@ -62,9 +72,9 @@ def first_environment(
         adoptions.append(adoption)
         files |= {f"{cluster.name}/{path}": text for path, text in texts(adoption).items()}
     if flows:
-        files["flows.yaml"] = _flows_text(flows)
+        files["flows.yaml"] = _flows_text(flows, metrics_port)
     require_valid(files, name)
-    return FirstEnvironment(files, tuple(adoptions))
+    return FirstEnvironment(files, tuple(adoptions), left)
 
 
 def require_valid(files: Mapping[str, str], name: str) -> None:
@@ -95,13 +105,18 @@ def _clusters_text(clusters: Sequence[Cluster]) -> str:
 def _cluster(cluster: Cluster) -> Iterator[str]:
     yield f"  {scalar(cluster.name)}:"
     yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
-    if cluster.client:
-        yield "    client:"
-        yield from (f"      {scalar(key)}: {value(text)}" for key, text in sorted(cluster.client.items()))
+    yield from logins(cluster)
 
 
-def _flows_text(flows: Sequence[FirstFlow]) -> str:
-    return "\n".join(["flows:", *(line for flow in flows for line in _flow(flow))]) + "\n" if flows else ""
+def _flows_text(flows: Sequence[FirstFlow], metrics_port: int) -> str:
+    if not flows:
+        return ""
+    lines = ["flows:", *(line for flow in flows for line in _flow(flow))]
+    if metrics_port:
+        targets = dict.fromkeys(flow.target for flow in flows)
+        ports = enumerate(targets, metrics_port)
+        lines += ["mirrors:", *(f"  {scalar(target)}: {{metrics_port: {port}}}" for port, target in ports)]
+    return "\n".join(lines) + "\n"
 
 
 def _flow(flow: FirstFlow) -> Iterator[str]:
@@ -114,3 +129,5 @@ def _flow(flow: FirstFlow) -> Iterator[str]:
     else:
         yield f"    # A copy is named after its source: {flow.source}.orders on {flow.target}."
         yield "    naming: {policy: default}"
+    if flow.sync_offsets:
+        yield "    groups: {sync_offsets: true}"

@@ -98,9 +98,19 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
         yield f"    cluster_id: {scalar(cluster.cluster_id)}"
     yield "    # What is set on a topic by hand and stands in no file counts as drift: docs/change/drift.md."
     yield "    defaults: {undeclared: drift}"
+    yield from logins(cluster)
+
+
+def logins(cluster: Cluster) -> Iterator[str]:
+    """``client`` and ``principals``, where there are any."""
     if cluster.client:
         yield "    client:"
         yield from (f"      {scalar(key)}: {value(text)}" for key, text in sorted(cluster.client.items()))
+    if cluster.principals:
+        yield "    principals:"
+    for who, settings in sorted(cluster.principals.items()):
+        yield f"      {who}:"
+        yield from (f"        {scalar(key)}: {value(text)}" for key, text in sorted(settings.items()))
 
 
 def scalar_server(server: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from reconciler.environment.parse.values import Wrong, client_setting
 from reconciler.environment.yaml.nodes import Scalar
@@ -37,6 +38,20 @@ def bootstrap_servers(text: str, option: str = "--bootstrap-servers") -> tuple[s
         todo = "Write host:port, several with commas between."
         raise ReconcilerError(f"{option} is {text or 'empty'}", "It names the brokers to ask first", todo)
     return addresses
+
+
+def certificate(path: str, option: str) -> str:
+    """The path of a file of certificates in PEM. Raises ReconcilerError where it is none, before anybody connects."""
+    why = "Without it no broker's certificate can be checked"
+    try:
+        text = Path(path).expanduser().read_bytes()
+    except OSError as error:
+        what = f"{option} is {path}, which cannot be read: {error.strerror}"
+        raise ReconcilerError(what, why, "Give the path of a PEM file.") from None
+    if b"-----BEGIN CERTIFICATE-----" not in text and b"-----BEGIN TRUSTED CERTIFICATE-----" not in text:
+        todo = "Give certificates as PEM; of a truststore: keytool -exportcert -rfc -keystore FILE."
+        raise ReconcilerError(f"{option} is {path}, which holds no certificate in PEM", why, todo)
+    return path
 
 
 def client_settings(words: Sequence[str]) -> dict[str, str]:

@@ -42,7 +42,15 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
         say(f"reading cluster {cluster.name}")
         return read_live(cluster, name)
 
-    first = first_environment(name, request.clusters, request.flows, AdoptOptions(request.exclude), read)
+    first = first_environment(
+        name,
+        request.clusters,
+        request.flows,
+        AdoptOptions(request.exclude),
+        read,
+        request.metrics_port,
+        users=request.users,
+    )
     write_folder(request.folder, {request.folder / path: text for path, text in first.files.items()})
     say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
     return "\n".join(report(request, first, _planned(request.folder)))
@@ -61,7 +69,9 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
     """What was written, what was left out, what an apply would be refused for, and where to go from here."""
     yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
     for adoption in first.adoptions:
-        yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {counted(len(adoption.topics), 'topic')}"
+        held = [counted(len(adoption.topics), "topic"), counted(adoption.access.count, "access rule")]
+        held += [counted(len(adoption.quotas.quotas), "quota"), counted(len(adoption.users.users), "SCRAM user")]
+        yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {', '.join(held)}"
         for rule, names in counts(adoption.left_out).items():
             yield f"    left out, {rule} ({len(names)}): {first_of(names, 4)}"
         partly = [topic.topic.name for topic in adoption.topics if topic.comments]
@@ -78,6 +88,29 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
         yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"
         yield f"    {refusal.todo}"
     folder = shlex.quote(str(request.folder))
+    yield from _left_to_decide(request, first)
     yield "next:"
     yield f"  reconciler doctor {folder}"
     yield f"  reconciler plan {folder}"
+
+
+def _left_to_decide(request: InitRequest, first: FirstEnvironment) -> Iterator[str]:
+    """What was not asked for, and where it is written."""
+    open_questions = []
+    for name, users in first.users_left.items():
+        if users:
+            words = (
+                f"{counted(users, 'SCRAM user')} of {name} are not declared: init --with-users, docs/change/users.md"
+            )
+            open_questions.append(words)
+    borrowed = [cluster.name for cluster in request.clusters if Principal.APPLY not in cluster.principals]
+    if borrowed and any(cluster.client for cluster in request.clusters):
+        logins = f"apply and the mirror log in as plan on {', '.join(borrowed)}"
+        open_questions.append(f"{logins}: principals of the cluster, docs/begin/connecting.md")
+    if off := [flow.name for flow in request.flows if not flow.sync_offsets]:
+        words = f"offsets of groups are not kept on the target by {', '.join(off)}"
+        open_questions.append(f"{words}: groups: {{sync_offsets: true}}, docs/consumers/offsets.md")
+    if request.flows and not request.metrics_port:
+        open_questions.append("the mirror serves no metrics: metrics_port, docs/mirror/metrics.md")
+    yield from ["left to decide:"] if open_questions else []
+    yield from (f"  {words}" for words in open_questions)

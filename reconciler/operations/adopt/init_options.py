@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.environment.adopt.first_environment import FirstFlow
 from reconciler.errors import ReconcilerError
-from reconciler.model.environment.topology import Cluster
-from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, expressions_of, require_alias
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.operations.adopt.arguments import (
+    bootstrap_servers,
+    certificate,
+    client_value,
+    expressions_of,
+    require_alias,
+)
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -22,7 +28,8 @@ _FLOW = re.compile(r"([^:=]+):([^:=]+)=(.+)")
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """As they were given; empty where they were not. ``client``: ``[CLUSTER:]KEY=VALUE`` each."""
+    """As they were given; empty where they were not. ``client``: ``[CLUSTER:]KEY=VALUE`` each; ``principals``:
+    ``[CLUSTER:]WHO:KEY=VALUE`` each; ``sync_offsets``: yes or no."""
 
     folder: Path
     clusters: tuple[str, ...] = ()
@@ -31,6 +38,10 @@ class InitOptions:
     flows: tuple[str, ...] = ()
     naming: str = ""
     exclude: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()
+    sync_offsets: str = ""
+    metrics_port: int | None = None
+    users: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,8 @@ class InitRequest:
     clusters: tuple[Cluster, ...]
     flows: tuple[FirstFlow, ...]
     exclude: Expressions = NO_EXPRESSIONS
+    metrics_port: int = 0
+    users: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +74,22 @@ def init_request(options: InitOptions) -> InitRequest:
             "Nothing is guessed: it would log in somewhere, or copy something, that nobody chose.",
             f"Give {'it' if len(missing) == 1 else 'them'}; nothing was written.",
         )
+    for name, of in settings.items():
+        if (ca := of.get("ssl.ca.location", "")) and "${" not in ca:
+            certificate(ca, f"ssl.ca.location of cluster {name}")
+    principals = principals_by_cluster(options, [name for name, _ in clusters])
+    kept = options.sync_offsets == "yes"
     return InitRequest(
         options.folder,
-        tuple(Cluster(name, servers, client=settings[name]) for name, servers in clusters),
-        tuple(_flow(text, options.naming == "identity") for text in options.flows if text != NO_FLOW),
+        tuple(Cluster(name, servers, client=settings[name], principals=principals[name]) for name, servers in clusters),
+        tuple(
+            replace(_flow(text, options.naming == "identity"), sync_offsets=kept)
+            for text in options.flows
+            if text != NO_FLOW
+        ),
         expressions_of(options.exclude, "--exclude"),
+        options.metrics_port or 0,
+        options.users,
     )
 
 
@@ -79,9 +103,12 @@ def command_line(options: InitOptions) -> str:
         ("--flow", options.flows),
         ("--naming", (options.naming,) if options.naming else ()),
         ("--exclude", options.exclude),
+        ("--principal", options.principals),
+        ("--sync-offsets", (options.sync_offsets,) if options.sync_offsets else ()),
+        ("--metrics-port", (str(options.metrics_port),) if options.metrics_port is not None else ()),
     ):
         words += [word for text in texts for word in (option, text)]
-    return shlex.join(words)
+    return shlex.join([*words, *(["--with-users"] if options.users else [])])
 
 
 CERTIFICATE = (
@@ -148,6 +175,29 @@ def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, d
             raise ReconcilerError(f"the --client number {number} is for cluster {cluster}", why, "Correct the name.")
         (own[cluster] if colon else whole)[key] = client_value(key, text)
     return {name: whole | own[name] for name in names}
+
+
+def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, dict[Principal, dict[str, str]]]:
+    """By cluster: settings of each principal; those for all clusters, under those for one."""
+    whole: dict[Principal, dict[str, str]] = {}
+    own: dict[str, dict[Principal, dict[str, str]]] = {name: {} for name in names}
+    for number, word in enumerate(options.principals, start=1):
+        path, sign, text = word.partition("=")
+        place, _, key = path.rpartition(":")
+        cluster, colon, who = place.rpartition(":")
+        if not sign or not key or who not in set(Principal) or (colon and cluster not in own):
+            why = f"It says how {', '.join(Principal)} log in, on one cluster or on all."
+            raise ReconcilerError(
+                f"the --principal number {number} is no setting of a principal", why, "Write [CLUSTER:]WHO:KEY=VALUE."
+            )
+        (own[cluster] if colon else whole).setdefault(Principal(who), {})[key] = client_value(key, text)
+    return {name: _merged(whole, part) for name, part in own.items()}
+
+
+def _merged(
+    whole: Mapping[Principal, Mapping[str, str]], own: Mapping[Principal, Mapping[str, str]]
+) -> dict[Principal, dict[str, str]]:
+    return {who: {**whole.get(who, {}), **own.get(who, {})} for who in dict.fromkeys((*whole, *own))}
 
 
 def address_of(text: str) -> tuple[str, tuple[str, ...]]:

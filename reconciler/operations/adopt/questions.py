@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.errors import ReconcilerError
-from reconciler.operations.adopt.arguments import bootstrap_servers, client_value, require_alias
+from reconciler.operations.adopt.arguments import bootstrap_servers, certificate, client_value, require_alias
 from reconciler.operations.adopt.init_options import (
     CERTIFICATE,
     MECHANISMS,
@@ -26,6 +26,7 @@ from reconciler.replication.expressions.unfit import unfit
 Answer = TypeVar("Answer")
 Ask = Callable[[str, str], str]
 """Question and default to answer; an empty default means that there is none."""
+_SYSTEM = "system"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -46,7 +47,42 @@ def completed(options: InitOptions, ask: Ask, say: Callable[[str], None], is_set
         if flows != (NO_FLOW,) and not options.naming:
             question = "Names of copies (default: SOURCE.TOPIC; identity: the same)"
             options = replace(options, naming=questions.choice(question, ("default", "identity"), "default"))
+    copies = options.flows != (NO_FLOW,)
+    if not options.principals and options.protocol.upper().startswith("SASL"):
+        whom = ("apply", "mirror") if copies else ("apply",)
+        options = replace(options, principals=tuple(_ask_principals(names, whom, questions, is_set)))
+    if copies and not options.sync_offsets:
+        question = "Keep consumer offsets on the target, for an unplanned failover"
+        options = replace(options, sync_offsets=questions.choice(question, ("yes", "no"), "yes"))
+    if copies and options.metrics_port is None:
+        port = questions.until("Port of the mirror's metrics for Prometheus (0: none)", "9400", _port)
+        options = replace(options, metrics_port=port)
     return options
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise ReconcilerError(f"the answer is {text or 'empty'}", "Ports go from 1 to 65535.", "Give one, or 0.")
+    return int(text)
+
+
+def _ask_principals(
+    names: Sequence[str], whom: Sequence[str], questions: _Questions, is_set: Callable[[str], bool]
+) -> Iterator[str]:
+    """Plan only reads; who logs in as plan to apply gives each pull request the right to change the cluster."""
+    for name in names:
+        for who in whom:
+            user = questions.until(f"User name of {who} on {name} (empty: the one above)", "", str)
+            if user:
+                yield f"{name}:{who}:sasl.username={user}"
+                variable = f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{who.upper()}_PASSWORD"
+                variable = f"_{variable}" if variable[0].isdigit() else variable
+
+                def known(text: str, variable: str = variable) -> str:
+                    return _reference(text, lambda word: word == variable or is_set(word))
+
+                password = questions.until(f"Variable that holds its password on {name}", variable, known)
+                yield f"{name}:{who}:sasl.password={password}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +133,14 @@ def _ask_client(
     given = client_by_cluster(options, names)
     everywhere = set.intersection(*(set(given[name]) for name in names))
     protocol, mechanism = options.protocol.upper(), ""
-    if "SSL" in protocol.split("_") and "ssl.ca.location" not in everywhere:
-        ca = questions.until("File of the certificate authority (empty: the system's)", "", str)
-        if ca:
-            yield f"ssl.ca.location={ca}"
+    if "SSL" in protocol.split("_"):
+        before = _SYSTEM
+        for name in names:
+            if "ssl.ca.location" not in given[name]:
+                question = f"File of the certificate authority of {name} ({_SYSTEM}: the system's)"
+                before = questions.until(question, before, _authority)
+                if before != _SYSTEM:
+                    yield f"{name}:ssl.ca.location={before}"
     if protocol == "SSL":
         yield from _ask_settings(CERTIFICATE, everywhere, "", questions, is_set)
     if protocol.startswith("SASL"):
@@ -110,6 +150,10 @@ def _ask_client(
             yield f"sasl.mechanism={mechanism}"
         for name in names:
             yield from _ask_settings(login_settings(name, mechanism), set(given[name]), f"{name}:", questions, is_set)
+
+
+def _authority(text: str) -> str:
+    return text if text == _SYSTEM else certificate(text, "the answer")
 
 
 def _ask_settings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from reconciler.environment.adopt.topics import AdoptOptions
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.changes import CreateTopic, StartMirror
-from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.environment.topology import Principal
+from reconciler.model.live import JobState, LiveMirror, LiveState, LiveUsers
+from reconciler.model.users import Mechanism
 from reconciler.operations.adopt.init import require_new
 from reconciler.operations.adopt.init_options import InitOptions, InitRequest, command_line, init_request
 from reconciler.operations.adopt.questions import completed
@@ -36,6 +39,9 @@ def options_of(words: Sequence[str]) -> InitOptions:
         tuple(given.get("--flow", ())),
         "".join(given.get("--naming", ())),
         tuple(given.get("--exclude", ())),
+        tuple(given.get("--principal", ())),
+        "".join(given.get("--sync-offsets", ())),
+        int(given["--metrics-port"][0]) if "--metrics-port" in given else None,
     )
 
 
@@ -55,7 +61,12 @@ def answered(answers: Sequence[str], *words: str) -> tuple[InitOptions, list[str
 
 def written(wanted: InitRequest, **worlds: FakeCluster) -> FirstEnvironment:
     return first_environment(
-        "env", wanted.clusters, wanted.flows, AdoptOptions(wanted.exclude), lambda cluster: worlds[cluster.name].read()
+        "env",
+        wanted.clusters,
+        wanted.flows,
+        AdoptOptions(wanted.exclude),
+        lambda cluster: worlds[cluster.name].read(),
+        wanted.metrics_port,
     )
 
 
@@ -94,27 +105,91 @@ def test_with_names_that_stay_the_source_declares_the_topic_whatever_the_order()
     assert "west/topics.yaml" not in first.files
 
 
-def test_answers_give_what_options_give() -> None:
-    answers = ["east", "e:9092", "west", "no address", "w:9092", "", "sasl_ssl", "/etc/ca.pem", "scram",
-               "SCRAM-SHA-256", "plan", "hunter2", "PW", "plan", "/run/secrets/west",
-               "east", "", "(", "orders.*", "", "Identity"]  # fmt: skip
+@pytest.fixture
+def authority(tmp_path: Path) -> str:
+    file = tmp_path / "ca.pem"
+    file.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+    return str(file)
+
+
+def test_answers_give_what_options_give(authority: str) -> None:
+    answers = ["east", "e:9092", "west", "no address", "w:9092", "", "sasl_ssl", "SCRAM-SHA-512", authority, "system",
+               "scram", "SCRAM-SHA-256", "plan", "hunter2", "PW", "plan", "/run/secrets/west",
+               "east", "", "(", "orders.*", "", "Identity",
+               "apply", "", "", "", "mirror", "swordfish", "PW", "", "many", "9500"]  # fmt: skip
     complete, said = answered(answers)
     assert complete.client == (
-        "ssl.ca.location=/etc/ca.pem",
+        f"east:ssl.ca.location={authority}",
         "sasl.mechanism=SCRAM-SHA-256",
         "east:sasl.username=plan",
         "east:sasl.password=${env:PW}",
         "west:sasl.username=plan",
         "west:sasl.password=${file:/run/secrets/west}",
     )
-    assert sum("\n" in words for words in said) == 4, "each answer that cannot be meant is asked for again"
+    assert complete.principals == (
+        "east:apply:sasl.username=apply",
+        "east:apply:sasl.password=${env:EAST_APPLY_PASSWORD}",
+        "west:mirror:sasl.username=mirror",
+        "west:mirror:sasl.password=${env:PW}",
+    )
+    assert (complete.sync_offsets, complete.metrics_port) == ("yes", 9500)
+    assert sum("\n" in words for words in said) == 7, "each answer that cannot be meant is asked for again"
     assert "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER" in said
     assert max(len(words) for words in said if "\n" not in words) <= 80
-    assert "hunter2" not in "".join(said) + command_line(complete)
+    assert not {"hunter2", "swordfish"} & set(("".join(said) + command_line(complete)).split())
     again = options_of(shlex.split(command_line(complete))[3:])
     assert (again, init_request(again)) == (complete, init_request(complete))
     flow = init_request(complete).flows[0]
     assert (flow.source, flow.target, flow.topics, flow.identity) == ("east", "west", ("orders.*",), True)
+
+
+@pytest.mark.parametrize("option", ["ssl.ca.location", "east:ssl.ca.location"])
+def test_an_authority_is_looked_at_before_anybody_connects(option: str, tmp_path: Path) -> None:
+    whole = (*TWO, "--security-protocol", "SSL", "--flow", "none", "--client")
+    with pytest.raises(ReconcilerError, match="cannot be read: No such file"):
+        request(*whole, f"{option}={tmp_path / 'none.pem'}")
+    store = tmp_path / "store.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(ReconcilerError, match="no certificate in PEM"):
+        request(*whole, f"{option}={store}")
+    assert request(*whole, f"{option}=${{env:CA}}").clusters[0].client["ssl.ca.location"] == "${env:CA}"
+
+
+def test_principals_offsets_and_metrics_are_written_and_read_again() -> None:
+    east, west = FakeCluster("east"), FakeCluster("west")
+    east.put("orders")
+    wanted = request(
+        *TWO, "--security-protocol", "SASL_PLAINTEXT", "--flow", "east:west=orders.*", "--metrics-port", "9400",
+        "--sync-offsets", "yes", "--client", "sasl.mechanism=PLAIN", "--client", "sasl.username=plan",
+        "--client", "sasl.password=${env:PW}", "--principal", "apply:sasl.username=apply",
+        "--principal", "apply:sasl.password=${env:ALL}",
+        "--principal", "west:apply:sasl.password=${env:WEST}",
+    )  # fmt: skip
+    topology = load(written(wanted, east=east, west=west).files, "env")
+    assert topology.clusters["east"].principals == {
+        Principal.APPLY: {"sasl.username": "apply", "sasl.password": "${env:ALL}"}
+    }
+    assert topology.clusters["west"].principals == {
+        Principal.APPLY: {"sasl.username": "apply", "sasl.password": "${env:WEST}"}
+    }
+    assert topology.flows["east-to-west"].groups.sync_offsets
+    assert topology.mirrors["west"].metrics_port == 9400
+
+
+@pytest.mark.parametrize("word", ["apply", "nobody:sasl.username=x", "noth:apply:sasl.username=x"])
+def test_a_principal_that_cannot_be_meant_is_refused(word: str) -> None:
+    with pytest.raises(ReconcilerError, match="the --principal number 1 is no setting of a principal"):
+        request(*TWO, "--security-protocol", "PLAINTEXT", "--flow", "none", "--principal", word)
+
+
+def test_users_are_left_out_and_counted_unless_asked_for() -> None:
+    east = FakeCluster("east")
+    world = replace(east.read(), users=LiveUsers({"admin": {Mechanism.SHA_512: 4096}}, {}))
+    words = ("--cluster", "east=e:9092", "--security-protocol", "PLAINTEXT", "--flow", "none")
+    for asked in (False, True):
+        first = first_environment("env", request(*words).clusters, (), AdoptOptions(), lambda _: world, users=asked)
+        assert ("east/users.yaml" in first.files) == asked
+        assert first.users_left == ({} if asked else {"east": 1})
 
 
 def test_only_what_is_open_is_asked() -> None:
