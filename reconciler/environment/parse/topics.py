@@ -32,7 +32,7 @@ def build_tombstone(reading: Reading) -> Tombstone:
     return Tombstone(
         cluster=reading.value("cluster", default=""),
         topic=reading.value("topic", default=""),
-        topic_id=reading.value("topic_id", default=""),
+        topic_id=_as_kafka_prints(reading.value("topic_id", default="")),
         reason=reading.value("reason", default=""),
         expires=_day(reading, "expires"),
         where=reading.place.where,
@@ -47,3 +47,8 @@ def _day(reading: Reading, name: str) -> str:
         why = "No calendar has this day"
         reading.wrong((name,), Wrong("bad-date", f"{name} is {text}", why, "Write a day such as 2026-01-31"))
         return ""
+
+
+def _as_kafka_prints(topic_id: str) -> str:
+    """Clients of other languages print it in the other alphabet of base64."""
+    return topic_id.rstrip("=").replace("+", "-").replace("/", "_")

@@ -51,7 +51,7 @@ def amounts_lines(amounts: Sequence[Amount]) -> tuple[str, ...]:
 def _words(amount: Amount) -> tuple[str, ...]:
     records, bytes_, seconds = _figures(amount)
     of_records = "all of their records" if amount.kind is AmountKind.MOVE else f"{records} records"
-    if amount.bytes == 0 and amount.records == 0:
+    if amount.bytes == 0 and not amount.records:
         return amount.kind.value, _place(amount), counted(amount.topics, "topic"), "no record"
     time = f"time {seconds}" if seconds == _UNKNOWN else seconds
     of_bytes = f"bytes {bytes_}" if bytes_ == _UNKNOWN else bytes_

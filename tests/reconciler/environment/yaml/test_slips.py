@@ -90,3 +90,10 @@ def test_flags_at_the_beginning_of_the_only_expression_are_those_of_a_part(field
     loaded = load({"t.yaml": TEXT.replace("topics: ['orders.*']", flow)}, "env").flows["all"]
     lists = (loaded.topics, loaded.exclude_topics, loaded.groups.include, loaded.groups.exclude)
     assert any(texts and texts[0].startswith("(?i:Orders.") for texts in lists)
+
+
+@pytest.mark.parametrize("written", ["AbCdEfGhIjKlMnOpQr-t_v", "AbCdEfGhIjKlMnOpQr+t/v", "AbCdEfGhIjKlMnOpQr+t/v=="])
+def test_the_id_of_a_topic_is_taken_in_both_alphabets_of_base64(written: str) -> None:
+    stone = f"{{topic: old, cluster: east, topic_id: {written}, reason: moved, expires: 2999-01-31}}"
+    [tombstone] = load({"t.yaml": f"{TEXT}deletions: [{stone}]\n"}, "env").deletions
+    assert tombstone.topic_id == "AbCdEfGhIjKlMnOpQr-t_v"
