@@ -46,8 +46,8 @@ def certificate(path: str, option: str) -> str:
     try:
         text = Path(path).expanduser().read_bytes()
     except OSError as error:
-        what = f"{option} is {path}, which cannot be read: {error.strerror}"
-        raise ReconcilerError(what, why, "Give the path of a PEM file.") from None
+        problem = f"{option} is {path}, which cannot be read: {error.strerror}"
+        raise ReconcilerError(problem, why, "Give the path of a PEM file.") from None
     if b"-----BEGIN CERTIFICATE-----" not in text and b"-----BEGIN TRUSTED CERTIFICATE-----" not in text:
         todo = "Give certificates as PEM; of a truststore: keytool -exportcert -rfc -keystore FILE."
         raise ReconcilerError(f"{option} is {path}, which holds no certificate in PEM", why, todo)
