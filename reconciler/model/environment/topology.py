@@ -193,7 +193,7 @@ class Mirror:
     """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name.
 
     ``metrics_port`` 0: the job serves no metrics. ``verify_conf``: Spark settings of ``verify`` alone, over the others.
-    ``hosted``: mirror hosts keep it running, where one was ever seen.
+    ``hosted``: mirror hosts keep it running.
     """
 
     name: str

@@ -32,8 +32,6 @@ from reconciler.replication.names import desired_key, host_key, presence_key
 
 TAKEN_S = 20.0
 """Until a host has taken up what was written."""
-APPEARS_S = 5.0
-"""Hosts look for their topic every second."""
 AT_MOST_S = 900.0
 LOOK_S = 0.5
 ATTEMPTS = 3
@@ -81,18 +79,6 @@ class HostedMirror:
         except UnreadableRecordError:
             return True
         return desired is not None and desired.state is DesiredState.RUNNING
-
-    def host_ever_seen(self) -> bool:
-        """Whether any host of this environment has ever written here."""
-        prefixes = (presence_key(self._environment, ""), host_key(self._environment, ""))
-        return any(key.startswith(prefixes) for key in self._control.read())
-
-    def host_appears(self) -> bool:
-        """As ``host_ever_seen``, with some patience for hosts that wait for the topic, which was perhaps just made."""
-        began = self._clock()
-        while not (seen := self.host_ever_seen()) and self._clock() - began < APPEARS_S:
-            self._sleep(LOOK_S)
-        return seen
 
     def observe(self) -> LiveMirror:
         """As its job reports it: what is desired is no news of what runs. ``detail`` says what the host does."""
@@ -282,9 +268,12 @@ class HostedMirror:
             asked.append(f"{lease.words}, which had it last")
         return RunnerError(
             f"no host took mirror {self._mirror} within {TAKEN_S:.0f} s",
-            f"Asked: {'; '.join(asked) or 'nobody, no host was ever seen'}. Generation {generation} stays written: a"
-            " host that starts takes it up.",
-            "Start a host with reconciler mirror host, or take it back with reconciler mirror stop.",
+            f"Asked: {'; '.join(asked) or 'none, no host has announced itself'}. Generation {generation} stays written:"
+            " a host that starts takes it up. No job is started on this machine.",
+            "Start a host with reconciler mirror host, or take it back with reconciler mirror stop. If one runs, its"
+            " log says why it cannot write: its principal needs Write on __mirror_control and on transactional ids"
+            f" that begin with mirror-host.{self._environment}. (reconciler doctor ENV checks both). To run the job on"
+            " this machine, take hosted away.",
         )
 
     def _value(self, entries: Mapping[str, bytes]) -> bytes | None:

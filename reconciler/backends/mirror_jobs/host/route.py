@@ -60,14 +60,9 @@ class RoutedRunner(SparkRunner):
 
     def _start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         hosted = self._hosted(mirror)
-        if hosted is None and self._is_declared_hosted(mirror):
-            waiting = self._hosts.of(mirror)
-            hosted = waiting if waiting is not None and waiting.host_appears() else None
-        if hosted is not None:
-            return hosted.run(handover, self._hosts.submission(self.mirrors[mirror]), self._hosts.asker(), progress)
-        if self._is_declared_hosted(mirror):
-            progress(f"mirror {mirror}: no mirror host was ever seen, so its job is started on this machine")
-        return super()._start(mirror, handover, progress)
+        if hosted is None:
+            return super()._start(mirror, handover, progress)
+        return hosted.run(handover, self._hosts.submission(self.mirrors[mirror]), self._hosts.asker(), progress)
 
     def _restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         hosted = self._hosted(mirror)
@@ -101,9 +96,6 @@ class RoutedRunner(SparkRunner):
         return not self._is_declared_hosted(mirror) and any(folder.supervisor_pid() for folder in folders)
 
     def _hosted(self, mirror: str) -> HostedMirror | None:
-        """None: its job runs on this machine, as the machine of ``apply`` keeps it where no host was ever seen."""
-        hosted = None if self._is_of_this_machine(mirror) else self._hosts.of(mirror)
-        if hosted is None or hosted.is_kept():
-            return hosted
-        is_local = self.mirrors[mirror].master.startswith("local")
-        return hosted if hosted.host_ever_seen() or not is_local else None
+        """None: its job runs on this machine. One that is declared ``hosted`` never does: a host that cannot announce
+        itself is not told from none."""
+        return None if self._is_of_this_machine(mirror) else self._hosts.of(mirror)
