@@ -21,6 +21,7 @@ PACKAGES: Mapping[str, str] = {
     "crc32c": "crc32c",
     "cramjam": "cramjam",
     "kafka": "kafka-python",
+    "re2": "google-re2",
     "structlog": "structlog",
 }
 """Module -> package: what executors need besides our own code, as `reconciler mirror pack` packs it."""

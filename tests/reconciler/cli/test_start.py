@@ -15,7 +15,8 @@ HEAVY |= {
     "ruamel",
     "reconciler.sandbox",
     "structlog",
-    "reconciler.kafka",
+    "reconciler.kafka.client",
+    "reconciler.kafka.protocol",
 }
 COMPLETION = {"_RECONCILER_COMPLETE": "complete_bash", "COMP_WORDS": "reconciler mirror st", "COMP_CWORD": "2"}
 

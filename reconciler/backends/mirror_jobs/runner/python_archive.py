@@ -20,7 +20,7 @@ from pathlib import Path
 
 from reconciler.errors import RunnerError
 
-PACKAGES = ("confluent-kafka", "cramjam", "crc32c", "kafka-python", "prometheus-client", "structlog")
+PACKAGES = ("confluent-kafka", "cramjam", "crc32c", "google-re2", "kafka-python", "prometheus-client", "structlog")
 """What a task imports that is neither ours nor Spark's, and prometheus-client, which a driver on the cluster imports,
 too; none of them needs another."""
 

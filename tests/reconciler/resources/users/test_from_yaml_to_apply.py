@@ -178,7 +178,7 @@ def test_a_user_leaves_by_absent_or_by_prune_and_never_by_omission() -> None:
 
 def test_many_users_are_pruned_only_when_somebody_agrees() -> None:
     seen = world()
-    applied(seen, users(*(f"name: app-{n}, version: 1, password: '${{env:APP}}'" for n in range(6))))
+    applied(seen, users(*(f"name: app-{n}, version: 1, password: '${{env:APP_{n}}}'" for n in range(6))))
     assert codes(seen.plan(users(), prune=True)) == {"prune-above-limit"}
 
 
@@ -259,7 +259,7 @@ def test_users_come_before_the_rules_that_name_them_and_go_after_all_others() ->
 
 def test_equal_users_and_equal_quotas_are_told_as_one() -> None:
     seen = world()
-    several = [f"name: app-{n}, version: 1, password: '${{env:APP}}'" for n in range(4)]
+    several = [f"name: app-{n}, version: 1, password: '${{env:APP_{n}}}'" for n in range(4)]
     text = plan_text(seen.plan(users(*several)))
     assert "4 users, each" in text
     quotas = "".join(f"  - {{clusters: [east], user: app-{n}, producer_byte_rate: 1MiB}}\n" for n in range(4))
