@@ -51,10 +51,17 @@ SinceOption = Annotated[
 
 @app.command(
     epilog=ending(
-        "0 valid; 1 problems, or an error", "validate environments/prod", "validate environments/prod --format json"
+        "0 valid; 1 problems, or an error; 3 with --live: clusters refuse what is declared",
+        "validate environments/prod",
+        "validate environments/prod --live",
+        "validate environments/prod --format json",
     )
 )
-def validate(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
+def validate(
+    env: Env,
+    form: FormatOption = OutputFormat.TEXT,
+    live: Annotated[bool, typer.Option("--live", help="also what blocks a plan on the live clusters")] = False,
+) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
     from reconciler.environment.load import load
     from reconciler.render.reports.validate import problems_json, valid_json, valid_text
@@ -67,7 +74,18 @@ def validate(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
         if form is OutputFormat.JSON:
             show(problems_json(name, error.problems), form)
         raise
-    show(valid_json(topology) if form is OutputFormat.JSON else valid_text(str(env), topology), form)
+    planned = None
+    if live:
+        from reconciler.operations.plan import PlanRequest, review
+
+        planned = review(env, PlanRequest()).plan
+    place = str(env)
+    show(
+        valid_json(place, topology, planned) if form is OutputFormat.JSON else valid_text(place, topology, planned),
+        form,
+    )
+    if planned is not None:
+        raise typer.Exit(planned.exit_code if planned.unknown or planned.refused else 0)
 
 
 @app.command(

@@ -110,8 +110,10 @@ def test_positions_that_were_deleted_or_of_another_environment_block(
     assert f"group mirror.{beside} holds its positions (application local-7)" in planned.out
 
 
-def test_doctor_says_so_too(cli: Cli, write: Write, plain: Sandbox, beside: str) -> None:
-    said = cli("doctor", write(environment(plain, beside), beside))
+def test_doctor_and_validate_say_so_too(cli: Cli, write: Write, plain: Sandbox, beside: str) -> None:
+    env = write(environment(plain, beside), beside)
+    assert "[remote-topic-not-empty]" in cli("validate", env, "--live").out
+    said = cli("doctor", env)
     assert said.code == 1, said.words
     assert "remote-topic-not-empty" in said.out
     assert f"import-positions ENV {beside} --write" in said.out
