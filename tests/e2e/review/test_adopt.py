@@ -171,7 +171,7 @@ def test_one_live_topic_is_taken_into_an_environment_that_declares_its_cluster(
         (("--name", "east", "--topic", "no-such-topic-there"), "matches --topic no-such-topic-there"),
         (("--name", "north", "--topic", "orders"), "declares no cluster north"),
         (("--name", "east"), "neither --bootstrap-servers nor --topic is given"),
-        (("--name", "east", "--topic", "("), "--topic is (, which is no regular expression"),
+        (("--name", "east", "--topic", "("), "--topic is (, no regular expression that can be matched"),
         (("--name", "east", "--topic", "a", "--client", "a=b"), "--client is given without --bootstrap-servers"),
     ],
 )
