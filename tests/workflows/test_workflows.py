@@ -230,7 +230,7 @@ def shop(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Repository]:
     east = plain["east"]
     clusters = (
         f"clusters:\n  east:\n    bootstrap_servers: [{east.bootstrap_servers}]\n    cluster_id: {east.cluster_id}\n"
-        '    client: {sasl.username: "${env:WHO}"}\n'
+        '    client: {ssl.key.password: "${env:WHO}"}\n'
     )
     repo = git.Repo.init(tmp_path / "origin", initial_branch="main")
     with repo.config_writer() as config:

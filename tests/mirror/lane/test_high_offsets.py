@@ -16,6 +16,7 @@ from reconciler_mirror.record_work.settings import RecordWork
 
 from reconciler.kafka.client import transactions
 from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import AGAIN
 from reconciler.replication.mirrormaker_records import Checkpoint, OffsetSync, offset_syncs_topic
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.high_offsets import go_on_at
@@ -117,8 +118,9 @@ def test_records_are_copied_once_in_order(flows: Mapping[str, Flow]) -> None:
 
 
 def _copied(flow: Flow, **changes: object) -> None:
-    """Up to the source's end, which is what positions and the lag say, too."""
-    _, control = flow.run(batch_path, flow.at_end(), **changes)
+    """Up to the source's end, which is what positions and the lag say, too. The target's logs begin far above 0: from
+    the first record on is agreed to."""
+    _, control = flow.run(batch_path, flow.at_end(), start_kind=AGAIN, **changes)
     asked = {TopicPartition(flow.topic, p): OffsetSpec.latest() for p in range(flow.partitions)}
     admin = AdminClient(flow.source.super_client())
     ends = [answer.result(30).offset for answer in admin.list_offsets(asked).values()]

@@ -29,7 +29,6 @@ from reconciler.model.replicas import ReplicaFacts
 from tests.support.fakes.principals import BrokerError, HeldPrincipals
 from tests.support.fakes.replicas import FakeReplicas, MovingReplicas
 
-RECORD_LIMIT = 10_000
 NAME_LIMIT = 249
 NAME = re.compile(r"[a-zA-Z0-9._-]+")
 INT, LONG, DOUBLE, BOOL, LIST, TEXT = "int", "long", "double", "boolean", "list", "text"
@@ -266,8 +265,6 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
             raise BrokerError(f"INVALID_REPLICATION_FACTOR: {change.replication_factor} of {len(self.brokers)} brokers")
         if change.partitions == 0:
             raise BrokerError("INVALID_PARTITIONS: 0")
-        if 1 + change.partitions + len(change.configs) > RECORD_LIMIT:
-            raise BrokerError("POLICY_VIOLATION: excessively large batch")
         self._check_configs(change.configs)
 
     def _existing(self, name: str, topic_id: str) -> FakeTopic:
