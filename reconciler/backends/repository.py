@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -68,6 +69,10 @@ def checkout_around(folder: Path) -> Checkout | None:
     named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - links stay links
     ways = (named, real) if os.path.realpath(named) == str(real) else (real,)  # ``link/..`` is elsewhere by its text
     return next((checkout for way in ways if (checkout := _around(way)) is not None), None)
+
+
+def can_ask() -> bool:
+    return shutil.which("git") is not None
 
 
 def looks_like_repository(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner.processes import is_running, works_in
+from reconciler.backends.repository import Repository, can_ask, checkout_around
 from reconciler.errors import ReconcilerError
+from reconciler.text import first_of
 
 SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
 SUPERVISOR_MARKS = (SUPERVISOR, "reconciler.edges.supervisor")
@@ -117,11 +120,14 @@ def state_folder(environment_folder: Path) -> Path:
     """Where runs of an environment live: under ``$RECONCILER_STATE`` where that is set, else beside the environment.
 
     Git ignores it by a ``.gitignore`` of its own. A checkout that CI clears needs the first: mirror jobs outlive it.
-    Where it cannot be made, only those who write there notice (``required``).
+    Where it cannot be made, only those who write there notice (``required``). Raises ReconcilerError where git tracks
+    a part of it: an edit would choose which processes are signalled and which definitions run.
     """
     folder = environment_folder.resolve()
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
+    if not asked and os.path.lexists(root):
+        _refuse_tracked(root)
     with contextlib.suppress(OSError), private_files():
         if asked:
             make_private(root)
@@ -131,6 +137,20 @@ def state_folder(environment_folder: Path) -> Path:
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
     return root.resolve() / folder.name  # the folder is on the job's command line, by which it is found again
+
+
+def _refuse_tracked(root: Path) -> None:
+    checkout = checkout_around(root.parent)
+    if checkout is None or not can_ask():
+        return
+    name = root.relative_to(checkout.root).as_posix()
+    if tracked := Repository(checkout).tracked([name]):
+        raise ReconcilerError(
+            f"git tracks {first_of(tuple(tracked), 3)}, in the folder where commands keep their state",
+            "An edit could choose which processes are signalled and which definitions of jobs run.",
+            f"Review who added it, then: git -C {shlex.quote(str(checkout.root))} rm -r --cached {shlex.quote(name)}. "
+            "Or keep state outside of the repository: RECONCILER_STATE=FOLDER.",
+        )
 
 
 def required(state: Path) -> Path:

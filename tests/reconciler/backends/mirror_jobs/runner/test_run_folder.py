@@ -9,13 +9,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import git
 import pytest
 
 from reconciler.backends.mirror_jobs.runner.processes import is_running
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files, required
+from reconciler.backends.mirror_jobs.runner.run_folder import (
+    SUPERVISOR,
+    RunFolder,
+    private_files,
+    required,
+    state_folder,
+)
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.backends.state.audit.file import AuditFile
+from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.runs import run_folders as succession
@@ -116,3 +124,27 @@ def test_what_is_made_while_two_threads_want_private_files_is_private_until_both
         assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700] * 4
     finally:
         os.umask(before)
+
+
+@pytest.mark.parametrize("brought", ["file", "link"])
+def test_a_state_folder_that_an_edit_brings_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brought: str
+) -> None:
+    """Its files would say which processes are signalled and which definitions run."""
+    monkeypatch.delenv("RECONCILER_STATE", raising=False)
+    origin = git.Repo.init(tmp_path / "origin")
+    environment, state = tmp_path / "origin" / "environments" / "prod", tmp_path / "origin" / "environments/.reconciler"
+    environment.mkdir(parents=True)
+    assert state_folder(environment) == state / "prod", "our own .gitignore there is not tracked"
+    if brought == "file":
+        (state / "prod").mkdir()
+        (state / "prod" / "place.json").write_text("{}")
+    else:
+        shutil.rmtree(state)
+        state.symlink_to(tmp_path)
+    origin.git.add("--all", "--force", "environments/.reconciler")
+    with pytest.raises(ReconcilerError, match=r"git tracks environments/\.reconciler") as refused:
+        state_folder(environment)
+    assert "rm -r --cached environments/.reconciler" in refused.value.todo
+    monkeypatch.setenv("RECONCILER_STATE", str(tmp_path / "elsewhere"))
+    assert state_folder(environment) == tmp_path / "elsewhere" / "prod"
