@@ -86,7 +86,8 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
     """Adds what the bounds tell: partitions without a record have an exact offset, too; where nothing is known, the
-    beginning is safe; a record that the destination has deleted since is not waited for."""
+    beginning is safe; a record that the destination has deleted since is not waited for; an offset beyond the origin's
+    log is no lag of the mirror."""
     partition = offset.translated
     if destination is None:
         return offset
@@ -94,6 +95,12 @@ def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: Pa
         partition = replace(partition, offset=destination.begin)
     if partition.exact:
         return replace(offset, translated=partition)
+    if origin is not None and offset.committed > origin.end:
+        log = f"the log of {offset.origin[0]}-{offset.origin[1]}, which ends at {origin.end}"
+        reason = (
+            f"the group's offset {offset.committed} is beyond {log}: the topic was made anew, or the offset was set"
+        )
+        partition = replace(partition, reason=f"{reason}; reset the group there first")
     empty = destination.begin == destination.end and origin is not None and origin.begin == origin.end
     if partition.offset is None and empty:
         return replace(offset, translated=TranslatedPartition(destination.end, True))
