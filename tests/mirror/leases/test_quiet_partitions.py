@@ -214,12 +214,13 @@ def test_told_in_pieces_the_board_shows_what_it_shows_when_told_everything(steps
 
 
 def shown(board: Board) -> FlowView:
-    """Without what depends on when it was asked for."""
+    """Without what depends on when it was asked for: times, rates, and the lag of an earlier view that knew it."""
     [view] = board.view()
     return replace(
         view,
         committed_ms=None,
         records_per_second=0.0,
         bytes_per_second=0.0,
+        last_lag=None,
         conditions=tuple((condition, 0) for condition, _ in view.conditions),
     )
