@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from reconciler.errors import SecretError
 from reconciler.kafka.client.auth.secret_files import read_secret
-from reconciler.replication.secret_references import MissingReference, resolve
+from reconciler.replication.secret_references import SET_IT, MissingReference, resolve
 
 
 def secret(reference: str) -> str:
@@ -15,23 +15,21 @@ def secret(reference: str) -> str:
     try:
         text = resolve({"": reference}, os.environ, read_secret)[""]
     except MissingReference as error:
-        raise SecretError(str(error)) from None
+        raise SecretError(str(error), todo=error.todo) from None
     if not text:
-        raise SecretError(f"{reference}: it is empty")
+        raise SecretError(f"{reference}: it is empty", todo=SET_IT)
     return text
 
 
 def require_secrets(wanted: Iterable[tuple[str, str]]) -> None:
     """``wanted``: whose, and the reference. Raises one SecretError that names all that cannot be had."""
-    missing = []
+    missing, todo = [], []
     for whose, reference in wanted:
         try:
             secret(reference)
         except SecretError as error:
             missing.append(f"  {whose}: {error.what}")
+            todo.append(error.todo)
     if missing:
-        raise SecretError(
-            "nothing was applied: passwords of users cannot be had",
-            "\n".join(missing),
-            "Set the variables or the files for this process, or correct the references in the topology.",
-        )
+        why, words = "\n".join(missing), "\n".join(dict.fromkeys(todo))
+        raise SecretError("nothing was applied: passwords of users cannot be had", why, words)

@@ -50,6 +50,18 @@ def allowed(environ: Mapping[str, str]) -> Allowed:
     return Allowed(patterns)
 
 
+def word_for(kind: str, value: str) -> str:
+    """The word of the variable that lists ``value``, and no more than a file's folder beside it; empty where there is
+    none. ``value`` comes from an edit: one that is a pattern, several words or a folder of the edit is not proposed."""
+    if kind == "env":
+        return f"env:{value}" if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value) else ""
+    if kind == "file":
+        folder = posixpath.dirname(value)
+        plain = re.fullmatch("/[A-Za-z0-9_./+=@,-]+", folder) and ".." not in folder.split("/")
+        return f"file:{folder}" if plain else ""
+    return f"{kind}:{value}"
+
+
 class _Permitted:
     listed = Allowed()
 

@@ -5,18 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from reconciler.replication.allowed import VARIABLE, allowed
+from reconciler.replication.allowed import VARIABLE, allowed, word_for
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
-class MissingReference(LookupError):  # noqa: N818 - says what happened
-    """``reference`` is the text between the braces; never the secret."""
+SET_IT = "Set the variable or the file for this process, or correct the reference in the topology."
 
-    def __init__(self, reference: str, why: str) -> None:
+
+class MissingReference(LookupError):  # noqa: N818 - says what happened
+    """``reference`` is the text between the braces; never the secret. ``todo``: for who runs this program."""
+
+    def __init__(self, reference: str, why: str, todo: str = SET_IT) -> None:
         super().__init__(f"${{{reference}}}: {why}")
         self.reference = reference
         self.why = why
+        self.todo = todo
+
+
+def is_from_outside(value: str) -> bool:
+    """References and nothing else: text beside one is the topology's, and decides, too."""
+    return value != "" and REFERENCE.sub("", value) == ""
 
 
 def resolve(settings: Mapping[str, str], environ: Mapping[str, str], read_text: Callable[[str], str]) -> dict[str, str]:
@@ -30,7 +39,10 @@ def resolve(settings: Mapping[str, str], environ: Mapping[str, str], read_text: 
     def report(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if not listed.permits(kind, name):
-            raise MissingReference(f"{kind}:{name}", f"{VARIABLE} lists other references here, and not this one")
+            word = word_for(kind, name)
+            added = f", or add {word} to {VARIABLE} where this program runs" if word else ""
+            why = f"{VARIABLE} lists other references here, and not this one"
+            raise MissingReference(f"{kind}:{name}", why, f"Correct the reference in the topology{added}.")
         if kind == "env":
             if name not in environ:
                 raise MissingReference(f"env:{name}", "the environment variable is not set")

@@ -13,9 +13,9 @@ from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.address import host_port, url_address
 from reconciler.kafka.client.auth.secret_files import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
-from reconciler.model.environment.topology import REFERS, Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import VARIABLE, allowed
-from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
+from reconciler.replication.secret_references import REFERENCE, MissingReference, is_from_outside, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
 
@@ -37,39 +37,34 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
             raise SecretError(
                 f"cluster {cluster.name}, principal {principal}, setting {key}: {error}",
                 "Without it no connection can be opened",
-                "Set the variable or the file for this process, or correct the reference in the topology.",
+                error.todo,
             ) from None
     return resolved
-
-
-def _or_listed(changed: str) -> str:
-    """What may be listed instead, where that is all that changed. ``changed``: ``Cluster.not_contacted``."""
-    listable = [word for word, sign in (("address", "bootstrap_servers has"), ("reference", REFERS)) if sign in changed]
-    return f", or list the {' and the '.join(listable)} in {VARIABLE} there" if listable else ""
 
 
 def require_trusted(cluster: Cluster, principal: Principal) -> None:
     """Raises ClusterError before a secret is read. ``validate`` has said most of it; here it holds."""
     if cluster.not_contacted:
+        listed = f", or add {' '.join(cluster.listable)} to {VARIABLE} there" if cluster.listable else ""
         raise ClusterError(
             cluster.name,
             "withheld",
             f"cluster {cluster.name} is not planned, connection changed: {cluster.not_contacted}",
             "Credentials go only where the base says, because an edit could send them anywhere",
-            f"Let it be reviewed; then plan with --allow-new-address{_or_listed(cluster.not_contacted)}",
+            f"Let it be reviewed; then plan with --allow-new-address{listed}",
         )
     client = cluster.client_for(principal)
     if refused := forbidden(client):
         raise ClusterError(
             cluster.name, "invalid", f"cluster {cluster.name}: {refused[0].what}", refused[0].why, refused[0].todo
         )
-    listed = allowed(os.environ)
-    addresses = _addresses(cluster, client, limited="host" in listed.patterns)
-    hosts = [address for address in addresses if not listed.permits("host", address)]
+    allow = allowed(os.environ)
+    addresses = _addresses(cluster, client, limited="host" in allow.patterns)
+    hosts = [address for address in addresses if not allow.permits("host", address)]
     files = [
         f"{name} {path}"
         for name, path in client.items()
-        if name in FILES and not REFERENCE.search(path) and not listed.permits("file", path)
+        if name in FILES and not is_from_outside(path) and not allow.permits("file", path)
     ]
     if hosts or files:
         raise ClusterError(

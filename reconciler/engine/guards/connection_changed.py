@@ -6,15 +6,15 @@ plans, before the cluster's id can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from reconciler.kafka.address import url_address
+from reconciler.kafka.address import HostPort, host_port, url_address
 from reconciler.kafka.client.auth.supported_settings import DECIDES, TOKEN_ENDPOINT
-from reconciler.model.environment.topology import REFERS, Cluster, Principal, Topology
-from reconciler.replication.allowed import Allowed
-from reconciler.replication.secret_references import REFERENCE
+from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.replication.allowed import Allowed, word_for
+from reconciler.replication.secret_references import REFERENCE, is_from_outside
 from reconciler.text import first_of
 
 _SHOWN, _LONGEST = 4, 80
@@ -26,53 +26,71 @@ _WEAK = {
 """Settings and values that show credentials to others than the address names."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """``words``: with both values. ``listable``: words of RECONCILER_ALLOW that allow it together; empty: none do."""
+
+    words: str
+    listable: tuple[str, ...] = ()
+
+
 def held_to_base(topology: Topology, base: Mapping[str, Cluster], listed: Allowed) -> Topology:
     """``topology``, its clusters marked that are not to be contacted. ``listed``: addresses and references that
     somebody has allowed outside of the edit; to them credentials may go."""
-    clusters = {
-        name: replace(cluster, not_contacted=first_of(list(_changes(cluster, base.get(name), listed)), _SHOWN))
-        for name, cluster in topology.clusters.items()
-    }
+    clusters = {}
+    for name, cluster in topology.clusters.items():
+        changes = list(_changes(cluster, base.get(name), listed))
+        words = first_of([change.words for change in changes], _SHOWN)
+        listable = dict.fromkeys(word for change in changes for word in change.listable)
+        every = all(change.listable for change in changes)  # a list of a part of it would help nobody
+        clusters[name] = replace(cluster, not_contacted=words, listable=tuple(listable) if every else ())
     return replace(topology, clusters=MappingProxyType(clusters))
 
 
-def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[str]:
-    """In words, with both values; nothing where no credential would be sent."""
+def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[_Change]:
+    """Nothing where no credential would be sent."""
     mine = now.client_for(Principal.PLAN)
     theirs = before.client_for(Principal.PLAN) if before is not None else {}
-    if mine.get("security.protocol", "plaintext").lower() == "plaintext" and not any(map(_reference, mine.values())):
+    if mine.get("security.protocol", "plaintext").lower() == "plaintext" and not any(
+        map(REFERENCE.search, mine.values())
+    ):
         return
     known = before.bootstrap_servers if before is not None else ()
     for server in now.bootstrap_servers:
         if server not in known and not listed.lists("host", server):
-            yield f"bootstrap_servers has {server}, had {', '.join(known) or 'no such cluster'}"
+            words = f"bootstrap_servers has {server}, had {', '.join(known) or 'no such cluster'}"
+            yield _Change(words, _words(_host(host_port, server)))
     for name in sorted(mine.keys() | theirs.keys()):
         value, was = mine.get(name), theirs.get(name)
-        decides = name.startswith(DECIDES) or _reference(value or "") is not None
-        if value == was or not decides or _listed(name, value, listed):
+        references = REFERENCE.findall(value or "")
+        to_list = _to_list(name, value or "")
+        if value == was or not (references or name.startswith(DECIDES)):
             continue
-        if before is None and not _reference(value or "") and (value or "").lower() not in _WEAK.get(name, ()):
+        if to_list and all(listed.lists(kind, named) for kind, named in to_list):
+            continue
+        if before is None and not references and (value or "").lower() not in _WEAK.get(name, ()):
             continue  # of a new cluster: the addresses and references decide
-        if _reference(value or "") is not None:
-            yield f"{name} {REFERS} {_short(value)}, was {_short(was)}"
-        else:
-            yield f"{name} is {_short(value)}, was {_short(was)}"
+        says = "refers to" if references else "is"
+        yield _Change(f"{name} {says} {_short(value)}, was {_short(was)}", _words(to_list))
 
 
-def _reference(value: str) -> tuple[str, str] | None:
-    match = REFERENCE.search(value)
-    return None if match is None else (match[1], match[2])
+def _to_list(name: str, value: str) -> tuple[tuple[str, str], ...]:
+    """What a list has to name for ``value`` to be allowed, each with its kind; empty where no list allows it."""
+    if references := tuple(REFERENCE.findall(value)):
+        return references if is_from_outside(value) else ()
+    return _host(url_address, value) if name == TOKEN_ENDPOINT and value.startswith("https://") else ()
 
 
-def _listed(name: str, value: str | None, listed: Allowed) -> bool:
-    if value is not None and (reference := _reference(value)) is not None:
-        return listed.lists(*reference)
-    if value is None or name != TOKEN_ENDPOINT or not value.startswith("https://"):
-        return False
+def _host(read: Callable[[str], HostPort], text: str) -> tuple[tuple[str, str], ...]:
     try:
-        return listed.lists("host", str(url_address(value)))
+        return (("host", str(read(text))),)
     except ValueError:
-        return False
+        return ()
+
+
+def _words(to_list: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    words = tuple(word_for(kind, named) for kind, named in to_list)
+    return words if all(words) else ()
 
 
 def _short(value: str | None) -> str:

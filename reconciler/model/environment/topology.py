@@ -76,6 +76,7 @@ class Cluster:
 
     ``prune_topics``: whole-name expressions of topics this environment may delete there when nothing asks for them.
     ``not_contacted``: what changed in its connection since the base, where no credentials may follow; else empty.
+    ``listable``: the words of RECONCILER_ALLOW that would allow all of it; empty where none do.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Cluster:
     reassignment: ReassignmentPace = field(default_factory=ReassignmentPace)
     where: Where = field(default=NOWHERE, compare=False)
     not_contacted: str = field(default="", compare=False)
+    listable: tuple[str, ...] = field(default=(), compare=False)
 
     def client_for(self, principal: Principal) -> dict[str, str]:
         return {**self.client, **self.principals.get(principal, {})}
@@ -219,8 +221,6 @@ class Mirror:
         return self.master.startswith("spark://") and declared != "true"
 
 
-REFERS = "refers to"
-"""What ``Cluster.not_contacted`` says of a setting that names another secret than at the base."""
 UNAUTHENTICATED = (
     "whoever reaches the ports of its Spark master, workers or driver can run code there, and read what the job reads"
 )

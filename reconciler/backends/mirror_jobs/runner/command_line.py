@@ -180,11 +180,12 @@ def spark_secret(mirror: Mirror, master: str, environ: Mapping[str, str]) -> dic
     try:
         return {_SECRET_VARIABLE: resolve({"": reference}, environ, lambda path: Path(path).read_text("utf-8"))[""]}
     except (MissingReference, UnicodeDecodeError) as error:
-        why = str(error) if isinstance(error, MissingReference) else f"{reference}: it is no text file"
+        no_text = MissingReference(reference[2:-1], "it is no text file")
+        missing = error if isinstance(error, MissingReference) else no_text
         raise RunnerError(
-            f"mirror {mirror.name} cannot be started: its {SPARK_SECRET} cannot be had: {why}",
+            f"mirror {mirror.name} cannot be started: its {SPARK_SECRET} cannot be had: {missing}",
             "The Spark cluster would not let the job in; nothing was started.",
-            "Set the variable or the file for this process, or correct the reference.",
+            missing.todo,
         ) from None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.backends.connections.credentials import client_settings
 from reconciler.engine.guards.connection_changed import held_to_base
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, SecretError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import Allowed, allowed
 from tests.support.builders import topology
@@ -85,6 +85,25 @@ def test_who_runs_the_program_can_list_addresses_and_references() -> None:
 
 
 @pytest.mark.parametrize("before", [None, EAST])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.password", "${env:EAST_PASSWORD}${env:OTHER}"),
+        ("sasl.password", "${env:EAST_PASSWORD}${file:/run/secrets/../../etc/shadow}"),
+        ("sasl.oauthbearer.config", "${env:EAST_CONFIG} scope=${env:OTHER}"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://evil.net/${env:EAST_USER}"),
+        ("ssl.ca.location", "${env:EAST_CA}/../mine.pem"),
+        ("client.id", "${env:EAST_USER}${env:OTHER}"),
+    ],
+)
+def test_every_reference_of_a_value_has_to_be_listed_and_no_text_stands_beside_it(
+    name: str, value: str, before: Cluster | None
+) -> None:
+    assert value in held(replace(EAST, client=LOGIN | {name: value}), before, LISTED)
+    assert held(edited(sasl_password="${env:EAST_A}${env:EAST_B}"), before, LISTED) == ""
+
+
+@pytest.mark.parametrize("before", [None, EAST])
 def test_a_list_of_addresses_lets_nobody_take_the_verification_off(before: Cluster | None) -> None:
     for weaker in (
         edited(security_protocol="SASL_PLAINTEXT"),
@@ -128,6 +147,66 @@ def test_no_secret_is_read_for_such_a_cluster(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (edited(sasl_password="${env:OTHER}"), "env:OTHER"),
+        (edited(sasl_password="${env:A}${file:/run/secrets/east}"), "env:A file:/run/secrets"),
+        (replace(EAST, bootstrap_servers=("new.net:9093", "[FD00::1]:9093")), "host:new.net:9093 host:[FD00::1]:9093"),
+        (edited(sasl_oauthbearer_token_endpoint_url="https://new.net/t"), "host:new.net:443"),
+        (
+            replace(edited(sasl_password="${env:OTHER}"), bootstrap_servers=("new.net:9093",)),
+            "host:new.net:9093 env:OTHER",
+        ),
+    ],
+)
+def test_what_can_be_listed_is_said_as_it_is_written(now: Cluster, words: str) -> None:
+    with pytest.raises(ClusterError) as caught:
+        client_settings(held_to_base(topology(now), {"east": EAST}, NOBODY).clusters["east"], Principal.PLAN)
+    assert caught.value.todo.endswith(f"with --allow-new-address, or add {words} to RECONCILER_ALLOW there")
+    assert held(now, EAST, allowed({"RECONCILER_ALLOW": words})) == ""
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        edited(sasl_password="${env:OTHER}", sasl_mechanism="PLAIN"),
+        replace(edited(security_protocol="SASL_PLAINTEXT"), bootstrap_servers=("new.net:9093",)),
+        edited(sasl_password="x${env:OTHER}"),
+        edited(sasl_password="${env:*}"),
+        edited(sasl_password="${env:A env:*}"),
+        edited(sasl_password="${file:environments/prod/key}"),
+        edited(sasl_password="${file:/run/secrets/../key}"),
+        edited(sasl_password="${file:/run/* env:*/key}"),
+        edited(ssl_ca_location="/etc/other.pem"),
+        replace(EAST, bootstrap_servers=("a:1,b:2",)),
+    ],
+)
+def test_where_a_list_would_not_allow_all_of_it_none_is_proposed(now: Cluster) -> None:
+    with pytest.raises(ClusterError) as caught:
+        client_settings(held_to_base(topology(now), {"east": EAST}, NOBODY).clusters["east"], Principal.PLAN)
+    assert caught.value.todo.endswith("with --allow-new-address")
+
+
+@pytest.mark.parametrize(
+    ("client", "todo"),
+    [
+        ({"sasl.username": "${env:OTHER}"}, "or add env:OTHER to RECONCILER_ALLOW where this program runs"),
+        ({"ssl.key.password": "${file:/etc/keys/p}"}, "or add file:/etc/keys to RECONCILER_ALLOW where this program"),
+        ({"sasl.username": "${env:EAST_GONE}"}, "Set the variable or the file for this process"),
+    ],
+)
+def test_a_reference_that_is_not_had_is_said_with_what_to_do(
+    client: dict[str, str], todo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHER", "x")
+    monkeypatch.setenv("RECONCILER_ALLOW", "env:EAST_* file:/run/secrets")
+    with pytest.raises(SecretError) as caught:
+        client_settings(replace(EAST, client=client), Principal.PLAN)
+    assert todo in caught.value.todo
+    assert ("Set the variable" in caught.value.todo) is ("GONE" in str(caught.value))
+
+
+@pytest.mark.parametrize(
     ("allow", "told"),
     [
         ("host:*.example.org", "east.example.net:9093"),
@@ -145,6 +224,14 @@ def test_what_a_list_leaves_out_is_never_used(allow: str, told: str, monkeypatch
         client_settings(EAST, Principal.APPLY)
     assert "RECONCILER_ALLOW" in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow${env:EAST_NOTHING}", "${env:EAST_NOTHING}/etc/shadow"])
+def test_a_reference_within_a_path_brings_no_other_folder(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAST_NOTHING", "")
+    monkeypatch.setenv("RECONCILER_ALLOW", "env:EAST_* file:/etc/kafka")
+    with pytest.raises(ClusterError, match="does not list ssl[.]key[.]location"):
+        client_settings(replace(EAST, client={"ssl.key.location": path}), Principal.PLAN)
 
 
 def test_what_is_listed_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
