@@ -51,9 +51,8 @@ def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[
     """Nothing where no credential would be sent."""
     mine = now.client_for(Principal.PLAN)
     theirs = before.client_for(Principal.PLAN) if before is not None else {}
-    if mine.get("security.protocol", "plaintext").lower() == "plaintext" and not any(
-        map(REFERENCE.search, mine.values())
-    ):
+    plaintext = mine.get("security.protocol", "plaintext").lower() == "plaintext"
+    if plaintext and not any(map(REFERENCE.search, mine.values())):
         return
     known = before.bootstrap_servers if before is not None else ()
     for server in now.bootstrap_servers:

@@ -230,7 +230,7 @@ def test_what_a_list_leaves_out_is_never_used(allow: str, told: str, monkeypatch
 def test_a_reference_within_a_path_brings_no_other_folder(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EAST_NOTHING", "")
     monkeypatch.setenv("RECONCILER_ALLOW", "env:EAST_* file:/etc/kafka")
-    with pytest.raises(ClusterError, match="does not list ssl[.]key[.]location"):
+    with pytest.raises(ClusterError, match=r"does not list ssl\.key\.location"):
         client_settings(replace(EAST, client={"ssl.key.location": path}), Principal.PLAN)
 
 
