@@ -7,10 +7,10 @@ PYTHON_IN_VENV := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 
 install:
-	@sh reconciler/sandbox/install/install.sh
+	@sh sandbox/reconciler_sandbox/install/install.sh
 
 demo: install
-	@$(PYTHON_IN_VENV) -m reconciler.sandbox.demo.main
+	@$(PYTHON_IN_VENV) -m reconciler_sandbox.demo.main
 
 test: install
 	@sh tests/run.sh
@@ -75,7 +75,7 @@ test-brokers: install
 # The mirror job stops first, so that it can commit and leave.
 down:
 	@if [ ! -x $(PYTHON_IN_VENV) ]; then echo "nothing is installed, so nothing runs"; exit 0; fi; \
-	$(PYTHON_IN_VENV) -m reconciler.sandbox.demo.down; .venv/bin/reconciler sandbox down
+	$(PYTHON_IN_VENV) -m reconciler_sandbox.demo.down; .venv/bin/reconciler sandbox down
 
 # Renews the locked packages, the digests of the jars and their coordinates; review the difference. The locks name no package index.
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -85,7 +85,7 @@ lock:
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
 	echo "setuptools>=80,<81" | $(UV_COMPILE) - -o requirements/build.lock
 	echo "mkdocs-material>=9.6,<10" | $(UV_COMPILE) - -o requirements/docs.lock
-	$(PYTHON_IN_VENV) -m reconciler.sandbox jars --lock
+	$(PYTHON_IN_VENV) -m reconciler_sandbox jars --lock
 	$(PYTHON_IN_VENV) -m requirements.jars
 
 # The pages as a site in site/, by mkdocs in an environment of its own; a link that leads nowhere is an error, and a page that

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from reconciler_sandbox.paths import ROOT, STATE
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -22,7 +23,6 @@ from bench.processes.cpu import adopt_orphans
 from bench.records.load import load
 from bench.report import as_json, machine, markdown, tables
 from reconciler.errors import ReconcilerError
-from reconciler.sandbox.paths import ROOT, STATE
 
 NAMES = (*CASES, *TRICKLES)
 OUT = STATE / "bench"

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.handles import ClusterHandle
+from reconciler_sandbox.paths import ROOT
 from rich.console import Console
 
 from bench.planning import Case, Run, timed
 from bench.report import machine
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.handles import ClusterHandle
-from reconciler.sandbox.paths import ROOT
 
 SAVED = ROOT / "bench" / "results" / "access"
 APPS_TOPICS = 5

@@ -21,6 +21,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.clients.own import cluster_of
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from bench import groups
 from bench.copy import mm2
@@ -29,8 +31,6 @@ from bench.groups import PARTITIONS, RECORDS, TOPIC, endpoint
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import SAME, TRANSLATED
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
 GROUPS = 100
 THEIRS = "theirs"

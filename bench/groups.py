@@ -21,14 +21,14 @@ from reconciler_mirror.driver.views import GroupsView
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec, lane_spec
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import TRANSLATED, Endpoint, FlowSettings, GroupSettings, Naming, Start
 from reconciler.replication.mirrormaker_records import checkpoints_topic
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
 GROUPS, PARTITIONS, RECORDS, ROUNDS = 1_000, 10, 2_000, 6
 TOPIC, INTERVAL_MS = "orders", 3_000

@@ -28,6 +28,11 @@ from typing import Annotated
 
 import typer
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.brokers import processes
+from reconciler_sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.paths import ROOT, home_of
+from reconciler_sandbox.profiles import PROFILES
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -36,11 +41,6 @@ from bench.processes.clusters import SERVER_JVM
 from bench.processes.cpu import cpu_seconds
 from bench.processes.remembered import standing_before
 from bench.report import machine, spread
-from reconciler.sandbox.brokers import processes
-from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.paths import ROOT, home_of
-from reconciler.sandbox.profiles import PROFILES
 
 PORT = 26_300
 FILES = 500

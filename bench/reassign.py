@@ -22,13 +22,13 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.replica_requests import ReplicaRequests
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import THROTTLED_REPLICAS
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.handles import ClusterHandle
 
 TOPIC = "load"
 PARTITIONS = 200

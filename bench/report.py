@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.paths import KAFKA_VERSION, ROOT
+
 from bench.copy.figures import Copied, Failed, Latency, Result
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import KAFKA_VERSION, ROOT
 
 BASE = "MM2 tuned"
 BASE_EXACTLY_ONCE = "MM2 tuned + exactly once"

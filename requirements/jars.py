@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.sandbox.install.jars import digest_of, expected
-from reconciler.sandbox.paths import CHECKSUMS
+from reconciler_sandbox.install.jars import digest_of, expected
+from reconciler_sandbox.paths import CHECKSUMS
 
 COORDINATES = Path(__file__).parent / "jars.coordinates"
 REPOSITORY = Path.home() / ".m2" / "repository"

@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck, settings
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.profiles import CLUSTERS
+from reconciler_sandbox.releases import release_of
 
 from reconciler.cli.main import main
 from reconciler.replication.allowed import allowed
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.profiles import CLUSTERS
-from reconciler.sandbox.releases import release_of
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, Write
 from tests.support.jobs import class_archive

@@ -35,7 +35,7 @@ share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_r
     --ignore tests/e2e/spark/test_tutorial.py \
     --ignore tests/e2e/spark/test_rolling_upgrade.py --ignore tests/e2e/spark/test_live_page.py \
     --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
-share lanes 1 -m "$brokers" tests/mirror/lane tests/mirror/record_work tests/reconciler/sandbox tests/workflows \
+share lanes 1 -m "$brokers" tests/mirror/lane tests/mirror/record_work tests/sandbox tests/workflows \
     --ignore tests/mirror/lane/same_offsets/test_three_clusters.py \
     --ignore tests/mirror/lane/same_offsets/test_unclean_elections.py
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane \
@@ -45,7 +45,7 @@ share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/inte
     --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py
 after=$quick
 share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
-    --ignore tests/reconciler/sandbox
+    --ignore tests/sandbox
 
 failed=
 unfit=

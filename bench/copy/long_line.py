@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler_sandbox.brokers.ports import answers
+
 from bench.copy.figures import BenchError
 from bench.processes.proxy import HOST, Line
 from bench.processes.tether import ROOT
-from reconciler.sandbox.brokers.ports import answers
 
 DATA_SHARE = 0.01  # a connection with less than this of all bytes carries no records
 

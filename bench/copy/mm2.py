@@ -13,10 +13,11 @@ import subprocess
 from collections.abc import Mapping
 from enum import StrEnum
 
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.paths import JARS
+
 from bench.copy.figures import Run
 from bench.processes.cpu import MARK_VARIABLE
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import JARS
 
 HEAP = "2g"  # with 1 GiB it runs out of memory behind a long line
 _LOG4J = """\

@@ -18,6 +18,9 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException, Producer
+from reconciler_sandbox.brokers import processes
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from bench.copy.figures import Run
 from bench.copy.ours import Reconciler, Shape
@@ -25,9 +28,6 @@ from bench.processes.cpu import adopt_orphans, cpu_seconds, marked
 from bench.processes.tether import tethered
 from bench.records.equality import digests
 from bench.records.topics import admin_client, create_topic, ends
-from reconciler.sandbox.brokers import processes
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.high_offsets import go_on_at
 
 TOPIC, PARTITIONS, RECORDS = "orders", 8, 1_000

@@ -7,14 +7,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from reconciler_sandbox.brokers import processes
+from reconciler_sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler_sandbox.handles import Sandbox
+from reconciler_sandbox.paths import home_of
+from reconciler_sandbox.profiles import PROFILES
+
 from bench.copy.figures import Clusters
 from bench.processes.cpu import MARK_VARIABLE
 from bench.processes.tether import tethered
-from reconciler.sandbox.brokers import processes
-from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
-from reconciler.sandbox.handles import Sandbox
-from reconciler.sandbox.paths import home_of
-from reconciler.sandbox.profiles import PROFILES
 
 PORT = 26_100
 READ_BYTES = 4 << 20

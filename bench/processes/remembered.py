@@ -21,10 +21,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from reconciler_sandbox.brokers.ports import answers
+
 from bench.copy.figures import BenchError
 from bench.processes.proxy import HOST, NAMING_BROKERS
 from bench.processes.tether import ROOT
-from reconciler.sandbox.brokers.ports import answers
 
 READING = frozenset({3, 32})
 """Metadata and DescribeConfigs: all but a few bytes of what a plan reads."""

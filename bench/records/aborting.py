@@ -8,8 +8,7 @@ import threading
 import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler_sandbox.handles import ClusterHandle
 
 ABORTED = b"aborted"
 READ_SECONDS = 60.0

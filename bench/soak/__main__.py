@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from reconciler_sandbox.brokers.up_down import take_down
+from reconciler_sandbox.paths import ROOT, home_of
 from rich.console import Console
 
 from bench.processes.tether import tethered
@@ -24,8 +26,6 @@ from bench.soak.table import Row, page
 from bench.soak.truth import Counts, Truth
 from bench.soak.watch import Watch, told
 from bench.soak.world import SoakError, World, world
-from reconciler.sandbox.brokers.up_down import take_down
-from reconciler.sandbox.paths import ROOT, home_of
 
 PORT = 26_500
 SAVED = ROOT / "bench" / "results" / "soak"

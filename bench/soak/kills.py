@@ -20,6 +20,10 @@ from typing import Annotated
 
 import typer
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler_sandbox.handles import Sandbox
+from reconciler_sandbox.paths import ROOT, home_of
+from reconciler_sandbox.profiles import BLOCK, PROFILES
 
 from bench.processes.cpu import adopt_orphans
 from bench.processes.tether import tethered
@@ -27,10 +31,6 @@ from bench.report import machine
 from bench.soak.odd_load import COMPACTED, PARTITIONS, TOPIC, OddLoad
 from bench.soak.same_place import difference, ends, read_log
 from bench.soak.world import SoakError, World
-from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
-from reconciler.sandbox.handles import Sandbox
-from reconciler.sandbox.paths import ROOT, home_of
-from reconciler.sandbox.profiles import BLOCK, PROFILES
 
 PORT, TARGET_BROKERS = 26_700, 3
 SAVED = ROOT / "bench" / "results" / "kills"

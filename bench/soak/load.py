@@ -7,9 +7,9 @@ import random
 import time
 
 from confluent_kafka import KafkaException, Producer
+from reconciler_sandbox.handles import ClusterHandle
 
 from bench.soak.threads import Beside
-from reconciler.sandbox.handles import ClusterHandle
 
 TOPIC, PARTITIONS = "soak", 4
 IN_ONE = 20

@@ -8,9 +8,9 @@ import random
 import time
 
 from confluent_kafka import KafkaException, Producer
+from reconciler_sandbox.handles import ClusterHandle
 
 from bench.soak.threads import Beside
-from reconciler.sandbox.handles import ClusterHandle
 
 TOPIC, COMPACTED = "odd", "odd-compacted"
 PARTITIONS = {TOPIC: 4, COMPACTED: 2}

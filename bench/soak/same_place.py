@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from reconciler_sandbox.handles import ClusterHandle
 
 from bench.soak.world import SoakError
-from reconciler.sandbox.handles import ClusterHandle
 
 READ_S, ASK_S = 300.0, 5.0
 

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from reconciler_sandbox.handles import ClusterHandle
 
 from bench.soak.load import PARTITIONS, TOPIC
 from bench.soak.threads import Beside
-from reconciler.sandbox.handles import ClusterHandle
 
 REMOTE = f"east.{TOPIC}"
 REMEMBERED = 200_000

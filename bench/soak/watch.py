@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reconciler_sandbox.paths import ROOT
+
 from bench.soak.threads import Beside
 from bench.soak.truth import Truth
-from reconciler.sandbox.paths import ROOT
 
 EVERY_S = 5.0
 FLOW = "soak"

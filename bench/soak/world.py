@@ -28,17 +28,17 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from reconciler_sandbox.brokers import processes
+from reconciler_sandbox.brokers.start_stop import running_nodes
+from reconciler_sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.paths import ROOT
+from reconciler_sandbox.profiles import BLOCK, PROFILES, layout
 
 from bench.processes.cpu import MARK_VARIABLE, marked
 from bench.processes.fault_proxy import FaultProxy, before
 from bench.soak.load import PARTITIONS, TOPIC
 from reconciler.backends.mirror_jobs.runner.command_line import JOB_VARIABLES
-from reconciler.sandbox.brokers import processes
-from reconciler.sandbox.brokers.start_stop import running_nodes
-from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.paths import ROOT
-from reconciler.sandbox.profiles import BLOCK, PROFILES, layout
 
 SIDES: Mapping[str, str] = {"source": "east", "target": "west"}
 KEPT = f"{TOPIC}-kept"

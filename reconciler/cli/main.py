@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
@@ -28,6 +29,7 @@ from reconciler.cli.commands import (
     topology_map,
 )
 from reconciler.cli.help import DONE, ENDING, ending
+from reconciler.errors import ReconcilerError
 from reconciler.model.options import Autonomy, ReportFormat
 from reconciler.render.completion import flows
 from reconciler.render.console import (
@@ -255,10 +257,19 @@ AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha, tr
 Port = Annotated[int | None, typer.Option("--port", help="base of all ports; also SANDBOX_PORT")]
 
 
+def _require_sandbox() -> None:
+    """Raises ReconcilerError where only the program is installed."""
+    if find_spec("reconciler_sandbox") is None:
+        why = "The sandbox runs Kafka on this machine for a first try and for tests: a package of its own."
+        todo = "Install it from a checkout of the project: pip install ./sandbox."
+        raise ReconcilerError("the package kafka-topology-reconciler-sandbox is not installed", why, todo)
+
+
 @sandbox_app.command("up", epilog=ending(DONE, "sandbox up --profile secure"))
 def sandbox_up(profile: Profile = "plain", port: Port = None) -> None:
     """Start the clusters of a profile and wait until they answer. Data of an earlier run is kept."""
-    from reconciler.sandbox import commands as sandbox
+    _require_sandbox()
+    from reconciler_sandbox import commands as sandbox
 
     show(sandbox.render_up(sandbox.up(profile, port, progress=say)))
 
@@ -268,7 +279,8 @@ def sandbox_down(
     profile: AnyProfile = None, clear: Annotated[bool, typer.Option("--clear", help="remove their data too")] = False
 ) -> None:
     """Stop the clusters of one profile, or of all."""
-    from reconciler.sandbox import commands as sandbox
+    _require_sandbox()
+    from reconciler_sandbox import commands as sandbox
 
     show(sandbox.render_down(sandbox.down(profile, clear)))
 
@@ -276,7 +288,8 @@ def sandbox_down(
 @sandbox_app.command("status", epilog=ending(DONE, "sandbox status"))
 def sandbox_status(profile: AnyProfile = None, form: FormatOption = OutputFormat.TEXT) -> None:
     """Which clusters are up, on which ports."""
-    from reconciler.sandbox import commands as sandbox
+    _require_sandbox()
+    from reconciler_sandbox import commands as sandbox
 
     show((sandbox.json_status if form is OutputFormat.JSON else sandbox.render_status)(sandbox.status(profile)), form)
 
@@ -284,7 +297,8 @@ def sandbox_status(profile: AnyProfile = None, form: FormatOption = OutputFormat
 @sandbox_app.command("env", epilog=ending(DONE, "sandbox env --profile secure"))
 def sandbox_env(profile: Profile = "secure") -> None:
     """The secrets of a profile as shell exports, for the ${env:...} references of topology files."""
-    from reconciler.sandbox import commands as sandbox
+    _require_sandbox()
+    from reconciler_sandbox import commands as sandbox
 
     show(sandbox.render_environment(sandbox.environment(profile)), "shell")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS
@@ -14,7 +15,6 @@ from reconciler.errors import ClusterError, SecretError, Unknown
 from reconciler.model.changes import CreateTopic, DeleteTopic, Role
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 from reconciler.model.plan import Planned, Result
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic as MakeTopic
 from tests.support.clusters import denied, real_cluster
 from tests.support.fakes.cluster import FakeCluster

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.engine.observe.read_all import ReadScope, observe
@@ -24,7 +25,6 @@ from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult, Way
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.fence import Fence, denial
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology
 from tests.support.clusters import CreateTopic as MakeTopic

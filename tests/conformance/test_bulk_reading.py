@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.topics import read_fast as bulk_reading
@@ -22,7 +23,6 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.protocol.metadata_and_configs import ConfigsOf
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveCluster
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic, real_cluster
 
 pytestmark = pytest.mark.kafka

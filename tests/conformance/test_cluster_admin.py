@@ -8,6 +8,7 @@ import time
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.topics import batches, write
@@ -15,7 +16,6 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import TopicChange
 from reconciler.model.live import Source
 from reconciler.model.plan import Result
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import kraft, real_cluster
 from tests.support.fakes.subjects import Subject, results
 

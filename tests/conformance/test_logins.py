@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters import facts, permissions
 from reconciler.backends.clusters.acls import AclRequests
@@ -15,7 +16,6 @@ from reconciler.backends.clusters.users import UserRequests
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic, kraft
 
 PLAN = Principal.PLAN

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import KafkaException
 from reconciler_mirror.driver.pause_reader import PauseReader
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.mirror_jobs.pause_records import write_records
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
@@ -19,7 +20,6 @@ from reconciler.model.environment.topology import Principal
 from reconciler.replication.handover import Endpoint, StatusPlace
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.pauses import Pause, Scope, dumps, pause_key
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import real_cluster
 
 CreateTopic = Callable[..., str]

@@ -6,11 +6,11 @@ import logging
 import subprocess
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.paths import JARS
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.plan import Result
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.paths import JARS
 from tests.support.clusters import CreateTopic, real_cluster
 from tests.support.fakes.subjects import BrokerStranger, Subject
 

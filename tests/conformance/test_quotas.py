@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from confluent_kafka import Producer
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.errors import ClusterError
@@ -15,7 +16,6 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.quotas import QuotaEntity, entity
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import real_cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE, results

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Principal
 from reconciler.model.replicas import LEADER_RATE, Journal, ThrottleEdit
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic, real_cluster
 
 RATE = "123456"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.engine.plan.build import plan
@@ -24,7 +25,6 @@ from reconciler.model.replicas import THROTTLED_REPLICAS, ReassignmentPace, Repl
 from reconciler.resources.replicas.observe import look_closer
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import cancel, reassign
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.builders import cluster, codes, topic, topology
 from tests.support.clusters import real_cluster
 from tests.support.fakes.cluster import FakeCluster

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.engine.plan.build import plan
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Result
 from reconciler.resources.replicas.observe import look_closer
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.builders import cluster, topic, topology
 from tests.support.clusters import real_cluster
 from tests.support.fakes.subjects import BrokerStranger, Subject

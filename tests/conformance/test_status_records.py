@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.mirror_jobs.status import tail as status_tail
@@ -17,7 +18,6 @@ from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.names import status_key
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic, kraft, real_cluster
 from tests.support.fakes.subjects import BrokerStranger
 from tests.support.jobs.frozen_broker import freeze, thaw

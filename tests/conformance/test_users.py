@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kafka.protocol.admin import AlterUserScramCredentialsRequest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters import users as edge
 from reconciler.backends.clusters.cluster import KafkaCluster
@@ -21,7 +22,6 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.users import Credentials, Mechanism, UserRecord
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import may_log_in, real_cluster, scram
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE, results

@@ -14,8 +14,8 @@ BEGIN, END = "<!-- packages: begin, written by python -m tests.contract.architec
 
 
 def packages() -> list[Path]:
-    """Every folder with code that is installed, relative to the project."""
-    roots = (ROOT / "reconciler", ROOT / "spark" / "reconciler_mirror")
+    """Every folder with code of the program, the job and the sandbox, relative to the project."""
+    roots = (ROOT / "reconciler", ROOT / "spark" / "reconciler_mirror", ROOT / "sandbox" / "reconciler_sandbox")
     return sorted({module.parent.relative_to(ROOT) for root in roots for module in root.rglob("*.py")})
 
 
@@ -46,8 +46,8 @@ def _rows() -> Iterator[str]:
                 if package == top or top in package.parents:
                     yield _row(str(number), package)
     for package in known:
-        if package.parts[0] == "spark":
-            yield _row("job", package)
+        if (part := {"spark": "job", "sandbox": "sandbox"}.get(package.parts[0])) is not None:
+            yield _row(part, package)
 
 
 def _row(level: str, package: Path) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from reconciler_sandbox.profiles import PROFILES, cluster_id_of
 
 from reconciler.backends.files import read_environment
 from reconciler.environment.load import load
 from reconciler.environment.parse.values import is_secret
 from reconciler.model.environment.topology import Carry, Delivery, Principal, Topology
-from reconciler.sandbox.profiles import PROFILES, cluster_id_of
 from tests.support.paths import ENVIRONMENTS
 
 NAMES = sorted(path.name for path in ENVIRONMENTS.iterdir() if path.is_dir() and not path.name.startswith("."))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
+PROGRAM = ("reconciler", "spark/reconciler_mirror", "sandbox/reconciler_sandbox")
 VAGUE = {"one": 18, "found": 4, "told": 2, "what": 1}
 """Each name with how often it may be assigned; a number may only become smaller."""
 
 
 def modules() -> list[Path]:
-    return sorted([*(ROOT / "reconciler").rglob("*.py"), *(ROOT / "spark" / "reconciler_mirror").rglob("*.py")])
+    return sorted(path for folder in PROGRAM for path in (ROOT / folder).rglob("*.py"))
 
 
 def assigned(tree: ast.AST) -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.commands import Ended, Write, two_clusters
 
 Cli = Callable[..., Ended]

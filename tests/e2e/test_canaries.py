@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
 from reconciler.model.live import LiveMirror
-from reconciler.sandbox.handles import Sandbox
 from tests.support.access.role_users import RoleUser, rules_of, scram_cluster
 from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.commands import Ended, Write

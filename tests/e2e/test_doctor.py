@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.granted import granted_on_cluster
 from tests.support.clusters import newest, secured_clusters
 from tests.support.commands import Ended, Write

@@ -1,4 +1,4 @@
-"""The built wheel, installed alone outside the repository, does all that a checkout does."""
+"""The built wheels, installed alone outside the repository, do all that a checkout does."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 5_000
-SOURCES = ("reconciler", "schemas", "spark", "pyproject.toml", "setup.py", "README.md")
+SOURCES = ("reconciler", "schemas", "spark", "sandbox", "pyproject.toml", "setup.py", "README.md")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is left in the checkout."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The program's and the sandbox's, built from a copy, so that nothing is left in the checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -38,9 +38,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             (folder / "source").mkdir(exist_ok=True)
             shutil.copy(ROOT / name, folder / "source" / name)
-    _pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(folder / "source"))
-    (built,) = folder.glob("*.whl")
-    return built
+    source = folder / "source"
+    _pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(source), str(source / "sandbox"))
+    sandbox, program = sorted(folder.glob("*.whl"), key=lambda path: "sandbox" not in path.name)
+    return program, sandbox
 
 
 def _pip(*words: str) -> None:
@@ -49,21 +50,29 @@ def _pip(*words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_installs_two_names_with_their_data(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-    tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"reconciler", "reconciler_mirror"}
+def test_the_wheels_install_three_names_with_their_data(wheels: tuple[Path, Path]) -> None:
+    program, sandbox = map(_names_in, wheels)
+    assert _tops(program) == {"reconciler", "reconciler_mirror"}
+    assert _tops(sandbox) == {"reconciler_sandbox"}
     schemas = {path.relative_to(ROOT / "schemas") for path in (ROOT / "schemas").rglob("*.json")}
-    assert {f"reconciler/schemas/{path}" for path in schemas} <= names
-    install = {f"reconciler/sandbox/install/{name}" for name in ("install.sh", "jars.sha256", "pom.xml")}
+    assert {f"reconciler/schemas/{path}" for path in schemas} <= program
     jobs = {f"reconciler_mirror/jobs/{name}_job.py" for name in ("mirror", "verify")}
-    assert install | jobs | {"reconciler/py.typed", "reconciler_mirror/py.typed"} <= names
+    assert jobs | {"reconciler/py.typed", "reconciler_mirror/py.typed"} <= program
+    assert {f"reconciler_sandbox/install/{name}" for name in ("install.sh", "jars.sha256", "pom.xml")} <= sandbox
+
+
+def _names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def _tops(names: set[str]) -> set[str]:
+    return {top for name in names if not (top := name.partition("/")[0]).endswith(".dist-info")}
 
 
 @dataclass(frozen=True)
 class Installed:
-    """An empty environment with the wheel in it, and the packages that it depends on beside it."""
+    """An empty environment with the wheels in it, and the packages that it depends on beside it."""
 
     folder: Path
     environ: dict[str, str]
@@ -81,10 +90,10 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("outside")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
-    _pip("--python", str(folder / "venv" / "bin" / "python"), "install", "--no-deps", str(wheel))
+    _pip("--python", str(folder / "venv" / "bin" / "python"), "install", "--no-deps", *map(str, wheels))
     # Folders named in a .pth file are searched, but the .pth files in them (such as that of our checkout) are not read.
     (places,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (places / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

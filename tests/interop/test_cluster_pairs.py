@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from reconciler_sandbox.install import jars, prerequisites
 
 from reconciler.environment.importers.mirrormaker.environment import environment
-from reconciler.sandbox.install import jars, prerequisites
 
 pytestmark = pytest.mark.slow
 

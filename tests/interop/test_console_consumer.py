@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneProgress
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.paths import JARS
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import JARS
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, content, fill
 from tests.support.lanes.raw import produce_raw
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pyspark
 import pytest
 import yaml
+from reconciler_sandbox.install import prerequisites
 from typer.main import get_command
 
 from reconciler.backends.mirror_jobs.host.accept import read_accepted
 from reconciler.cli.main import app
 from reconciler.environment.load import load
 from reconciler.resources.mirrors.handover import submission_of
-from reconciler.sandbox.install import prerequisites
 from tests.support.paths import ROOT
 
 DEPLOY = ROOT / "docs" / "mirror" / "deploy"

@@ -13,15 +13,15 @@ from signal import SIGKILL, SIGTERM, Signals
 import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.paths import JARS
 
 from reconciler.cli.main import main
 from reconciler.operations.importers import positions as inheritance
 from reconciler.operations.session.session import read_topology
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import handovers
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import JARS
 from tests.support.clusters import CreateTopic
 from tests.support.commands import two_clusters
 from tests.support.lanes.lane_runs import Flow

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.paths import JARS
 
 from reconciler.replication.handover import FlowSettings, InternalTopics
 from reconciler.replication.handover_reader import parse
@@ -24,9 +27,6 @@ from reconciler.replication.mirrormaker_records import (
     offset_syncs_topic,
 )
 from reconciler.replication.offsets.checkpoints import CheckpointLog
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import JARS
 from tests.support.jobs.mirror_job import flow as told
 from tests.support.jobs.mirror_job import handover
 from tests.support.lanes.lane_runs import Flow, producer

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from reconciler_sandbox.install import jars, prerequisites
 
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
-from reconciler.sandbox.install import jars, prerequisites
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from reconciler_sandbox.install import jars, prerequisites
 
 from reconciler.replication.policy import EXCLUDED_TOPICS, make_selector
-from reconciler.sandbox.install import jars, prerequisites
 
 pytestmark = pytest.mark.slow
 

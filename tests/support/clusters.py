@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.releases import NEWEST, release_of
 
 from reconciler.model.environment.topology import Cluster
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.releases import NEWEST, release_of
 from tests.support.waiting import until
 
 CreateTopic = Callable[..., str]

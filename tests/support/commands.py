@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.model.schemas import schema as schema_of
-from reconciler.sandbox.handles import Sandbox
 
 Write = Callable[..., Path]
 

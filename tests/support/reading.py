@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
-
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler_sandbox.handles import ClusterHandle
 
 PATIENCE_S = 60.0
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import git
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.paths import ROOT
 from tests.support.workflow_runner import WORKFLOWS, GitHub, Job, github, workflow
 

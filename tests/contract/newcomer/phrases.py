@@ -31,7 +31,10 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("audit log topic", ("backends/state/audit/topic.py",)),
     ("create topics in batches", ("backends/clusters/topics/write.py", "backends/clusters/topics/batches.py")),
     ("spark-submit command line", ("backends/mirror_jobs/runner/command_line.py",)),
-    ("start the sandbox brokers", ("sandbox/brokers/up_down.py", "sandbox/brokers/start_stop.py")),
+    (
+        "start the sandbox brokers",
+        ("reconciler_sandbox/brokers/up_down.py", "reconciler_sandbox/brokers/start_stop.py"),
+    ),
     # Kafka's protocol.
     ("a new SASL mechanism", ("kafka/client/auth/sasl.py",)),
     ("fencing of a transactional id", ("kafka/client/transactions.py", "reconciler_mirror/driver/takeover.py")),

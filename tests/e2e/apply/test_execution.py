@@ -19,6 +19,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.state.audit.file import AuditFile, read_lines
@@ -29,7 +30,6 @@ from reconciler.model.state.audit_chain import PREVIOUS, digest
 from reconciler.model.state.lock import LEASE_MS
 from reconciler.operations.drift import past
 from reconciler.operations.session.session import open_session
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import real_cluster, topics
 from tests.support.commands import Ended, audit, running, two_clusters
 from tests.support.lanes.lane_runs import content

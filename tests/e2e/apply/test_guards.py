@@ -7,13 +7,13 @@ from pathlib import Path
 
 import git
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state.last_apply import Applied
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
 

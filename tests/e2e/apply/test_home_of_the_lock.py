@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.state.environment_records import read_applied, read_holder
 from reconciler.model.environment.topology import Principal
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import real_cluster, topics
 from tests.support.commands import Ended, running
 

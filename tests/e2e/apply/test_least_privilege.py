@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.model.acls import AclBinding, Operation, ResourceType
-from reconciler.sandbox.handles import Sandbox
 from tests.support.access.role_users import PASSWORD, WHOLE, RoleUser, names_right, rules_of, title
 from tests.support.commands import Ended, Write
 

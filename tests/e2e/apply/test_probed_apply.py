@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AdminClient, ResourceType
 from confluent_kafka.admin import AclPermissionType as Permission
 from confluent_kafka.admin import ResourcePatternType as Pattern
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
@@ -22,7 +23,6 @@ from reconciler.errors import RunnerError
 from reconciler.model.changes import AclChange
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Planned
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import secured_clusters
 from tests.support.commands import Ended, Write, audit
 

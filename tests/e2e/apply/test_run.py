@@ -9,8 +9,8 @@ import urllib.request
 from collections.abc import Callable
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import topics
 from tests.support.commands import Ended, Write, running, two_clusters
 

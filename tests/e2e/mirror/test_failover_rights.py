@@ -18,12 +18,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.operations.failover.fence import denial
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.role_users import (
     PASSWORD,
     WHOLE,

@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Principal
 from reconciler.operations.failover.fence import denial
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
 from tests.support.clusters import CreateTopic, real_cluster

@@ -10,12 +10,12 @@ import jsonschema
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters import in_flight
 from reconciler.backends.clusters.connect_offsets import Pair, read_records
 from reconciler.backends.clusters.groups import Side
 from reconciler.operations.importers import positions as inheritance
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
 from tests.support.paths import SCHEMAS

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.groups import GroupPosition, Side
@@ -30,7 +31,6 @@ from reconciler.model.reports.failover import Key
 from reconciler.operations.failover.fence import denial
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.pauses import Scope
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import real_cluster
 from tests.support.commands import Ended, two_clusters
 from tests.support.jobs.status_records import FLOW, record

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.offsets.position_metadata import written
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
 

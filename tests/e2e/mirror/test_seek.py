@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
 

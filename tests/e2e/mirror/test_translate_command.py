@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from reconciler_mirror.lane import offset_map_writer as map_writing
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.cli.main import main
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets import translate as translating
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.truth import map_topic, placed
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic, denied
 from tests.support.commands import Ended, Write
 

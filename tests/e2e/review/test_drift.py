@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.commands import Ended, Write, two_clusters
 from tests.support.waiting import until
 

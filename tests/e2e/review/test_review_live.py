@@ -10,11 +10,11 @@ from pathlib import Path
 
 import git
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.engine.plan import file as planfile
 from reconciler.model.changes import AlterConfigs
 from reconciler.model.environment.topology import TopicRef
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic, produce
 from tests.support.commands import Ended, two_clusters
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AdminClient, ResourceType
 from confluent_kafka.admin import AclPermissionType as Permission
 from confluent_kafka.admin import ResourcePatternType as Pattern
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import secured_clusters
 from tests.support.commands import Ended
 

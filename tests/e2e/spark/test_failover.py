@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.mirrormaker_records import (
     Checkpoint,
@@ -19,7 +20,6 @@ from reconciler.replication.mirrormaker_records import (
     offset_syncs_topic,
     read_checkpoint,
 )
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.jobs.verify_runs import until
 from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 from ruamel.yaml import YAML
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.lanes.truth import placed
 

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.role_users import RoleUser, mirror_rules
 from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.clusters import CreateTopic

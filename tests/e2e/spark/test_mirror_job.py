@@ -22,9 +22,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.model.environment.topology import Mirror as DeclaredMirror
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.mirror_job import Job, flow, handover, status, until
 from tests.support.jobs.records import digest, producer, total, write_awkward, write_transactions
 from tests.support.jobs.standalone.cluster import Standalone, mirror_on

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
@@ -21,7 +22,6 @@ from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.flow_of_records import Arrivals, Load, assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import flow, handover, status
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.brokers import cleanup, ports
+from reconciler_sandbox.brokers.up_down import Launch, bring_up, prepare_broker
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.profiles import PROFILES
+from reconciler_sandbox.releases import NEWEST, RELEASES
 
-from reconciler.sandbox.brokers import cleanup, ports
-from reconciler.sandbox.brokers.up_down import Launch, bring_up, prepare_broker
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.profiles import PROFILES
-from reconciler.sandbox.releases import NEWEST, RELEASES
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, flow, handover, until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import reconciler, until
 from tests.support.lanes.lane_runs import content

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.environments import exactly, on_sandbox
 from tests.support.lanes.synced import set_start, start_of
 from tests.support.lanes.truth import placed

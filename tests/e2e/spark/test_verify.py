@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START
-from reconciler.sandbox.handles import Sandbox
 from tests.support.commands import two_clusters
 from tests.support.jobs.records import digest, total, write_awkward, write_transactions
 from tests.support.jobs.verify_runs import (

@@ -20,6 +20,12 @@ from confluent_kafka.admin import (
 )
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd, LaneProgress
+from reconciler_sandbox.brokers import cleanup as guardian
+from reconciler_sandbox.brokers import ports
+from reconciler_sandbox.brokers import server_properties as properties
+from reconciler_sandbox.brokers.up_down import Launch, bring_up
+from reconciler_sandbox.handles import ClusterHandle
+from reconciler_sandbox.profiles import HOST, Profile, SandboxBroker
 
 from reconciler.backends.clusters.facts import _over_our_connection
 from reconciler.backends.clusters.quotas import QuotaRequests
@@ -28,12 +34,6 @@ from reconciler.backends.clusters.users import UserRequests
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.users import Mechanism
-from reconciler.sandbox.brokers import cleanup as guardian
-from reconciler.sandbox.brokers import ports
-from reconciler.sandbox.brokers import server_properties as properties
-from reconciler.sandbox.brokers.up_down import Launch, bring_up
-from reconciler.sandbox.handles import ClusterHandle
-from reconciler.sandbox.profiles import HOST, Profile, SandboxBroker
 from tests.support.lanes.lane_runs import Flow, UntilControl, fill
 
 CreateTopic = Callable[..., str]

@@ -24,6 +24,7 @@ from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.lane.same_offsets.own_markers import RANKS
 from reconciler_mirror.model import LaneEnd, LaneReport, LaneSpec
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
@@ -31,7 +32,6 @@ from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.replication.handover import FlowSettings, InternalTopics
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
-from reconciler.sandbox.handles import Sandbox
 from tests.support.access.granted import granted_on_cluster
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill, has

@@ -15,6 +15,7 @@ from reconciler_mirror.cluster_mode.record_run import RecordRun
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
 from reconciler_mirror.driver.driver import DriverOutcome, Exit
 from reconciler_mirror.report.status import Application
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.handover import Endpoint, HandoverError, StatusPlace
 from reconciler.replication.runs.driver_records import (
@@ -28,7 +29,6 @@ from reconciler.replication.runs.driver_records import (
     RunOrders,
     dumps_definition,
 )
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
 pytestmark = pytest.mark.kafka
 

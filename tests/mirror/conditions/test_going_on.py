@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneProgress
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.names import CONTINUABLE
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill
 
 CreateTopic = Callable[..., str]

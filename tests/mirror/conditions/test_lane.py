@@ -15,8 +15,8 @@ from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.cutting_proxy import cutting
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
 

@@ -9,9 +9,9 @@ from contextlib import closing
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.handover import Endpoint
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
 CreateTopic = Callable[..., str]
 

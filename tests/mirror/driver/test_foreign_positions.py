@@ -17,12 +17,12 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, Condition, LaneProgress, PartitionSpec, lane_of, lane_spec
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import GROUP, Key
 from reconciler.kafka.client.errors import WireError
 from reconciler.replication.handover import FlowSettings, Naming, Provenance, Start
 from reconciler.replication.offsets.position_metadata import END, moved
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, Lane, UntilControl, conditions, fill, running
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic

@@ -25,10 +25,10 @@ from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk
 from reconciler_mirror.verify.model import TimeWindow
 from reconciler_mirror.verify.tasks import chunks_of, each
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.model.acls import AclBinding, Operation, ResourceType
 from reconciler.replication.handover_reader import parse
-from reconciler.sandbox.handles import Sandbox
 from tests.support.access.role_users import DENIED, PASSWORD, WHOLE, RoleUser, mirror_rules, title
 from tests.support.jobs.records import digest, write_awkward
 from tests.support.lanes.handover import handover

@@ -15,10 +15,10 @@ from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd, lane_spec
 from reconciler_mirror.report.status import StatusWriter
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.handover_reader import parse
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.records import digest, write_awkward
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_runs import UntilControl, caught_up

@@ -23,12 +23,12 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of, lane_spec
 from reconciler_mirror.record_work.provenance_start import NotReadyError
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.codec import decode_key
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, conditions, fill, has
 from tests.support.lanes.truth import map_topic, raw_records
 

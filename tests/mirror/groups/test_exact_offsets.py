@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import transactions
 from reconciler.replication.offsets.map import Exactness
 from reconciler.replication.offsets.map_topic import prune
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic, offset_map, placed

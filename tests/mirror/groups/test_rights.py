@@ -10,10 +10,10 @@ from reconciler_mirror.driver.views import GroupsView
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Condition
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.handover import FlowSettings, GroupSettings, Naming, Start
 from reconciler.replication.mirrormaker_records import checkpoints_topic
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.lane_runs import Flow, endpoint
 from tests.support.lanes.synced import Synced, write

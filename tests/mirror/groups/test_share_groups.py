@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
 from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.round import OTHER_KIND, GroupRounds, RoundResult
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
@@ -19,7 +20,6 @@ from reconciler.replication.groups import UnsupportedGroup
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.reader import MapReader
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of

@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from reconciler_mirror.groups.close_gaps import PATIENCE
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.mirrormaker_records import Checkpoint
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic, member
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.synced import Synced, write

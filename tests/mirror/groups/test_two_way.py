@@ -8,6 +8,7 @@ import contextlib
 
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.two_way import BothWays
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient
@@ -20,7 +21,6 @@ from reconciler.replication.offsets.codec import MapPartition, encode
 from reconciler.replication.offsets.map import CopiedRun, Stretch
 from reconciler.replication.offsets.position_metadata import written
 from reconciler.replication.offsets.reader import MapReader
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import transactions
 from reconciler.kafka.records.batches import build, seal
 from reconciler.kafka.records.records import varint
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, fill
 from tests.support.lanes.raw import produce_raw, send
 

@@ -13,12 +13,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.record_work.settings import RecordWork
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client import transactions
 from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.mirrormaker_records import Checkpoint, OffsetSync, offset_syncs_topic
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.high_offsets import go_on_at
 from tests.support.lanes.lane_runs import Content, Flow, fill, producer
 from tests.support.lanes.mirrormaker_records import read_offset_sync

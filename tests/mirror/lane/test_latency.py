@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow
 
 AGE_MS = 3_600_000

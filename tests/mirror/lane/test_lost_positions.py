@@ -15,10 +15,10 @@ from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, PartitionSpec
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.replication.offsets.copied_before import copied_before
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.handover import AGAIN
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
 
 NOW = int(time.time() * 1000)

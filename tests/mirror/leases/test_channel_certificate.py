@@ -9,8 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from reconciler_mirror.leases.channel_certificate import made_by_java
-
-from reconciler.sandbox.install import prerequisites
+from reconciler_sandbox.install import prerequisites
 
 
 @pytest.fixture(scope="module")

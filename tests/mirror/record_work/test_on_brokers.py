@@ -21,11 +21,11 @@ from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_records import Decoded
 from reconciler_mirror.record_work.provenance_start import NotReadyError
 from reconciler_mirror.record_work.settings import RecordWork, work_of
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import AllOf, Equals, Exists, Header, Key, Not, Where
 from reconciler.replication.handover import FORWARD, LOCAL, FlowSettings, Naming, Provenance, Start
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, UntilControl, content, endpoint, fill
 from tests.support.lanes.raw import cluster_of
 

@@ -9,11 +9,11 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from reconciler_mirror.report import status
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.replication.handover import Endpoint, StatusPlace
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.raw import cluster_of
 

@@ -18,10 +18,10 @@ from reconciler_mirror.verify.comparable import TopicTraits
 from reconciler_mirror.verify.diverged import NO_PRODUCER, Writer, words, writers_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.tasks import Suspect, chunks_of, each, entries_of, locate
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.records import codecs
 from reconciler.replication.handover import Start
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import HandMadeFlow, numbered, write
 from tests.support.lanes.raw import produce_raw

@@ -13,7 +13,7 @@ HEAVY |= {
     "reconciler.model.environment.topology",
     "reconciler.operations.session.session",
     "ruamel",
-    "reconciler.sandbox",
+    "reconciler_sandbox",
     "structlog",
     "reconciler.kafka.client",
     "reconciler.kafka.protocol",

@@ -14,8 +14,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler_sandbox.handles import ClusterHandle
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from typing import Any
 
 from confluent_kafka import admin as kafka
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.environment.load import load
 from reconciler.model.acls import AclBinding, ResourceType
 from reconciler.resources.acls.desired import desired_rules
 from reconciler.resources.flows.routes import find_routes
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.builders import world
 from tests.support.waiting import until
 

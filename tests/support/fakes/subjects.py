@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.model.changes import (
     AddPartitions,
@@ -24,7 +25,6 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveTopic
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.fakes.cluster import FakeCluster
 
 BECAUSE = Reason(Why.DECLARED, "a test asks for it")

@@ -15,9 +15,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.handles import ClusterHandle
 from ruamel.yaml import YAML
 
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.paths import ROOT
 
 PATIENCE_S = 60.0

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler_sandbox.handles import ClusterHandle
 
 
 class Load(threading.Thread):

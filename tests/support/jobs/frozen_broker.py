@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from reconciler.sandbox.brokers import processes
-from reconciler.sandbox.brokers.start_stop import running_nodes
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler_sandbox.brokers import processes
+from reconciler_sandbox.brokers.start_stop import running_nodes
+from reconciler_sandbox.handles import ClusterHandle
 
 
 def freeze(cluster: ClusterHandle, node_id: int = 1) -> None:

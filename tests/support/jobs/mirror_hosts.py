@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler_sandbox.handles import Sandbox
+
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.records import digest, total
 from tests.support.paths import ROOT
 from tests.support.reading import to_the_end

@@ -16,11 +16,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START, bundle, job_script, submit_command
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
 from reconciler.model.environment.topology import Mirror
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.reading import to_the_end
 
 SUBMIT = Path(sys.executable).parent / "spark-submit"

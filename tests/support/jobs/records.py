@@ -11,8 +11,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import ClusterHandle
 
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.reading import to_the_end
 
 Digest = Mapping[int, tuple[int, str]]

@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.jobs.records import producer
 from tests.support.lanes.lane_spec import ClaimedControl
 from tests.support.lanes.positions import committed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from reconciler.sandbox.handles import ClusterHandle
+from reconciler_sandbox.handles import ClusterHandle
 
 STALE = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot")
 

@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, Condition, CopyPath, LaneProgress, LaneReport, LaneSpec, PartitionSpec
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.offsets.position_metadata import END, moved
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.lanes.lane_spec import ClaimedControl
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end

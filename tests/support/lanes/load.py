@@ -8,9 +8,9 @@ import time
 
 from confluent_kafka import Producer
 from reconciler_mirror.lane.partition import Partition
+from reconciler_sandbox.handles import ClusterHandle
 
 from bench.records.aborting import Aborting, aborted_records
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.lanes.lane_runs import Flow, producer
 
 PARTITIONS = 4

@@ -21,10 +21,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.brokers.up_down import running
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.paths import STATE
 
-from reconciler.sandbox.brokers.up_down import running
-from reconciler.sandbox.install import prerequisites
-from reconciler.sandbox.paths import STATE
 from tests.support.lanes.lane_runs import Flow
 
 VERSION = "2.8.2"

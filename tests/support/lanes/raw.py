@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from reconciler_sandbox.handles import ClusterHandle
+
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import MOVED
@@ -12,7 +14,6 @@ from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.records import Record, encode, varint
-from reconciler.sandbox.handles import ClusterHandle
 
 
 def cluster_of(handle: ClusterHandle) -> ClusterClient:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult, Tell
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
@@ -19,7 +20,6 @@ from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.reader import MapReader
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of
 

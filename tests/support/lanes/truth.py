@@ -7,12 +7,12 @@ from bisect import bisect_left
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.kafka.client.log_ends import log_ends
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.reader import MapReader
-from reconciler.sandbox.handles import ClusterHandle
 from tests.support.lanes.lane_runs import Flow
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end

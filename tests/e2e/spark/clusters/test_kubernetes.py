@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import CLUSTER, Deployment
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.kubernetes.kubelet import Kubelet, RunningPod, until_true
 from tests.support.jobs.kubernetes.server import ApiServer

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.commands import two_clusters
 from tests.support.jobs.mirror_hosts import Hosts
 from tests.support.jobs.records import write_awkward

@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.environments import Running
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.paths import ROOT

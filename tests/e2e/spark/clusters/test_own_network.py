@@ -14,9 +14,9 @@ from typing import Any
 
 import pyspark
 import pytest
+from reconciler_sandbox.brokers import ports, server_properties, up_down
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.brokers import ports, server_properties, up_down
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
 from tests.support.jobs.records import digest, total, write_awkward
@@ -46,7 +46,7 @@ def networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Networ
     driver = tmp_path / "driver"
     driver.mkdir()
     with network_namespace(tmp_path / "spark-there", Path(pyspark.__file__).parent, (ROOT, driver)) as machine:
-        for module in ("reconciler.sandbox.handles", ports.__name__, server_properties.__name__):
+        for module in ("reconciler_sandbox.handles", ports.__name__, server_properties.__name__):
             monkeypatch.setattr(f"{module}.HOST", machine.here)
         with up_down.running("plain", quick=True) as sandbox:
             spark = Standalone(tmp_path / "spark", host=machine.here)

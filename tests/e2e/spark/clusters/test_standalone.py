@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 from reconciler_mirror.model import lane_of
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.command_line import spark_secret
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
-from reconciler.sandbox.handles import Sandbox
 from tests.support.access.spellings import kept, spellings
 from tests.support.commands import two_clusters
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing

@@ -12,11 +12,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.model import PartitionSpec
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.environment.load import load
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import handovers
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import reconciler, until

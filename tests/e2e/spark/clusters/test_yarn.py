@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from reconciler_mirror.model import lane_of
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, until
 from tests.support.jobs.yarn.cluster import Yarn

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.runs.driver_records import ORDERS, RunOrders, run_key
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
 from tests.support.jobs.yarn.cluster import Yarn

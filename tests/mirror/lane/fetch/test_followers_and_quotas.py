@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd
+from reconciler_sandbox.handles import Sandbox
+from reconciler_sandbox.paths import JARS
 
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.connection import Connection
-from reconciler.sandbox.handles import Sandbox
-from reconciler.sandbox.paths import JARS
 from tests.support.lanes.lane_runs import Flow, fill
 
 CreateTopic = Callable[..., str]

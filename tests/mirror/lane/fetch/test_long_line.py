@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd
+from reconciler_sandbox.handles import Sandbox
 
 from bench.copy.long_line import far_away
 from bench.processes.proxy import Line
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, fill
 
 CreateTopic = Callable[..., str]

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 from reconciler_mirror.lane import session as batch_session
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import transactions
 from reconciler.kafka.protocol import generated as protocol
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.cutting_proxy import Cut, cutting
 from tests.support.lanes.lane_runs import Flow, UntilControl
 from tests.support.lanes.load import PARTITIONS, Load, assert_once, shortly_before

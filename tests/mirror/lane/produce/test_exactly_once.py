@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import MOVED, FencedError
@@ -25,7 +26,6 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.kafka.records.batches import next_sequence, seal
 from reconciler.kafka.records.records import encode
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.lanes.lane_runs import Flow, UntilControl
 from tests.support.lanes.load import PARTITIONS, Load, assert_once

@@ -13,6 +13,7 @@ import pytest
 from reconciler_mirror.lane.positions import LanePosition, encode
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import GROUP, ClusterClient
 from reconciler.kafka.client.errors import MOVED
@@ -23,7 +24,6 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.records import encode as encode_records
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import verify_partitions
 from tests.support.lanes.lane_runs import Flow, UntilControl, content, fill
 from tests.support.lanes.raw import cluster_of, record

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import pytest
 from reconciler_mirror.lane import session as batch_session
 from reconciler_mirror.lane.run import batch_path
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import transactions
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, fill
 from tests.support.lanes.load import FIRST, shortly_before
 

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, encode
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer, running
 from tests.support.lanes.load import mixed
 from tests.support.lanes.truth import assert_equal, ends, map_topic, records

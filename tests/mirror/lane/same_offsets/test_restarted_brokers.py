@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.model import Claim
+from reconciler_sandbox.handles import Sandbox
 
-from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Flow, UntilControl
 from tests.support.lanes.truth import assert_equal
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.lane_runs import Flow, Lane, producer, running
 from tests.support.lanes.load import mixed
 from tests.support.lanes.truth import assert_equal, ends, records

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.model import Claim
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import EAST, CreateTopic
 from tests.support.lanes.lane_runs import Flow, UntilControl
 from tests.support.lanes.load import mixed

@@ -7,12 +7,12 @@ from contextlib import closing, suppress
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.impact import read_copy_facts
 from reconciler.kafka.client.cluster import EARLIEST, LATEST
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.impact import CopyFacts
-from reconciler.sandbox.handles import Sandbox
 from tests.support.builders import cluster
 from tests.support.clusters import EAST, CreateTopic
 from tests.support.waiting import until

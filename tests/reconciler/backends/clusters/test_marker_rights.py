@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka.admin import AclOperation
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.permissions import read_marker_right
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Principal
-from reconciler.sandbox.handles import Sandbox
 from tests.support.access.granted import granted_on_cluster
 from tests.support.builders import cluster
 from tests.support.clusters import EAST, real_cluster, scram

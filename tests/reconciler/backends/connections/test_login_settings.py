@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from reconciler_mirror.clients import librdkafka as job_clients
 from reconciler_mirror.clients.own import cluster_of as cluster_of_job
+from reconciler_sandbox.brokers import certificates
 
 from reconciler.backends.clusters import connect_offsets, facts, permissions
 from reconciler.backends.clusters.acls import AccessControl
@@ -42,7 +43,6 @@ from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.reports.impact import ImpactQuery
 from reconciler.operations.failover import translate_offsets
 from reconciler.replication.handover import Endpoint
-from reconciler.sandbox.brokers import certificates
 from tests.support.access.security_settings import VERDICTS
 
 HONOURED, REFUSED = VERDICTS["honoured"], (*VERDICTS["refused"], *VERDICTS["forbidden"])

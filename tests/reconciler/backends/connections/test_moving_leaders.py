@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 from reconciler_mirror.verify import read_partition as verify_reading
 from reconciler_mirror.verify.model import OffsetSpan
+from reconciler_sandbox.demo import read_topic as sandbox_reading
+from reconciler_sandbox.errors import SandboxError
 
 from reconciler.backends import wait_lines
 from reconciler.backends.connections import errors
@@ -24,8 +26,6 @@ from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.handover import Endpoint
-from reconciler.sandbox.demo import read_topic as sandbox_reading
-from reconciler.sandbox.errors import SandboxError
 
 PASSING = [
     KafkaError.UNKNOWN_LEADER_EPOCH,

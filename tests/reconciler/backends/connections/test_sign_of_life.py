@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.connections.sign_of_life import SignOfLife
 from reconciler.engine.observe.silence import SilenceWatch
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.sandbox.handles import Sandbox
 
 
 def cluster_at(*servers: str) -> Cluster:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.state import compare_and_set as lock_log
 from reconciler.backends.state.lock.kafka_lock import KafkaLock
@@ -19,7 +20,6 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.records import encode
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, dumps, lock_key, transactional_id
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import real_cluster, verify_partitions
 from tests.support.lanes.raw import cluster_of, record
 

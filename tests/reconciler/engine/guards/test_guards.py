@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reconciler_sandbox.profiles import cluster_id_of
 
 from reconciler.engine.guards import applied_now, from_here, guarded, is_prune, released, unjudged
 from reconciler.engine.guards.first_contact import clusters_of
@@ -24,7 +25,6 @@ from reconciler.model.state import last_apply as records
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.render.plan.text import plan_text
 from reconciler.resources.protected_names import is_protected, protection_of
-from reconciler.sandbox.profiles import cluster_id_of
 from tests.support.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
 from tests.support.worlds import LiveParts, live_parts, topologies
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client import transactions
 from reconciler.kafka.client.cluster import TRANSACTION, ClusterClient
@@ -17,7 +18,6 @@ from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.lanes.raw import cluster_of
 
 CreateTopic = Callable[..., str]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import GROUP, ClusterClient
@@ -19,7 +20,6 @@ from reconciler.kafka.protocol.flexible import NO_TAGS, count, string
 from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, GroupKind, ListedGroup
 from reconciler.kafka.protocol.groups.group_offsets import OFFSET_FETCH, CommittedOffset
 from reconciler.replication.groups import UnsupportedGroup, unsupported
-from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic, member
 
 ACTIVE_MEMBERS = 25

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.environment.load import load
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import PartedPartition
 from reconciler.operations.failover.diverged import export, parted, partitions_of, sides_of
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
@@ -13,7 +14,6 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.options import LogSide
 from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
 from reconciler.operations.failover.diverged_topic import export_to_topic, export_topic
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
 from tests.support.reading import to_the_end

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from reconciler.sandbox.paths import STATE
+from reconciler_sandbox.paths import STATE
 
 VERSION = "1.34.2"
 _HERE = Path(__file__).parent

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from reconciler.sandbox.install import jars
-from reconciler.sandbox.paths import STATE
-from reconciler.sandbox.releases import Release
+from reconciler_sandbox.install import jars
+from reconciler_sandbox.paths import STATE
+from reconciler_sandbox.releases import Release
 
 VERSION = "3.5.0"
 """As Spark's own client of it (hadoop-client-api)."""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
-from reconciler.sandbox.handles import Sandbox
 from tests.support.commands import Ended, Write, two_clusters
 
 

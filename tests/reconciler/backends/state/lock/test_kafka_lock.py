@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.state.lock.kafka_lock import KafkaLock, this_process
 from reconciler.errors import BlockedError, ClusterError, LockHeld
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
-from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import real_cluster
 
 Make = Callable[..., KafkaLock]
