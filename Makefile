@@ -70,7 +70,7 @@ pictures: install
 
 # The same cases against older brokers, fetched by Maven, and a cluster that is upgraded under load: half an hour and more.
 test-brokers: install
-	@sh tests/brokers.sh
+	@sh tests/interop/brokers.sh
 
 # The mirror job stops first, so that it can commit and leave.
 down:

@@ -74,7 +74,7 @@ def test_the_command_offered_is_for_the_installer_at_hand(tmp_path: Path) -> Non
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """What the installer reads before it installs anything."""
-    for name in ("reconciler",):
+    for name in ("reconciler", "sandbox"):
         shutil.copytree(ROOT / name, tmp_path / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "project"
 
@@ -86,7 +86,7 @@ def install(checkout: Path, path: Path) -> subprocess.CompletedProcess[str]:
         (path / name).symlink_to(found)
     shell = shutil.which("sh")
     assert shell is not None
-    command = [shell, str(checkout / "reconciler" / "sandbox" / "install" / "install.sh")]
+    command = [shell, str(checkout / "sandbox" / "reconciler_sandbox" / "install" / "install.sh")]
     return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=False)
 
 

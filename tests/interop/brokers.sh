@@ -2,7 +2,7 @@
 # What must hold with older brokers, release after release: `make test-brokers`. The clusters of these tests are of the
 # release that SANDBOX_KAFKA names. docs/begin/kafka-versions.md says what came of it.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 python=.venv/bin/python
 code=0
 
