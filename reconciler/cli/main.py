@@ -133,9 +133,9 @@ def status(
     """A verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
     from reconciler.errors import ReconcilerError
     from reconciler.model.environment.topology import Principal
-    from reconciler.operations.session.rollout_world import lock_of, standing
+    from reconciler.operations.controller.rollout_world import lock_of, standing
+    from reconciler.operations.mirror.verdict_now import verdict_now
     from reconciler.operations.session.session import now_ms, open_session
-    from reconciler.operations.session.verdict_now import verdict_now
     from reconciler.render.live_table import repeat
     from reconciler.render.reports.status.status import StatusInputs, status_code, status_json, status_text
     from reconciler.render.reports.status.verdict import check_code
@@ -193,8 +193,8 @@ def verify(
     """Prove both sides of a flow equal, record by record, while the mirror runs."""
     from reconciler.model.environment.topology import Principal
     from reconciler.model.reports.verify import VerificationRequest
+    from reconciler.operations.mirror.verify import prove
     from reconciler.operations.session.session import open_session
-    from reconciler.operations.verify import prove
     from reconciler.render.reports.verify import verify_html, verify_json, verify_text
     from reconciler.resources.mirrors.verify_request import time_ms
 
@@ -245,7 +245,7 @@ def run(
     key: live.KeyOption = None,
 ) -> None:
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
-    from reconciler.operations import run as controller
+    from reconciler.operations.controller import run as controller
 
     beside_page = live.page_of_run(env, live.PageOptions(page_port, bind, names, token, certificate, key), page)
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)

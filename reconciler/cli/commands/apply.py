@@ -73,7 +73,7 @@ def apply(
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
     from reconciler.model.state.last_apply import Consent
-    from reconciler.operations import apply as enacting
+    from reconciler.operations.apply import run as enacting
 
     request = enacting.ApplyRequest(
         Consent(contact, shrink, prune, limits),

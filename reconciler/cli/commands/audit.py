@@ -33,7 +33,7 @@ def verify(
     ] = "",
 ) -> None:
     """Check that no audit record was changed or taken out: each carries the digest of the one before it."""
-    from reconciler.operations.session.verify_audit import verify_audit
+    from reconciler.operations.clusters.verify_audit import verify_audit
     from reconciler.render.reports.audit import audit_json, audit_text
 
     verification = verify_audit(env, head)

@@ -53,7 +53,7 @@ def drift(
         why = "It writes into the environment's files and reports which in text."
         raise ReconcilerError(problem, why, "Leave one out.")
     if accepted:
-        from reconciler.operations import drift as drifting
+        from reconciler.operations.review import drift as drifting
 
         show(drifting.accept_drift(env, accepted))
         return
@@ -70,7 +70,7 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
 
     begun = early_reads.begin(env, Principal.PLAN)
     from reconciler.engine.drift.causes import drift_exit_code
-    from reconciler.operations import drift as drifting
+    from reconciler.operations.review import drift as drifting
     from reconciler.operations.session.session import open_session
     from reconciler.render.plan.formats import drift_in
 
@@ -81,7 +81,7 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
 
 
 def _parity(env: Path, form: Page) -> tuple[str, int]:
-    from reconciler.operations import drift as drifting
+    from reconciler.operations.review import drift as drifting
     from reconciler.render.reports.parity import parity_in
 
     parity = drifting.parity_report(env)
@@ -146,7 +146,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
-    from reconciler.operations import doctor as diagnosis
+    from reconciler.operations.clusters import doctor as diagnosis
     from reconciler.render.reports.doctor import checkup_html, checkup_json, checkup_text
 
     checkup = diagnosis.checkup(env, seconds("--within", within), executors=executors)

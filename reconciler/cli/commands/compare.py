@@ -40,7 +40,7 @@ def compare(
     out: OutOption = None,
 ) -> None:
     """What ENV_B would have to declare to be as ENV_A: topics, flows, access, settings. Asks no cluster."""
-    from reconciler.operations.plan import compare_folders
+    from reconciler.operations.review.plan import compare_folders
     from reconciler.render.reports.edits.promotion import promotion_in
 
     report = compare_folders(env_a, env_b, names or ())

@@ -46,7 +46,7 @@ def pause(
     wait: Wait = CONFIRM,
 ) -> None:
     """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is told on."""
-    from reconciler.operations import pause as steering
+    from reconciler.operations.mirror import pause as steering
 
     show(steering.pause(env, _request(flow, topic, partition), reason, seconds("--wait", wait), say))
 
@@ -54,7 +54,7 @@ def pause(
 @app.command(epilog=ending(DONE, "mirror resume environments/prod"))
 def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = None, wait: Wait = CONFIRM) -> None:
     """Copy on from where it was paused. Lifts every pause within what is named."""
-    from reconciler.operations import pause as steering
+    from reconciler.operations.mirror import pause as steering
 
     show(steering.resume(env, _request(flow, topic, partition), seconds("--wait", wait), say))
 
@@ -81,7 +81,7 @@ def seek(
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
-    from reconciler.operations import seek as seeking
+    from reconciler.operations.mirror import seek as seeking
     from reconciler.render.reports.seek import positions_json, positions_text
 
     request = _request(flow, topic, partition)
@@ -156,8 +156,8 @@ def start(
     steal: StealOption = "",
 ) -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
-    from reconciler.operations import until_caught_up as migrating
-    from reconciler.operations.apply import changing
+    from reconciler.operations.apply.run import changing
+    from reconciler.operations.mirror import until_caught_up as migrating
     from reconciler.resources.mirrors.handover import handovers
 
     if lag_zero_for is not None and not until_caught_up:
@@ -178,7 +178,7 @@ def start(
 def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
     from reconciler.model.environment.topology import Principal
-    from reconciler.operations.session.execution import answering, execution, interrupted_by_sigterm
+    from reconciler.operations.apply.execution import answering, execution, interrupted_by_sigterm
     from reconciler.operations.session.session import open_session
 
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:

@@ -41,7 +41,7 @@ def cancel(
 ) -> None:
     """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
     from reconciler.errors import Unknown
-    from reconciler.operations.apply import changing
+    from reconciler.operations.apply.run import changing
     from reconciler.resources.replicas.observe import facts_of
 
     with changing(env, "reassignments cancel", steal) as execute:

@@ -76,7 +76,7 @@ def validate(
         raise
     planned = None
     if live:
-        from reconciler.operations.plan import PlanRequest, review
+        from reconciler.operations.review.plan import PlanRequest, review
 
         planned = review(env, PlanRequest()).plan
     place = str(env)
@@ -115,7 +115,7 @@ def plan(
     live = base is None and changed_since is None and not (revert or offline)
     with _begun(envs[0]) if live and len(envs) == 1 else nullcontext() as begun:
         from reconciler.engine.plan import file as planfile
-        from reconciler.operations import plan as reviewing
+        from reconciler.operations.review import plan as reviewing
         from reconciler.render.plan.formats import format_of, render
 
         request = reviewing.PlanRequest(base, revert, offline, prune, allow_new_address)
@@ -167,7 +167,7 @@ def explain(
     offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
 ) -> None:
     """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
-    from reconciler.operations import plan as reviewing
+    from reconciler.operations.review import plan as reviewing
     from reconciler.render.reports.explain import explanation_json, explanation_text
 
     explanation = reviewing.explained(env, subject, offline)

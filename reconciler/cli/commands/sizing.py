@@ -32,7 +32,7 @@ def size(
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Tell what each mirror needs for the load of now: lanes, cores, executors, line, disk at the target."""
-    from reconciler.operations.session.sizing import sizes
+    from reconciler.operations.clusters.sizing import sizes
     from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
 
     environment, mirrors = sizes(env, headroom, seconds)

@@ -11,10 +11,10 @@ from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.options import FailoverPage as Page
 from reconciler.model.reports.failover import Report, StepResult, Way
-from reconciler.operations import pause as steering
+from reconciler.operations.apply.execution import execution, interrupted_by_sigterm
 from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.steps import Switch
-from reconciler.operations.session.execution import execution, interrupted_by_sigterm
+from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, open_session
 from reconciler.render.console import require_agreement, say, say_now, show, style
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text

@@ -24,7 +24,7 @@ from reconciler.model.reports.failover import (
     StepResult,
     Way,
 )
-from reconciler.operations import pause as steering
+from reconciler.operations.apply.execution import Execution
 from reconciler.operations.failover.decide import (
     FailoverRequest,
     checks_of,
@@ -41,7 +41,7 @@ from reconciler.operations.failover.decide import (
 from reconciler.operations.failover.fence import Fence, fence_planned
 from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.survey import Levers, Survey
-from reconciler.operations.session.execution import Execution
+from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.pauses import Scope
 from reconciler.resources.mirrors.handover import handovers

@@ -21,8 +21,8 @@ from reconciler.errors import BlockedError, ClusterError, ReconcilerError, Unkno
 from reconciler.model.environment.topology import Flow, Isolation, Principal, TopicRef
 from reconciler.model.live import JobState
 from reconciler.model.options import CONNECTOR
-from reconciler.operations.pause import job_of
-from reconciler.operations.seek import unreported
+from reconciler.operations.mirror.pause import job_of
+from reconciler.operations.mirror.seek import unreported
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.in_flight import InFlight

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from reconciler.errors import ReconcilerError
-from reconciler.operations.run import stopped_by_signals
+from reconciler.operations.controller.run import stopped_by_signals
 from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, is_loopback, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.connections import ACCEPTED_AT_ONCE, LimitedLoop, SharedListener, limited

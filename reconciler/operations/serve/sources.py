@@ -14,11 +14,11 @@ from reconciler.engine.observe.silence import SilenceWatch
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.operations.drift import past_lines
+from reconciler.operations.clusters.verify_audit import verified
+from reconciler.operations.controller.rollout_world import lock_of, standing
+from reconciler.operations.review.drift import past_lines
 from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead, SilenceReader
-from reconciler.operations.session.rollout_world import lock_of, standing
 from reconciler.operations.session.session import Session, read_topology
-from reconciler.operations.session.verify_audit import verified
 from reconciler.render.live.view import AuditTrail
 from reconciler.render.reports.status.status import StatusInputs
 

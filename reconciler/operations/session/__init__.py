@@ -1,5 +1,5 @@
-"""What the commands share: open clusters, early reads, the lock around a run, probing after ACL changes.
+"""What the commands share: one environment's open clusters, early reads, and who runs its mirrors.
 
-Belongs here: connections of a run and their end, and what only looks. Not here: what one command changes (the folder
-above).
+Belongs here: connections of a command and their end, and what only looks. Not here: what one command does (the folders
+beside this one).
 """

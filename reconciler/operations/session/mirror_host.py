@@ -13,7 +13,7 @@ from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
 from reconciler.backends.state.lock.file_lock import environment_lock
-from reconciler.operations.session.execution import ended_by_signals
+from reconciler.operations.apply.execution import ended_by_signals
 from reconciler.operations.session.session import read_topology
 from reconciler.render.console import say
 from reconciler.render.escape import visible

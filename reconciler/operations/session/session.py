@@ -45,7 +45,7 @@ from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
-from reconciler.operations.session.copy_facts import remote_facts, with_copy_facts
+from reconciler.operations.review.copy_facts import remote_facts, with_copy_facts
 from reconciler.operations.session.driver_orders import order_stop
 from reconciler.operations.session.early_reads import Begun
 from reconciler.operations.session.hosted_mirrors import HostedMirrors

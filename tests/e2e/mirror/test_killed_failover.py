@@ -242,7 +242,9 @@ def test_a_failback_takes_back_the_rules_that_the_failover_made(
 
     monkeypatch.setattr(AccessControl, "read", lambda _: LiveAccess(frozenset(stand)))
     monkeypatch.setattr(AccessControl, "sent", sent)
-    monkeypatch.setattr("reconciler.operations.pause._await", lambda *_, **__: [])  # no job is there to confirm it
+    monkeypatch.setattr(
+        "reconciler.operations.mirror.pause._await", lambda *_, **__: []
+    )  # no job is there to confirm it
     name = moving.flow.topic
     there = _report(cli(*moving.words, "--fence"))
     assert [step["name"] for step in there["steps"]] == ["fence", *STEPS]

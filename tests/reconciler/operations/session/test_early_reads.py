@@ -23,7 +23,7 @@ from reconciler.environment.load_clusters import read_head
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveCluster
-from reconciler.operations.plan import PlanRequest, review
+from reconciler.operations.review.plan import PlanRequest, review
 from reconciler.operations.session import early_reads as beginning
 from reconciler.operations.session import session as wiring
 from reconciler.operations.session.early_reads import begin

@@ -18,7 +18,7 @@ from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import TopicDefaults
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.schemas import schema
-from reconciler.operations.plan import goes_on
+from reconciler.operations.review.plan import goes_on
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown

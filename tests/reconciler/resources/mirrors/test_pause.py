@@ -16,7 +16,7 @@ from reconciler.backends.state.audit.file import AuditFile, read_lines
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
-from reconciler.operations.pause import audited
+from reconciler.operations.mirror.pause import audited
 from reconciler.replication.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
 from reconciler.resources.mirrors.pause import PauseRequest, paused_notes, progress, require_exists, scopes, to_lift
 from tests.support.builders import flow, topology

@@ -50,7 +50,7 @@ import pathlib, sys
 from types import SimpleNamespace
 from reconciler.backends.mirror_jobs.runner import foreground_job
 from reconciler.model.environment.topology import Mirror
-from reconciler.operations import verify
+from reconciler.operations.mirror import verify
 
 run = foreground_job.ForegroundRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
 foreground_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from reconciler.backends.mirror_jobs.runner.until_caught_up import EndedJob, begin, follow
 from reconciler.errors import ReconcilerError
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
-from reconciler.operations.session.execution import Execution
+from reconciler.operations.apply.execution import Execution
 from reconciler.render.console import say
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.text import counted

@@ -44,7 +44,7 @@ from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook,
 from reconciler.model.reports.impact import RemoteFacts
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
-from reconciler.operations.session.copy_facts import remote_facts
+from reconciler.operations.review.copy_facts import remote_facts
 from reconciler.operations.session.session import read_topology
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import handovers

@@ -15,7 +15,7 @@ from reconciler.engine.sizing import MirrorSize
 from reconciler.errors import Unknown
 from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
 from reconciler.model.reports.impact import ImpactQuery, Stakes
-from reconciler.operations.session import sizing
+from reconciler.operations.clusters import sizing
 from tests.support.builders import flow, topology, world
 
 DECLARED = topology(flow("east", "west", "orders", name="f", replication_factor=3))

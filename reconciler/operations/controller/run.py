@@ -26,7 +26,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan
-from reconciler.operations.session.execution import Execution, ended_by_signals, execution
+from reconciler.operations.apply.execution import Execution, ended_by_signals, execution
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say, seconds
 from reconciler.render.reports.run import round_figures, round_lines

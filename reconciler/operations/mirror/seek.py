@@ -14,7 +14,7 @@ from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Isolation, Principal
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Outcome, Result
-from reconciler.operations.pause import audited, job_of
+from reconciler.operations.mirror.pause import audited, job_of
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.position_metadata import is_ours, moved

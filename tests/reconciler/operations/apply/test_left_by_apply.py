@@ -11,7 +11,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.live import LiveState, Source
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
-from reconciler.operations.session.left_by_apply import keep, strike
+from reconciler.operations.apply.left_by_apply import keep, strike
 from tests.support.builders import World, topic, topology, world
 
 BY = Applied("test", 1_000, "ada", "", {}, (), ())

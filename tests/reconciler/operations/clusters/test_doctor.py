@@ -12,8 +12,8 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveCluster
 from reconciler.model.reports.doctor import Ask, ClusterFacts, DoctorVerdict, Finding, Rights
-from reconciler.operations import doctor as diagnosis
-from reconciler.operations.doctor import checkup
+from reconciler.operations.clusters import doctor as diagnosis
+from reconciler.operations.clusters.doctor import checkup
 
 ENVIRONMENT = """clusters:
   dead: {bootstrap_servers: ['a:9092', 'b:9092']}

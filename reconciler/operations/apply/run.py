@@ -20,8 +20,8 @@ from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Consent
-from reconciler.operations.covered_by_review import beyond, uncovered
-from reconciler.operations.session.execution import Execution, execution, interrupted_by_sigterm
+from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
+from reconciler.operations.review.covered_by_review import beyond, uncovered
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
 from reconciler.render.console import require_agreement, say, say_now, show, show_last, style
 from reconciler.render.plan.formats import outcomes_in

@@ -12,7 +12,7 @@ from reconciler.engine.observe.unlisted import unlisted
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import LiveState
 from reconciler.model.reports.verify import Verification, VerificationRequest
-from reconciler.operations.session.execution import interrupted_by_sigterm
+from reconciler.operations.apply.execution import interrupted_by_sigterm
 from reconciler.operations.session.session import Session
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.handover import handovers

@@ -29,9 +29,9 @@ from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
 from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.operations.session import left_by_apply
-from reconciler.operations.session.prober import SessionProber
-from reconciler.operations.session.rollout_world import LiveRolloutIO, RolloutCallbacks
+from reconciler.operations.apply import left_by_apply
+from reconciler.operations.apply.prober import SessionProber
+from reconciler.operations.controller.rollout_world import LiveRolloutIO, RolloutCallbacks
 from reconciler.operations.session.session import NOTHING_AGREED, Session
 from reconciler.render.console import say
 from reconciler.resources.mirrors.handover import handovers

@@ -9,8 +9,8 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Principal
 from reconciler.model.plan import Plan
 from reconciler.model.reports.topology_map import TopologyMap
-from reconciler.operations.apply import read_plan
-from reconciler.operations.session.rollout_world import lock_of, standing
+from reconciler.operations.apply.run import read_plan
+from reconciler.operations.controller.rollout_world import lock_of, standing
 from reconciler.operations.session.session import open_session, read_topology
 
 

@@ -1,0 +1,4 @@
+"""``apply``: a plan carried out under the lock, with probes after ACL changes and a record of what is left.
+
+Belongs here: what changes clusters in the order of a plan. Not here: making a plan (`review`).
+"""
