@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from math import isfinite
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -54,11 +55,23 @@ def named(name: str) -> Mapping[str, Any]:
 
 def parsed(text: str | bytes) -> Any:
     """JSON that anybody may have written. Raises ValueError, and nothing else: also for what is nested more deeply than
-    Python reads."""
+    Python reads, and for what could be read and not be written again, which would fail far from here: half a surrogate
+    pair, and numbers that are none."""
     try:
-        return json.loads(text)
+        given = text if isinstance(text, str) else text.decode()
+        document = json.loads(given, parse_constant=_finite, parse_float=_finite)
+        if not given.isascii() or "\\u" in given:
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return document
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text[:20]} is no number of JSON")
+    return number
 
 
 class _Coder(NamedTuple):

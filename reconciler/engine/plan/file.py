@@ -55,7 +55,7 @@ def loads(text: str) -> Plan:
     except json.JSONDecodeError as error:
         description = f"the saved plan is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         raise PlanfileError(description, "It may have been cut off", _AGAIN) from None
-    except (RecursionError, UnicodeEncodeError) as error:
+    except (RecursionError, ValueError) as error:
         raise PlanfileError(f"the saved plan cannot be read: {error}", "No plan holds this", _AGAIN) from None
     if not isinstance(document, dict) or document.get("kind") != "plan":
         raise PlanfileError("this file is not a saved plan", "It has no kind: plan", _AGAIN)

@@ -25,7 +25,7 @@ from reconciler.replication.expressions.record_filter import (
     ValueTest,
     Where,
 )
-from reconciler.replication.expressions.unfit import unfit_for_values
+from reconciler.replication.expressions.unfit import flags_of_a_part, unfit_for_values
 from reconciler.text import nearest
 
 Path = tuple[Step, ...]
@@ -84,7 +84,8 @@ def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
     match kind, value:
         case "exists", Scalar():
             return Exists(value.data is True)
-        case "matches", Scalar(text=text):
+        case "matches", Scalar(text=written):
+            text = flags_of_a_part(written)
             if wrong := unfit_for_values(text):
                 note((*path, kind), Wrong(wrong.code, f'"{text}", {wrong.what}', wrong.why, wrong.todo))
             return Matches(text)

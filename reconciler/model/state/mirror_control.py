@@ -24,6 +24,9 @@ OLDEST_WRITER = 1
 LEASE_MS = 15_000
 """A host that has not renewed its lease for so long has lost it."""
 
+_MOST = 2**53
+"""Of generations, epochs and beats: somebody else wrote what is above, and what is written next has to be one more."""
+
 Document = dict[str, Any]
 
 
@@ -165,6 +168,10 @@ class ControlRecord(Generic[Record]):
             record = _CODEC.decoded(self._kind, document)
         except (ValueError, TypeError) as error:
             raise UnreadableRecordError(f"the {self._name} cannot be understood: {error}") from None
+        for part in (document, document.get("report")):
+            counts = part.values() if isinstance(part, dict) else ()
+            if any(isinstance(count, int) and count > _MOST for count in counts):
+                raise UnreadableRecordError(f"the {self._name} counts beyond {_MOST}, so none could come after it")
         for name, expected in key.items():
             if (said := getattr(record, name)) != expected:
                 raise UnreadableRecordError(f"the {self._name} is of {name} {said!r}, and its key of {expected!r}")

@@ -14,7 +14,7 @@ from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.address import host_port
 from reconciler.replication.expressions.match import Expressions, expressions
-from reconciler.replication.expressions.unfit import unfit
+from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
 
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -81,6 +81,7 @@ def client_value(key: str, text: str) -> str:
 
 def expressions_of(texts: Sequence[str], option: str) -> Expressions:
     """Of whole topic names."""
+    texts = [flags_of_a_part(texts[0])] if len(texts) == 1 else texts
     for text in texts:
         if wrong := unfit(text):
             why = f"It says which topics are {'not ' if option == '--exclude' else ''}declared"

@@ -21,7 +21,7 @@ from reconciler.operations.adopt.init_options import (
     login_settings,
     no_choice,
 )
-from reconciler.replication.expressions.unfit import unfit
+from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
 
 Answer = TypeVar("Answer")
 Ask = Callable[[str, str], str]
@@ -195,7 +195,7 @@ def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
         return text
 
     def expression(text: str) -> str:
-        if wrong := unfit(text):
+        if wrong := unfit(flags_of_a_part(text)):
             raise ReconcilerError(f"the answer is {wrong.what}", "It says which topics are copied.", f"{wrong.todo}.")
         return text
 

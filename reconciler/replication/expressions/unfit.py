@@ -26,7 +26,7 @@ _JAVA_ONLY = (
     (r"\\[hHRXG]", "is known to Java only; topic names have no use for it"),
     (r"\[\[:|\[\[", "nests sets; write one set such as [A-Za-z]"),
 )
-_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
+_FLAGS = re.compile(r"(?:\(\?[aiLmsux]+\))+")
 _NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*(\\[1-9]|\(\?\([0-9])")
 
 
@@ -96,7 +96,8 @@ def _java(text: str) -> None:
 def flags_of_a_part(text: str) -> str:
     """``(?i)orders.*`` as ``(?i:orders.*)``, which matches the same and may be joined with others."""
     flags = _FLAGS.match(text)
-    return f"{flags[0][:-1]}:{text[flags.end() :]})" if flags else text
+    letters = "".join(dict.fromkeys(filter(str.isalpha, flags[0]))) if flags else ""
+    return f"(?{letters}:{text[flags.end() :]})" if flags else text
 
 
 def _at(match: re.Match[str]) -> str:

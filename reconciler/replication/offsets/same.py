@@ -6,10 +6,10 @@ Belongs here: numbers and sentences that both programs hold to. Not here: how th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.offsets.map import Exactness, Translation
 from reconciler.replication.offsets.position_metadata import END
 
@@ -71,7 +71,7 @@ def producer_of(metadata: str) -> int | None:
     """The producer id of a flow's data, by the metadata beside one of its positions; None where it kept no offsets, and
     of what cannot be read."""
     try:
-        fields = json.loads(metadata.rstrip(END) or "{}")
+        fields = parsed(metadata.rstrip(END) or "{}")
     except ValueError:
         return None
     producer = fields.get("p") if isinstance(fields, dict) else None

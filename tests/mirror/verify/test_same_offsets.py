@@ -144,7 +144,8 @@ def test_whose_the_writer_is(writer: Writer, mirrors: int | None, said: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("metadata", "producer"), [('{"p":7,"o":1}\0', 7), ('{"o":1}', None), ("", None), ("x", None), ("[1]", None)]
+    ("metadata", "producer"),
+    [('{"p":7,"o":1}\0', 7), ('{"o":1}', None), ("", None), ("x", None), ("[1]", None), ("[" * 4000, None)],
 )
 def test_the_mirror_s_producer_stands_beside_its_positions(metadata: str, producer: int | None) -> None:
     assert producer_of(metadata) == producer

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.replication.json_codec import SPARSE, Codec, JsonRecord, MalformedError, named
+from reconciler.replication.json_codec import SPARSE, Codec, JsonRecord, MalformedError, named, parsed
 
 
 class Colour(StrEnum):
@@ -138,3 +138,25 @@ def test_a_record_of_another_kind_or_version_is_refused_by_name(text: bytes) -> 
     assert record.loads(record.dumps(Part("a", 2))) == Part("a", 2)
     with pytest.raises(ValueError, match="no part: "):
         record.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"name": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        b'{"name": "\xed\xa0\x80"}',
+        '{"name": "\ud800"}',
+        b'{"count": NaN}',
+        b'{"count": -Infinity}',
+        b'{"count": 1e999}',
+        b'{"count": ' + b"9" * 5000 + b"}",
+        b"[" * 3000,
+        b"\xff",
+    ],
+)
+def test_what_could_not_be_written_again_is_not_read(text: str | bytes) -> None:
+    """Else it would fail where nobody expects it, such as in a digest of it."""
+    with pytest.raises(ValueError, match=r"."):
+        parsed(text)
+    assert parsed('{"name": "\\ud83d\\ude00 é", "count": 1.5}') == {"name": "\U0001f600 é", "count": 1.5}

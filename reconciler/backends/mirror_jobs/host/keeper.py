@@ -28,6 +28,8 @@ from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import desired_key, host_key
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
+_MOST_WORDS = 1_000
+"""Of a refusal, which repeats what is refused: a record too large to be written would keep the host from its lease."""
 RENEWALS = 3
 """In the time of one lease."""
 
@@ -175,7 +177,8 @@ class Keeper:
         generation = max(desired.generation, before.generation) if desired is not None else before.generation
         report = HostReport(generation, HostPhase.REFUSED, look.application_id, look.fingerprint)
         if refusal is not None:
-            report = replace(report, what=refusal.what, why=refusal.why, todo=refusal.todo)
+            most = _MOST_WORDS
+            report = replace(report, what=refusal.what[:most], why=refusal.why[:most], todo=refusal.todo[:most])
         if before.what != report.what:
             self._say(f"mirror {self._mirror}: {report.what}")
         return report

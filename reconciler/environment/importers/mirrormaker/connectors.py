@@ -61,6 +61,10 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
         words = f"it begins like JSON and is none: {error.msg}. A connector's configuration is JSON. Correct it."
         notes.wrong(Where(file, error.lineno, error.colno), words)
         return
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
+        words = f"it begins like JSON and cannot be read: {error}. No connector is configured like that. Correct it."
+        notes.wrong(Where(file, 1, 1), words)
+        return
     at, before = 0, len(notes.mistakes)
     connectors = []
     for name, config in _configs(whole, ""):

@@ -121,6 +121,7 @@ def test_an_edited_plan_is_refused(path: tuple[Any, ...], value: object) -> None
         ('{"kind": "plan", "format_version": 1}', "not as it was written"),
         ('{"kind": "plan", "format_version": 1, "a": "\\ud800"}', "cannot be read"),
         ("[" * 100_000, "cannot be read"),
+        ('{"kind": "plan", "format_version": ' + "1" * 5000 + "}", "cannot be read"),
     ],
 )
 def test_what_is_no_plan_is_told_clearly(text: str, what: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
+from reconciler.model.schemas import schema
 
 TEXT = """clusters:
   east: {bootstrap_servers: [e:9092]}
@@ -78,18 +79,75 @@ def test_a_word_is_taken_only_where_a_plan_prints_it() -> None:
     assert problems("retention.ms: 7d", "min.insync.replicas: max") == []  # a broker is asked, as of each other text
 
 
-@pytest.mark.parametrize("field", ["topics", "exclude_topics", "groups.include", "groups.exclude"])
-def test_flags_at_the_beginning_of_the_only_expression_are_those_of_a_part(field: str) -> None:
-    """A list is joined to one expression; ``(?i)a`` alone matches what ``(?i:a)`` does."""
-    flow = {
-        "topics": "topics: ['(?i)Orders.*']",
-        "exclude_topics": "topics: ['orders.*'], exclude_topics: ['(?i)Orders.x']",
-        "groups.include": "topics: ['orders.*'], groups: {include: ['(?i)Orders.*']}",
-        "groups.exclude": "topics: ['orders.*'], groups: {exclude: ['(?i)Orders.*']}",
-    }[field]
-    loaded = load({"t.yaml": TEXT.replace("topics: ['orders.*']", flow)}, "env").flows["all"]
-    lists = (loaded.topics, loaded.exclude_topics, loaded.groups.include, loaded.groups.exclude)
-    assert any(texts and texts[0].startswith("(?i:Orders.") for texts in lists)
+FLOW = "  all: {source: east, target: west, topics: ['orders.*']}\n"
+LISTS = {
+    "topics": FLOW.replace("['orders.*']", "[X]"),
+    "exclude_topics": FLOW.replace("}", ", exclude_topics: [X]}"),
+    "sync_topic_configs.exclude": FLOW.replace("}", ", sync_topic_configs: {exclude: [X]}}"),
+    "groups.include": FLOW.replace("}", ", groups: {include: [X]}}"),
+    "groups.exclude": FLOW.replace("}", ", groups: {include: [g.*], exclude: [X]}}"),
+    "prune.topics": FLOW,
+}
+"""Each is joined to one expression."""
+ALONE = {
+    "protected": FLOW + "protected: [X]\n",
+    "where.key.matches": FLOW.replace("}", ", where: {key: {matches: X}}}"),
+    "where.header.matches": FLOW.replace("}", ", where: {any: [{header: {name: h, matches: X}}]}}"),
+}
+"""Each of its own."""
+
+
+def holding(field: str, *expressions: str) -> str:
+    """The environment with ``expressions`` in ``field``."""
+    text = TEXT.replace(FLOW, (LISTS | ALONE)[field])
+    if field == "prune.topics":
+        text = text.replace("[w:9092]", "[w:9092], prune: {topics: [X]}")
+    return text.replace("X", ", ".join(f"'{each}'" for each in expressions))
+
+
+def places_of_expressions(of: object) -> list[str]:
+    """Fields of the environment's schema whose values are regular expressions."""
+    match of:
+        case {"title": "a regular expression"} | {"$ref": "#/$defs/patterns" | "#/$defs/bytes_pattern"}:
+            return [""]
+        case dict() | list():
+            inner = of.items() if isinstance(of, dict) else enumerate(of)
+            return [
+                f"/{name}{place}"
+                for name, part in inner
+                if name not in ("patterns", "bytes_pattern")
+                for place in places_of_expressions(part)
+            ]
+    return []
+
+
+def test_the_table_has_every_field_that_takes_expressions() -> None:
+    places = places_of_expressions(schema("environment"))
+    assert len(places) == len(LISTS) + len(ALONE), f"a field that is not in the table: {places}"
+
+
+@pytest.mark.parametrize("written", ["(?i)Orders[.].*", "(?i)(?s)Orders[.].*", "(?is)Orders[.].*"])
+@pytest.mark.parametrize("field", [*LISTS, *ALONE])
+def test_flags_at_the_beginning_of_the_only_expression_are_those_of_a_part(field: str, written: str) -> None:
+    """``(?i)a`` alone matches what ``(?i:a)`` does, and one spelling is what it is compared and handed over by."""
+    letters = "i" if written == "(?i)Orders[.].*" else "is"
+    loaded, wanted = (load({"t.yaml": holding(field, text)}, "env") for text in (written, f"(?{letters}:Orders[.].*)"))
+    assert loaded == wanted
+
+
+@pytest.mark.parametrize("field", LISTS)
+def test_beside_another_such_flags_are_refused_with_what_to_write(field: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        load({"t.yaml": holding(field, "(?i)Orders[.].*", "b.*")}, "env")
+    [problem] = caught.value.problems
+    assert problem.code == "bad-regex"
+    assert f'{field}[0] is "(?i)Orders[.].*"' in str(problem)
+    assert "Write flags for a part: (?i:Orders[.].*)." in str(problem)
+
+
+def test_protections_are_not_joined() -> None:
+    loaded = load({"t.yaml": holding("protected", "(?i)Orders[.].*", "b.*")}, "env")
+    assert [protection.pattern for protection in loaded.rules.protected] == ["(?i:Orders[.].*)", "b.*"]
 
 
 @pytest.mark.parametrize("written", ["AbCdEfGhIjKlMnOpQr-t_v", "AbCdEfGhIjKlMnOpQr+t/v", "AbCdEfGhIjKlMnOpQr+t/v=="])

@@ -18,6 +18,7 @@ from reconciler.model.changes import CreateTopic, StartMirror
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState, LiveUsers
 from reconciler.model.users import Mechanism
+from reconciler.operations.adopt.arguments import expressions_of
 from reconciler.operations.adopt.init import require_new
 from reconciler.operations.adopt.init_options import InitOptions, InitRequest, command_line, init_request
 from reconciler.operations.adopt.questions import completed
@@ -254,3 +255,9 @@ def test_what_is_there_is_never_changed(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("")
     with pytest.raises(ReconcilerError, match="is there already"):
         require_new(tmp_path)
+
+
+def test_flags_at_the_beginning_of_the_only_expression_of_an_option_are_taken() -> None:
+    assert expressions_of(["(?i)Orders.*"], "--exclude").match("ORDERS.x")
+    with pytest.raises(ReconcilerError, match=r"Write flags for a part: \(\?i:Orders\.\*\)"):
+        expressions_of(["(?i)Orders.*", "b"], "--exclude")

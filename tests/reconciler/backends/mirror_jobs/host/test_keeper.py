@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from reconciler.backends.mirror_jobs.host.jobs import JobLook
 from reconciler.errors import ClusterError
-from reconciler.model.state.mirror_control import LEASE_MS, DesiredState, HostPhase
+from reconciler.model.state.mirror_control import DESIRED, LEASE_MS, DesiredState, HostPhase
 from reconciler.replication.names import desired_key, host_key
 from tests.support.fakes.control import ENVIRONMENT, MIRROR, HostWorld, desired, document
 
@@ -264,3 +265,40 @@ def test_a_stop_is_not_done_before_the_application_has_left(world: HostWorld) ->
     host.jobs.look_now = JobLook()
     world.run(1, host)
     assert world.lease().report.phase is HostPhase.STOPPED
+
+
+HOSTILE = [
+    ("environment", "x" * 2_000_000),
+    ("fingerprint", "\x1b[2J"),
+    ("generation", 10**400),
+    ("generation", int("9" * 4300)),
+    ("generation", -1),
+    ("handover", {"a": [[[[[]]]]]}),
+    ("handover", document(topics=["y" * 2_000_000, 5])),
+    ("handover", document(lanes="z" * 2_000_000)),
+    ("handover", document(where={"not": {"not": {"not": "\ud800"}}})),
+    ("handover", {**document(), "\ud800": 1}),
+    ("handover", {**document(), "\x1b[2J\n": float("nan")}),
+    ("submission", {"master": "local[2]", "spark_conf": {"spark.app.name": "\udc00"}}),
+    ("submission", {"master": "\x00" * 100_000, "spark_conf": {}}),
+    ("submission", {"master": ["local"], "spark_conf": None}),
+    ("submission", {"master": "local", "spark_conf": {"spark.jars": {"a": "b"}}}),
+    ("state", "\u202erunning"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), HOSTILE, ids=map(str, range(len(HOSTILE))))
+def test_a_hostile_record_is_refused_and_the_host_goes_on(world: HostWorld, field: str, value: object) -> None:
+    """As written by whoever may write to the control topic: beside others' mirrors, which this host keeps as well."""
+    host = world.host("a")
+    record = json.loads(DESIRED.dumps(desired(1))) | {field: value}
+    world.control.write(desired_key(ENVIRONMENT, MIRROR), json.dumps(record).encode())
+    world.run(3, host)
+    report = world.lease().report
+    assert (report.phase, host.jobs.log) == (HostPhase.REFUSED, [])
+    assert all((report.what, report.why, report.todo))
+    assert len(world.control.entries[host_key(ENVIRONMENT, MIRROR)]) < 20_000, "more than that is not written"
+    assert max(map(len, host.said)) < 2_000
+    world.ask(desired(2))
+    world.run(2, host)
+    assert host.jobs.log == ["begin 2"]

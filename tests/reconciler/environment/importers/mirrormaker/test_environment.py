@@ -557,6 +557,8 @@ def test_connectors_and_a_properties_file_are_one_environment() -> None:
     ("texts", "words"),
     [
         (['{"name": x}'], "c0.json:1:10: it begins like JSON and is none"),
+        (["[" * 100_000], "c0.json:1:1: it begins like JSON and cannot be read"),
+        (['{"name": ' + "1" * 5000 + "}"], "c0.json:1:1: it begins like JSON and cannot be read"),
         (["{}"], "c0.json: no connector of MirrorMaker 2 is in it"),
         ([json.dumps({"connector.class": "io.example.Sink"})], "c0.json: no connector of MirrorMaker 2 is in it"),
         ([json.dumps(connector("Checkpoint"))], "there is no MirrorSourceConnector of A->B, so nothing is copied"),
