@@ -20,7 +20,7 @@ from bench.soak.truth import Truth
 EVERY_S = 5.0
 FLOW = "soak"
 """The flow under load; of the others only what is not well is told."""
-STANDS_S, STANDS_RECORDS = 30.0, 100
+STALLED_S, STANDS_RECORDS = 30.0, 100
 """A partition with so many records that wait and none copied for so long stands: status must not call that well."""
 
 
@@ -82,13 +82,13 @@ class Watch(Beside):
             self.samples.append(self._sample())
 
     def _sample(self) -> Sample:
-        at, before = time.monotonic(), self._truth.stands(STANDS_RECORDS, STANDS_S)
+        at, before = time.monotonic(), self._truth.stands(STANDS_RECORDS, STALLED_S)
         done = subprocess.run(self._command, cwd=ROOT, env=self._environ, capture_output=True, text=True, check=False)
         try:
             said, well = judged(json.loads(done.stdout))
         except (ValueError, KeyError):
             said, well = f"status ended with {done.returncode}: {done.stderr.strip()[-200:]}", False
-        return Sample(at, said, well, min(before, self._truth.stands(STANDS_RECORDS, STANDS_S)))
+        return Sample(at, said, well, min(before, self._truth.stands(STANDS_RECORDS, STALLED_S)))
 
 
 def told(samples: list[Sample], begin: float) -> Iterator[str]:

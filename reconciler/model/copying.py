@@ -58,13 +58,13 @@ def look(flow: FlowStatus) -> FlowLook:
         return _said(flow, Copying.UNKNOWN, whole[0])
     if flow.state in ("starting", "unknown"):
         return FlowLook(flow.name, Copying.NOT_YET)
-    if stopping and 0 < flow.partitions <= flow.standing_partitions:
+    if stopping and 0 < flow.partitions <= flow.stalled_partitions:
         return _said(flow, Copying.NO, stopping[0])
     # The lag of a stopped partition may stay unknown for good.
-    if flow.partitions and flow.lag_unknown_partitions > (flow.standing_partitions if stopping else 0):
+    if flow.partitions and flow.lag_unknown_partitions > (flow.stalled_partitions if stopping else 0):
         return FlowLook(flow.name, Copying.NOT_YET)
     if stopping:
-        but = f" {flow.partitions - flow.standing_partitions} of {counted(flow.partitions, 'partition')}"
+        but = f" {flow.partitions - flow.stalled_partitions} of {counted(flow.partitions, 'partition')}"
         return replace(_said(flow, Copying.YES, stopping[0]), but=but)
     return FlowLook(flow.name, Copying.YES)
 

@@ -193,7 +193,7 @@ LAG_LATE_MS = 10_000
 class FlowStatus:
     """One flow as its job reports it, and as ``status`` shows it in JSON. Lag is None while not known; then
     ``records_lag_at_least`` is what is known of it, ``lag_unknown_partitions`` how many partitions it is not known of.
-    ``standing_partitions`` have records to copy, or may have, and do not move.
+    ``stalled_partitions`` have records to copy, or may have, and do not move.
 
     ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
     ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
@@ -233,7 +233,7 @@ class FlowStatus:
     catch_up: Mapping[str, object] | None = None
     records_lag_at_least: int = 0
     lag_unknown_partitions: int = 0
-    standing_partitions: int = 0
+    stalled_partitions: int = 0
     same_offsets: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
     last_lag: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
 

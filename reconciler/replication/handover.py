@@ -217,7 +217,8 @@ class ChannelSettings:
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
     """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only. ``deployment``: with
-    what it was submitted. ``moved_from``: names that the environment had."""
+    what it was submitted. ``moved_from``: names that the environment had. ``docs_url``: the job's conditions link to
+    their runbooks below it; no fingerprint covers it (decision 232)."""
 
     environment: str
     mirror: str
@@ -232,6 +233,7 @@ class MirrorSettings:
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
     moved_from: tuple[str, ...] = field(default=(), metadata={**SPARSE, **named("environment_moved_from")})
+    docs_url: str = field(default="", metadata=SPARSE)
 
     @property
     def metrics_host(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 STATUS_TOPIC = "__mirror_status"
@@ -69,7 +69,7 @@ OFFSETS_PARTITIONS = 8
 ConditionCode = Literal[
     "authentication_failed",
     "corrupt_source_batch",
-    "executor_not_fit",
+    "executor_unfit",
     "filler_limit",
     "flow_not_ours",
     "groups_inexact",
@@ -79,15 +79,15 @@ ConditionCode = Literal[
     "hanging_transaction",
     "heartbeats_not_written",
     "lane_failed",
-    "lane_silent",
+    "lane_unresponsive",
     "lane_without_task",
     "offsets_diverged",
-    "partition_stands",
+    "partition_stalled",
     "pauses_unreadable",
     "permission_denied",
     "position_foreign",
     "position_missing",
-    "position_went_back",
+    "position_regressed",
     "positions_undecided",
     "provenance_not_yet_marked",
     "quota_throttled",
@@ -117,7 +117,7 @@ CONTINUABLE = ("corrupt_source_batch", "record_refused", "source_retention_passe
 """Conditions after which a flow may be told to go on: what is lost is known exactly, and what comes after it can be
 copied. All others always stop."""
 WAITING = (
-    "lane_silent",
+    "lane_unresponsive",
     "lane_without_task",
     "positions_undecided",
     "source_transaction_open",
@@ -131,9 +131,31 @@ RUNBOOKS = "docs/mirror/conditions.md"
 """The page of conditions: a section for each code, whose anchor is the code."""
 
 
+FORMER_NAMES: Mapping[str, str] = {
+    "executor_not_fit": "executor_unfit",
+    "lane_silent": "lane_unresponsive",
+    "partition_stands": "partition_stalled",
+    "position_went_back": "position_regressed",
+    "standing_partitions": "stalled_partitions",
+}
+"""Conditions and figures of the last release, and their names now. Records with the former names are read, and the job
+exports its metrics under both, until the next release. No other file has a former name (decision 233)."""
+
+
+def renamed(name: str) -> str:
+    """``name`` as it is now, of a record that a job of the last release may have written."""
+    return FORMER_NAMES.get(name, name)
+
+
+def with_former_names(figures: Mapping[str, object]) -> dict[str, object]:
+    """For readers of the last release: each figure that had another name is there under both."""
+    return {**figures, **{old: figures[new] for old, new in FORMER_NAMES.items() if new in figures}}
+
+
 def runbook_of(code: str, docs_url: str = "") -> str:
     """Relative to the project, or a link to where its pages are read: ``docs_url``. A code of a later release leads to
     the page."""
+    code = renamed(code)
     page = f"{RUNBOOKS}#{code}" if code in CONDITION_CODES else RUNBOOKS
     return linked(page, docs_url)
 

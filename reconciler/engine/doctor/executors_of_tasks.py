@@ -10,7 +10,7 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.doctor import Finding
 
-TOLD = ("lane_without_task", "executor_not_fit")
+TOLD = ("lane_without_task", "executor_unfit")
 """Conditions (docs/mirror/conditions.md) that say what is wrong with an executor, or that there is none."""
 SHOWN = 3
 

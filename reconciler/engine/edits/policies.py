@@ -30,7 +30,7 @@ def rule_items(before: Topology, after: Topology) -> Iterator[ItemChange]:
         field_changes = tuple(replace(field, means="how much may be lost at once unasked") for field in fields)
         yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=field_changes)
     if was.docs_url != now.docs_url:
-        means = f"runbooks lead to {now.docs_url or 'no page, and are paths'}; no cluster changes by it"
+        means = f"runbooks lead to {now.docs_url or 'no page, and are paths'}; in a running job from its next start"
         yield ItemChange(Sign.CHANGED, "setting", "docs_url", means=means)
 
 

@@ -182,7 +182,7 @@ def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
 
 def _of_condition(flow: FlowStatus, code: str, *, stops: bool) -> Health:
     """What ends by itself may still keep records waiting: then the flow has partitions that stand or are silent."""
-    waits = flow.records_lag is None or flow.lag_unknown_partitions or flow.standing_partitions
+    waits = flow.records_lag is None or flow.lag_unknown_partitions or flow.stalled_partitions
     return Health.STOPPED if stops or (code in WAITING and waits) else Health.DEGRADED
 
 

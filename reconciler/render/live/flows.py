@@ -157,8 +157,8 @@ def _behind(status: FlowStatus | None, mirror: LiveMirror | Unknown | None) -> I
         return
     if status.lag_unknown_partitions:
         yield f'<p class="unknown">of {counted(status.lag_unknown_partitions, "partition")} the lag is not known</p>'
-    if status.standing_partitions:
-        yield f"<p>{counted(status.standing_partitions, 'partition')} with records to copy, or that may have, stand</p>"
+    if status.stalled_partitions:
+        yield f"<p>{counted(status.stalled_partitions, 'partition')} have or may have records and do not move</p>"
     if not status.worst_partitions:
         yield "<p>none that is known to be behind</p>"
         return

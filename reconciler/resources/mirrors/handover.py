@@ -63,9 +63,9 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         channel=mirror.channel,
         moved_from=topology.moved_from,
     )
-    return handover.document(
-        replace(settings, fingerprint=_fingerprint({**handover.document(settings), **submission_of(mirror)}))
-    )
+    # Where runbooks are read is no reason to restart a mirror: a running job has the new address from its next start.
+    fingerprint = _fingerprint({**handover.document(settings), **submission_of(mirror)})
+    return handover.document(replace(settings, fingerprint=fingerprint, docs_url=topology.rules.docs_url))
 
 
 def submission_of(mirror: Mirror) -> Handover:
@@ -186,7 +186,7 @@ def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, An
             for side in (old, new)
         )
     for path in sorted(old.keys() | new.keys()):
-        if path[-1] in ("fingerprint", "moved_from") or path == ("name",) or old.get(path) == new.get(path):
+        if path[-1] in ("fingerprint", "moved_from", "docs_url") or path == ("name",) or old.get(path) == new.get(path):
             continue
         yield f"{subject}: {'.'.join(path)} {shown(path, old.get(path))} -> {shown(path, new.get(path))}"
 

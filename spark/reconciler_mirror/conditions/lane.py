@@ -23,7 +23,7 @@ OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 WITHOUT_LAG = frozenset(
     {
         *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
-        *("position_went_back", "offsets_diverged"),
+        *("position_regressed", "offsets_diverged"),
         *("target_topic_missing", "target_topic_smaller"),
     }
 )
@@ -118,10 +118,10 @@ def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
     )
 
 
-def position_went_back(spec: PartitionSpec, group: str, position: int, copied_to: int) -> Condition:
+def position_regressed(spec: PartitionSpec, group: str, position: int, copied_to: int) -> Condition:
     """``copied_to``: the source offset up to which the flow has committed, at least, as the offset map says."""
     return Condition.of_partition(
-        "position_went_back",
+        "position_regressed",
         spec,
         f"is not copied: the target's group coordinator tells position {position} in group {group}, but {copied_to} "
         f"had been committed; copying from {position} on would double {copied_to - position} offsets",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.replication.names import ConditionCode
+from reconciler.replication.names import ConditionCode, runbook_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.driver.views import FlowView
 from reconciler_mirror.model import Condition
@@ -15,9 +15,10 @@ _Key = tuple[str, ConditionCode, str | None, int | None]
 
 
 class ConditionLog:
-    """``told`` gets every look at the board, and says only what has changed since the last one."""
+    """``log_changes`` gets every look at the board, and logs only what has changed since the last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, docs_url: str = "") -> None:
+        self._docs_url = docs_url
         self._holding: dict[_Key, Condition] = {}
         self._lost: dict[tuple[str, str], Loss] = {}
 
@@ -29,7 +30,14 @@ class ConditionLog:
         }
         for key in now.keys() - self._holding.keys():
             condition = now[key]
-            _log.warning("condition", **_place(key), stops=condition.stops, text=condition.text, todo=condition.todo)
+            _log.warning(
+                "condition",
+                **_place(key),
+                stops=condition.stops,
+                text=condition.text,
+                todo=condition.todo,
+                runbook=runbook_of(condition.code, self._docs_url),
+            )
         for key in self._holding.keys() - now.keys():
             _log.info("condition over", **_place(key))
         self._holding = now

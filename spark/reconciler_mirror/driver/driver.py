@@ -91,7 +91,7 @@ class Driver:
         self._catch_up = None if goal is None else CatchUp(goal, settings, self._board)
         self._status = StatusWriter(settings.status)
         self._status_guard = threading.Lock()
-        self._conditions = ConditionLog()
+        self._conditions = ConditionLog(settings.docs_url)
         self._end = threading.Event()
         self._may_take = threading.Event()
         self._can_take: set[str] = set()
@@ -343,7 +343,7 @@ def _waits_for_positions(flow: FlowSettings, old: int) -> Condition:
         "that are older than what had been committed, or none. A group coordinator that has just started may still "
         "read them",
         f"They are asked for again automatically, for up to {OLD_WITHIN_S:.0f} s. Then the others are copied, and "
-        "those stop with position_missing or position_went_back, which say where to go on.",
+        "those stop with position_missing or position_regressed, which say where to go on.",
         stops=True,
     )
 

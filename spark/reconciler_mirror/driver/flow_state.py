@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.pauses import Pause
-from reconciler_mirror.conditions.standing import STANDS_S, partitions_stand
+from reconciler_mirror.conditions.stalled import STALLED_S, partitions_stalled
 from reconciler_mirror.driver.discovery import OF_A_READ, Discovered
 from reconciler_mirror.driver.fill_rate import FillSamples
 from reconciler_mirror.driver.views import (
@@ -41,7 +41,7 @@ class LaneState:
 
     ``heard_at``: when a session of the lane was known to be at work last, monotonic; ``known``: that this was not too
     long ago when views were made last. ``untasked``: it has no task, which is told when it lasts. ``since``: position,
-    and since when it stands there, of partitions that have records to copy or may have."""
+    and since when the position is there, of partitions that have records to copy or may have."""
 
     specs: tuple[PartitionSpec, ...] = ()
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
@@ -204,7 +204,7 @@ def flow_view(flow: FlowState) -> FlowView:
         goal_view(flow),
         sum(p.at_least for p in partitions),
         sum(p.records_lag is None for p in partitions) + uncopied,
-        sum(p.stands for p in partitions) + uncopied,
+        sum(p.stalled for p in partitions) + uncopied,
         _same_offsets(flow) if flow.settings.keeps_offsets else None,
         flow.last_lag if lag[0] is None else None,
     )
@@ -252,40 +252,40 @@ def _partition(lane: LaneState, key: tuple[str, int], stopped: bool, now: float)
     if lag and p.waiting_since_ms is not None:
         seconds = max(0.0, round(time.time() - p.waiting_since_ms / 1000, 3))
     how = (p.path or lane.path, p.path_reason or lane.path_reason)
-    stands = False
+    stalled = False
     if lag == 0 or p.paused:
         lane.since.pop(key, None)
     else:
-        stands = _stands(lane, p, now) or stopped
+        stalled = _stalled(lane, p, now) or stopped
     counts = lane.counts.get(key, (0, 0))
-    return PartitionView(*key, *counts, lag, seconds, *how, stopped, p.paused, at_least, stands)
+    return PartitionView(*key, *counts, lag, seconds, *how, stopped, p.paused, at_least, stalled)
 
 
-def _stands(lane: LaneState, p: PartitionProgress, now: float) -> bool:
+def _stalled(lane: LaneState, p: PartitionProgress, now: float) -> bool:
     """Since when begins with the first look at which there was something to copy. What a rate limit holds back moves
     when its turn comes."""
     key = (p.topic, p.partition)
     known = lane.since.get(key)
     if known is None or known[0] != p.position or (lane.lease is not None and lane.lease.held_back):
         known = lane.since[key] = (p.position, now)
-    return now - known[1] >= STANDS_S
+    return now - known[1] >= STALLED_S
 
 
-def _standing(
+def _unexplained(
     flow: FlowState, partitions: Iterable[PartitionView], conditions: Iterable[Condition]
 ) -> Iterable[Condition]:
-    """Of partitions that stand and that no condition names. ``conditions``: all others of the flow."""
-    standing = [p for p in partitions if p.stands and not p.stopped]
-    if not standing:
+    """Of stalled partitions that no condition names. ``conditions``: all others of the flow."""
+    stalled = [p for p in partitions if p.stalled and not p.stopped]
+    if not stalled:
         return []
     whole = [*flow.discovered.conditions, *(c for c in flow.own.values() if c.code not in LANE_CODES)]
     named = {(c.topic, c.partition) for c in conditions if c.topic is not None}
     if any(c.topic is None for c in whole):
         return []
     lanes = {key: lane for lane in flow.lanes.values() for key in lane.views}
-    recent_ms = (time.time() - STANDS_S) * 1000
+    recent_ms = (time.time() - STALLED_S) * 1000
     topics: dict[tuple[str, bool], list[PartitionView]] = {}
-    for p in standing:
+    for p in stalled:
         lane = lanes[p.topic, p.partition]
         if lane.untasked or any(c.topic is None for c in lane.conditions):
             continue
@@ -293,7 +293,7 @@ def _standing(
             continue
         topics.setdefault((p.topic, (lane.committed_ms or 0) > recent_ms), []).append(p)
     return [
-        partitions_stand(topic, [(p.partition, p.records_lag) for p in parts], others_move=others)
+        partitions_stalled(topic, [(p.partition, p.records_lag) for p in parts], others_move=others)
         for (topic, others), parts in topics.items()
     ]
 
@@ -319,7 +319,7 @@ def _conditions(flow: FlowState, partitions: Iterable[PartitionView]) -> tuple[t
         *flow.group_conditions,
         *(c for lane in flow.lanes.values() for c in lane.conditions),
     ]
-    conditions += _standing(flow, partitions, conditions)
+    conditions += _unexplained(flow, partitions, conditions)
     keyed = {(c.code, c.topic, c.partition): c for c in conditions}
     flow.since = {key: flow.since.get(key, now) for key in keyed}
     return tuple((condition, flow.since[key]) for key, condition in keyed.items())

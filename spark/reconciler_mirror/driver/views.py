@@ -16,7 +16,7 @@ from reconciler_mirror.report.losses import Loss, Losses, added
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """One source partition. Counts are this application's; lag in records and in seconds is None while not known.
-    ``at_least``: records behind by what is known. ``stands``: it has records to copy, or may have, and has not moved
+    ``at_least``: records behind by what is known. ``stalled``: it has records to copy, or may have, and has not moved
     for long, or is stopped."""
 
     topic: str
@@ -30,7 +30,7 @@ class PartitionView:
     stopped: bool = False
     paused: bool = False
     at_least: int = 0
-    stands: bool = False
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class LastLag:
 @dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while that of one partition is not known, of which there
-    are ``lag_unknown``; ``lag_at_least``: what is known of it. ``standing``: partitions that have records to copy, or
-    may have, and stand. Both count those that match and have no place at the target. A condition comes with its first
-    time.
+    are ``lag_unknown``; ``lag_at_least``: what is known of it. ``stalled``: partitions that have records to copy, or
+    may have, and do not move. Both count those that match and have no place at the target. A condition comes with its
+    first time.
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is asked for; each
     partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
@@ -135,7 +135,7 @@ class FlowView:
     goal: GoalView | None = None
     lag_at_least: int = 0
     lag_unknown: int = 0
-    standing: int = 0
+    stalled: int = 0
     same_offsets: SameOffsetsView | None = None
     last_lag: LastLag | None = None
 

@@ -170,7 +170,7 @@ class Starter:
                 continue
             if positions.went_back(known, least.get(partition.source)):
                 end = least[partition.source]
-                lane.stop(partition, conditions.position_went_back(partition.spec, lane.spec.group, known.offset, end))
+                lane.stop(partition, conditions.position_regressed(partition.spec, lane.spec.group, known.offset, end))
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
                 lane.stop(partition, conditions.offsets_diverged(partition.spec, known.same.diverged, why))

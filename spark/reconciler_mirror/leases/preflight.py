@@ -181,7 +181,7 @@ def condition(problems: Iterable[str]) -> Any:
     from reconciler_mirror.model import Condition
 
     return Condition(
-        "executor_not_fit",
+        "executor_unfit",
         "; ".join(problems),
         "Mend it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md). It is looked at again "
         "every 30 s.",

@@ -16,7 +16,7 @@ from reconciler_mirror.model import Condition
 LOST_S, NEVER_S, STOPS_S = 20.0, 30.0, 60.0
 """How long it lasts before it is reported: after a task was lost or fell silent, so that it is known 30 s after; and
 where none was placed yet, which counts as stopped only after ``STOPS_S``: a busy cluster may need that long."""
-LANE_CODES = ("lane_without_task", "lane_silent")
+LANE_CODES = ("lane_without_task", "lane_unresponsive")
 HOPELESS_S = 300.0
 """No lane has a task for that long, and Spark lost each that it tried: this application cannot run any."""
 FORGOTTEN_S = 15.0
@@ -99,7 +99,7 @@ def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Conditi
     last = "" if last_lag is None else f"; {last_lag:,} records behind when last heard of, now unknown"
     if silent:
         return Condition(
-            "lane_silent",
+            "lane_unresponsive",
             f"{named} {'has' if few else 'have'} said nothing for {longest // 10 * 10:.0f} s: the connection to the "
             f"Spark task is open, but the task is frozen or cut off{last}",
             "After a minute the task is ended and another one started. If it stays: look at the executor's machine "

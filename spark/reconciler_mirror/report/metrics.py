@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from reconciler.replication.handover import MirrorSettings
+from reconciler.replication.names import FORMER_NAMES, runbook_of
 from reconciler_mirror.driver.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
 from reconciler_mirror.report.latency import BOUNDS_MS
 from reconciler_mirror.report.losses import Loss
@@ -75,7 +76,7 @@ _FLOW_FIGURES = (
     _gauge("lag_known", "1 while the lag of every partition is known, else 0.", lambda v: v.records_lag is not None),
     _gauge("lag_records_at_least", "Source offsets not yet committed, as far as known.", lambda v: v.lag_at_least),
     _gauge("lag_unknown_partitions", "Source partitions whose lag is not known.", lambda v: v.lag_unknown),
-    _gauge("standing_partitions", "Partitions that stand though they have or may have records.", lambda v: v.standing),
+    _gauge("stalled_partitions", "Partitions that have or may have records and do not move.", lambda v: v.stalled),
     _gauge(
         "due_records",
         "Source offsets not yet committed of partitions that are not paused, as far as known.",
@@ -134,10 +135,13 @@ def families(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("mirror_leases", "Leases that run now.", value=snapshot.leases)
     yield CounterMetricFamily("mirror_leases_lost", "Leases whose worker died or did not start.", snapshot.leases_lost)
     for figure in _FLOW_FIGURES:
-        values = (([view.settings.name], figure.value(view)) for view in snapshot.flows)
+        values = [([view.settings.name], figure.value(view)) for view in snapshot.flows]
         yield _family(figure.kind, f"mirror_flow_{figure.name}", figure.text, ["flow"], values)
+        for former in _former(figure.name):
+            text = f"Deprecated: use mirror_flow_{figure.name}."
+            yield _family(figure.kind, f"mirror_flow_{former}", text, ["flow"], values)
     yield _states(snapshot)
-    yield _conditions(snapshot.flows)
+    yield _conditions(snapshot.flows, snapshot.settings.docs_url)
     yield from _lost(snapshot.flows)
     yield _paths(snapshot.flows)
     yield _latency(snapshot.flows)
@@ -172,11 +176,26 @@ def _states(snapshot: MetricsSnapshot) -> Metric:
     return _family(GaugeMetricFamily, "mirror_flow_state", text, ["flow", "state"], samples)
 
 
-def _conditions(flows: Iterable[FlowView]) -> Metric:
-    counts = {view.settings.name: Counter((c.code, str(c.stops).lower()) for c, _ in view.conditions) for view in flows}
-    samples = (([flow, *kind], held[kind]) for flow, held in counts.items() for kind in sorted(held))
-    labels, text = ["flow", "code", "stops"], "Conditions that hold now."
-    return _family(GaugeMetricFamily, "mirror_flow_conditions", text, labels, samples)
+def _conditions(flows: Iterable[FlowView], docs_url: str) -> Metric:
+    """A condition that was renamed has a second series under its former code, whose ``renamed_to`` says so: rules that
+    ask for the former code fire until they are changed, and those that count conditions can leave it out."""
+    family = GaugeMetricFamily(
+        "mirror_flow_conditions",
+        "Conditions that hold now.",
+        labels=["flow", "code", "stops", "runbook", "renamed_to"],
+    )
+    for view in flows:
+        counts = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
+        for (code, stops), count in sorted(counts.items()):
+            more = str(stops).lower(), runbook_of(code, docs_url)
+            family.add_metric([view.settings.name, code, *more, ""], count)
+            for former in _former(code):
+                family.add_metric([view.settings.name, former, *more, code], count)
+    return family
+
+
+def _former(name: str) -> Iterator[str]:
+    return (former for former, now in FORMER_NAMES.items() if now == name)
 
 
 def _lost(flows: Sequence[FlowView]) -> Iterator[Metric]:

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.replication.handover import MirrorSettings, StatusPlace
-from reconciler.replication.names import LAG_HEADER
+from reconciler.replication.names import LAG_HEADER, with_former_names
 from reconciler.replication.pauses import Pause, Scope
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
@@ -121,21 +121,23 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> Mapping[str
 
 
 def lag_header(flows: tuple[FlowView, ...]) -> bytes:
-    """What is known of a lag that is not known as a whole, and which partitions stand: by flow, those of which there is
-    something to say.
+    """What is known of a lag that is not known as a whole, and how many partitions are stalled. Only of flows where
+    either applies.
 
     A header of the record and not fields of its value, because the release before refuses values with fields that it
     does not know, and it must be able to read the record in the very trouble that these tell of.
     """
     figures = {
-        view.settings.name: {
-            "records_lag_at_least": view.lag_at_least,
-            "lag_unknown_partitions": view.lag_unknown,
-            "standing_partitions": view.standing,
-            **({"last_lag": asdict(view.last_lag)} if view.last_lag is not None else {}),
-        }
+        view.settings.name: with_former_names(
+            {
+                "records_lag_at_least": view.lag_at_least,
+                "lag_unknown_partitions": view.lag_unknown,
+                "stalled_partitions": view.stalled,
+                **({"last_lag": asdict(view.last_lag)} if view.last_lag is not None else {}),
+            }
+        )
         for view in flows
-        if view.lag_unknown or view.standing or view.records_lag is None
+        if view.lag_unknown or view.stalled or view.records_lag is None
     }
     return json.dumps({"format_version": FORMAT_VERSION, "flows": figures}, separators=(",", ":")).encode()
 

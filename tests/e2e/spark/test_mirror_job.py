@@ -261,7 +261,7 @@ class Load:
 def _said_frozen(mirror: Mirror) -> bool:
     """The lag of the flow is unknown, and the condition that says why is there."""
     told = (status(mirror.west, mirror.name) or {})["flows"][f"{mirror.name}-main"]
-    return told["records_lag"] is None and any(c["code"] == "lane_silent" for c in told["conditions"])
+    return told["records_lag"] is None and any(c["code"] == "lane_unresponsive" for c in told["conditions"])
 
 
 def goes_on(mirror: Mirror, topic: str) -> Callable[[], bool]:

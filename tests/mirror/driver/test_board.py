@@ -16,7 +16,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.conditions.log import ConditionLog
-from reconciler_mirror.conditions.standing import STANDS_S
+from reconciler_mirror.conditions.stalled import STALLED_S
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.driver.flow_state import SILENT_S
@@ -35,7 +35,7 @@ from reconciler_mirror.report.status import Application, lag_header, record
 
 from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.handover_reader import parse
-from reconciler.replication.names import LAG_HOLDS_MS
+from reconciler.replication.names import LAG_HOLDS_MS, with_former_names
 from reconciler.replication.pauses import Pause, Scope
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
@@ -188,7 +188,7 @@ def test_the_lag_of_a_flow_is_unknown_while_that_of_a_stopped_partition_is(board
     board.progress(told(1, 1, 4))
     [view] = board.view()
     assert (view.records_lag, view.seconds_lag) == (None, None)
-    assert (view.lag_at_least, view.lag_unknown, view.standing) == (3, 1, 1)
+    assert (view.lag_at_least, view.lag_unknown, view.stalled) == (3, 1, 1)
 
 
 def test_a_stopped_partition_whose_position_and_end_are_known_has_a_lag(board: Board) -> None:
@@ -230,7 +230,7 @@ def test_what_matches_and_has_no_place_at_the_target_is_not_caught_up(board: Boa
     missing = Condition("target_topic_missing", "text", "todo", "late", stops=True)
     board.discovered("orders", Discovered(SPECS, (missing,), 2, complete=True, uncopied={"late": 3}))
     [view] = board.view()
-    assert (view.records_lag, view.lag_at_least, view.lag_unknown, view.standing) == (None, 0, 3, 3)
+    assert (view.records_lag, view.lag_at_least, view.lag_unknown, view.stalled) == (None, 0, 3, 3)
     assert [condition.code for condition, _ in view.conditions] == ["target_topic_missing"]
 
 
@@ -268,31 +268,31 @@ def test_between_two_sessions_of_a_lane_its_lag_is_not_known_for_long(board: Boa
 def test_what_does_not_move_and_has_records_is_named(board: Board, clock: Clock) -> None:
     board.progress(told(0, 5, 5))
     board.progress(told(1, 3, 8))
-    assert clock.passes(board, STANDS_S - 2).conditions == ()
+    assert clock.passes(board, STALLED_S - 2).conditions == ()
     view = clock.passes(board, 4)
     ((condition, _),) = view.conditions
-    assert (condition.code, condition.partition, condition.stops) == ("partition_stands", 1, True)
+    assert (condition.code, condition.partition, condition.stops) == ("partition_stalled", 1, True)
     assert "orders, partition 1, has not moved for 30 s, 5 records behind; no reason is known" in condition.text
-    assert (view.records_lag, view.standing) == (5, 1)
+    assert (view.records_lag, view.stalled) == (5, 1)
     board.progress(told(1, 4, 8))
     view = clock.passes(board, 2)
-    assert (view.conditions, view.standing) == ((), 0), "it moved"
+    assert (view.conditions, view.stalled) == ((), 0), "it moved"
 
 
 def test_what_stands_for_a_reason_that_is_told_is_not_told_twice(board: Board, clock: Clock) -> None:
     stop = Condition("record_refused", "text", "todo", "orders", 1, stops=True)
     board.progress(told(0, 5, 5))
     board.progress(told(1, 3, 8, 0, stop))
-    view = clock.passes(board, STANDS_S + 4)
-    assert ([c.code for c, _ in view.conditions], view.standing) == (["record_refused"], 1)
+    view = clock.passes(board, STALLED_S + 4)
+    assert ([c.code for c, _ in view.conditions], view.stalled) == (["record_refused"], 1)
     board.progress(told(1, 3, 8))
     board.set_untasked({}, [("orders", lane_of("orders", 1, 4))])
-    assert clock.passes(board, STANDS_S + 4).conditions == (), "that it has no task is told soon"
+    assert clock.passes(board, STALLED_S + 4).conditions == (), "that it has no task is told soon"
     board.set_untasked({})
     trouble = Condition("source_unreachable", "text", "todo")
     board.progress(told(1, 3, 8, 0, trouble))
-    view = clock.passes(board, STANDS_S + 4)
-    assert ([c.code for c, _ in view.conditions], view.standing) == (["source_unreachable"], 1)
+    view = clock.passes(board, STALLED_S + 4)
+    assert ([c.code for c, _ in view.conditions], view.stalled) == (["source_unreachable"], 1)
 
 
 def test_what_waits_for_its_turn_while_others_of_its_lane_are_copied_does_not_count_as_stopped(
@@ -303,12 +303,12 @@ def test_what_waits_for_its_turn_while_others_of_its_lane_are_copied_does_not_co
     specs = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in numbers)
     board.discovered("orders", Discovered(specs, (), 1, complete=True))
     board.taken_over("orders")
-    for second in range(0, int(STANDS_S) + 6, 2):
+    for second in range(0, int(STALLED_S) + 6, 2):
         board.progress(told(numbers[0], second, 100, second))
         board.progress(told(numbers[1], 3, 8))
         view = clock.passes(board, 2)
     ((condition, _),) = view.conditions
-    assert (condition.code, condition.partition, condition.stops) == ("partition_stands", numbers[1], False)
+    assert (condition.code, condition.partition, condition.stops) == ("partition_stalled", numbers[1], False)
     assert "others of the same lanes are copied" in condition.text
 
 
@@ -316,8 +316,8 @@ def test_what_a_rate_limit_or_a_pause_holds_back_does_not_stand(board: Board, cl
     board.progress(replace(told(1, 3, 8), held_back=1))
     paused = replace(told(0, 3, 8).partitions[0], paused=True)
     board.progress(replace(told(0, 3, 8), partitions=(paused,)))
-    view = clock.passes(board, STANDS_S * 2)
-    assert (view.conditions, view.standing, view.records_lag) == ((), 0, 10)
+    view = clock.passes(board, STALLED_S * 2)
+    assert (view.conditions, view.stalled, view.records_lag) == ((), 0, 10)
 
 
 def test_of_an_unknown_lag_the_record_says_what_is_known_and_the_release_before_can_read_it(
@@ -335,7 +335,7 @@ def test_of_an_unknown_lag_the_record_says_what_is_known_and_the_release_before_
     header = json.loads(lag_header(views))
     jsonschema.validate(header, schemas["status-lag"])
     assert header["flows"] == {
-        "orders": {"records_lag_at_least": 3, "lag_unknown_partitions": 1, "standing_partitions": 0}
+        "orders": with_former_names({"records_lag_at_least": 3, "lag_unknown_partitions": 1, "stalled_partitions": 0})
     }
     board.progress(told(0, 9, 9))
     assert json.loads(lag_header(board.view()))["flows"] == {}, "there is nothing to add"
@@ -374,7 +374,7 @@ def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch:
 
 def test_a_condition_is_logged_when_it_begins_and_when_it_is_over(board: Board) -> None:
     stop = Condition("record_refused", "text", "todo", "orders", 0, stops=True)
-    log = ConditionLog()
+    log = ConditionLog("https://docs.example.net/r")
     with structlog.testing.capture_logs() as lines:
         for conditions in ((stop,), (stop,), (), (stop,)):
             board.progress(told(0, 1, 4, 0, *conditions))
@@ -385,7 +385,8 @@ def test_a_condition_is_logged_when_it_begins_and_when_it_is_over(board: Board) 
         ("condition", "warning"),
     ]
     first = {"flow": "orders", "code": "record_refused", "topic": "orders", "partition": 0, "stops": True}
-    assert (first | {"text": "text", "todo": "todo"}).items() <= lines[0].items()
+    runbook = "https://docs.example.net/r/mirror/conditions.html#record_refused"
+    assert (first | {"text": "text", "todo": "todo", "runbook": runbook}).items() <= lines[0].items()
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_position_that_went_back_stops_the_partition_until_it_is_right_again(f
     [spec] = flow.specs()
     old = positions.encode((flow.remote, 0), LanePosition(20, spec.topic_id, 0, Claim(1, "test")))
     flow.set_position(20, metadata=old)  # as a coordinator would tell it that has lost what came later
-    report, _ = flow.run(batch_path, has("position_went_back"))
+    report, _ = flow.run(batch_path, has("position_regressed"))
     [condition] = report.progress.conditions
     assert condition.stops
     assert f"tells position 20 in group mirror.{flow.topic}, but 60 had been committed" in condition.text

@@ -75,7 +75,7 @@ SOURCE_ID, TARGET_ID, OTHER_ID = (UUID(int=number) for number in (1, 2, 3))
     ("told", "topic_id", "known_of", "code"),
     [
         (60, "id", (SOURCE_ID, TARGET_ID), None),
-        (59, "id", (SOURCE_ID, TARGET_ID), "position_went_back"),
+        (59, "id", (SOURCE_ID, TARGET_ID), "position_regressed"),
         (-1, "id", (SOURCE_ID, TARGET_ID), "position_missing"),
         (20, "", (SOURCE_ID, TARGET_ID), None),
         (20, "id", (OTHER_ID, TARGET_ID), None),

@@ -278,13 +278,13 @@ def test_an_executor_that_is_not_fit_is_named_until_it_is_or_its_lease_ends(
         task.line.send({"executor": {"host": "a", "python": "3.11.2", "problems": problems}})
 
     says("executor a cannot use cluster east: no")
-    until(lambda: "executor_not_fit" in codes(leases, board))
+    until(lambda: "executor_unfit" in codes(leases, board))
     says()
-    until(lambda: "executor_not_fit" not in codes(leases, board))
+    until(lambda: "executor_unfit" not in codes(leases, board))
     says("executor a cannot use cluster east: no")
-    until(lambda: "executor_not_fit" in codes(leases, board))
+    until(lambda: "executor_unfit" in codes(leases, board))
     task.end()
-    until(lambda: "executor_not_fit" not in codes(leases, board))
+    until(lambda: "executor_unfit" not in codes(leases, board))
 
 
 def test_a_task_that_ends_in_good_order_is_not_lost(spark: Spark, leases: Leases, board: Board) -> None:
@@ -308,7 +308,7 @@ def test_a_silent_task_is_told_and_ended_after_a_lease(
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     monkeypatch.setattr(signs_of_life, "SILENT_S", 0.0)
     monkeypatch.setattr(SignsOfLife, "silent", lambda signs: dict.fromkeys(signs._heard, 20.0))
-    assert codes(leases, board) == {"lane_silent"}
+    assert codes(leases, board) == {"lane_unresponsive"}
     assert spark.cancelled == []
     monkeypatch.setattr(SignsOfLife, "silent", lambda signs: dict.fromkeys(signs._heard, module.LEASE_S + 1))
     leases.tell_untasked()

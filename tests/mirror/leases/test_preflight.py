@@ -101,5 +101,5 @@ def test_a_broker_whose_own_address_is_out_of_reach_is_named(
 
 def test_the_condition_says_what_to_do_and_stops_nothing() -> None:
     made = condition(("executor a cannot use cluster east: no", "executor a has x 1, the driver has 2"))
-    assert (made.code, made.stops) == ("executor_not_fit", False)
+    assert (made.code, made.stops) == ("executor_unfit", False)
     assert made.text == "executor a cannot use cluster east: no; executor a has x 1, the driver has 2"

@@ -72,7 +72,7 @@ def test_a_silent_task_is_told_by_another_name_and_is_no_lost_one(untasked: Unta
     assert untasked.lanes() == {}
     untasked.silent({LANES[0]: LOST_S})
     ((_, gap),) = untasked.lanes().items()
-    assert condition({0: gap}, 1_234).code == "lane_silent"
+    assert condition({0: gap}, 1_234).code == "lane_unresponsive"
     assert "lane 0 has said nothing for 20 s" in condition({0: gap}, 1_234).text
     assert "1,234 records behind when last heard of" in condition({0: gap}, 1_234).text
     untasked.silent({})

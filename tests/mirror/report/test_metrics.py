@@ -26,6 +26,7 @@ from reconciler_mirror.report.status import Application, record
 
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.names import CONDITION_CODES, FORMER_NAMES, ConditionCode
 from reconciler.replication.pauses import Pause, Scope
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
@@ -100,7 +101,7 @@ def test_a_flow_is_told_in_figures(busy: Board) -> None:
     found = samples(families(seen(busy)))
     for name, value in {
         "records_total": 78, "bytes_total": 6_180, "transactions_total": 4, "retries_total": 1,
-        "lag_known": 0, "lag_records_at_least": 40, "lag_unknown_partitions": 1, "standing_partitions": 1,
+        "lag_known": 0, "lag_records_at_least": 40, "lag_unknown_partitions": 1, "stalled_partitions": 1,
         "topics": 2, "partitions": 4, "lanes": 4,
     }.items():  # fmt: skip
         assert of(found, f"mirror_flow_{name}", flow=FLOW.name) == value, name
@@ -123,9 +124,28 @@ def test_state_conditions_and_paths_are_told_by_label(busy: Board) -> None:
     states = {s: of(found, "mirror_flow_state", flow=FLOW.name, state=s) for s in ("running", "degraded", "stopped")}
     assert states == {"running": 0, "degraded": 1, "stopped": 0}
     code = "source_topic_recreated"
-    assert of(found, "mirror_flow_conditions", flow=FLOW.name, code=code, stops="true") == 1
+    more = {"runbook": f"docs/mirror/conditions.md#{code}", "renamed_to": ""}
+    assert of(found, "mirror_flow_conditions", flow=FLOW.name, code=code, stops="true", **more) == 1
     assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="batch", reason="whole batches") == 1
     assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="batch", reason="") == 3
+
+
+@pytest.mark.parametrize("code", CONDITION_CODES)
+def test_a_condition_leads_to_its_runbook_and_one_that_was_renamed_has_its_former_code_too(code: ConditionCode) -> None:
+    board = board_of(*specs(1, 1))
+    board.set_condition(FLOW.name, "x", Condition(code, "text", "todo", stops=True))
+    snapshot = replace(seen(board), settings=replace(SETTINGS, docs_url="https://docs.example.net/r"))
+    [family] = [family for family in families(snapshot) if family.name == "mirror_flow_conditions"]
+    same = {"flow": FLOW.name, "stops": "true", "runbook": f"https://docs.example.net/r/mirror/conditions.html#{code}"}
+    former = [{**same, "code": old, "renamed_to": code} for old, now in FORMER_NAMES.items() if now == code]
+    assert [sample.labels for sample in family.samples] == [{**same, "code": code, "renamed_to": ""}, *former]
+
+
+def test_a_figure_that_was_renamed_is_exported_under_both_names(busy: Board) -> None:
+    found = samples(families(seen(busy)))
+    [former] = [old for old, now in FORMER_NAMES.items() if now == "stalled_partitions"]
+    assert of(found, f"mirror_flow_{former}", flow=FLOW.name) == 1
+    assert of(found, "mirror_flow_stalled_partitions", flow=FLOW.name) == 1
 
 
 def test_topics_and_partitions_are_told_and_what_is_unknown_has_no_sample(busy: Board) -> None:

@@ -20,7 +20,7 @@ from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.model.schemas import schema
 from reconciler.replication.json_codec import parsed
-from reconciler.replication.names import LAG_HEADER, STATUS_TOPIC, status_key
+from reconciler.replication.names import LAG_HEADER, STATUS_TOPIC, renamed, status_key
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def mirror_from_record(value: bytes, now_ms: int, lag: bytes = b"") -> LiveMirro
 
 
 def _record(value: bytes, lag: bytes) -> Mapping[str, Any]:
-    """What a later release writes besides is left aside."""
+    """What a later release writes besides is left aside, and what the last release wrote has the names of now."""
     try:
         record = parsed(value)
     except ValueError as error:
@@ -80,9 +80,19 @@ def _record(value: bytes, lag: bytes) -> Mapping[str, Any]:
             raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
     try:
         figures = parsed(lag)["flows"] if lag else {}
-        return {**record, "flows": {name: {**flow, **figures.get(name, {})} for name, flow in record["flows"].items()}}
+        flows = {name: _as_named_now({**flow, **figures.get(name, {})}) for name, flow in record["flows"].items()}
+        return {**record, "flows": flows}
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise MalformedStatusError(f"header {LAG_HEADER}: {error}") from None
+
+
+def _as_named_now(flow: Mapping[str, Any]) -> dict[str, Any]:
+    """Both names of a figure have one value, where a job writes both for older readers."""
+    now = {renamed(name): value for name, value in flow.items()}
+    for name in ("conditions", "condition_counts"):
+        if name in now:
+            now[name] = [{**each, "code": renamed(each["code"])} for each in now[name]]
+    return now
 
 
 def _stale_after_ms(record: Mapping[str, Any]) -> int:

@@ -19,7 +19,7 @@ from reconciler.render.reports.status.rollout import standing_lines, standing_va
 from reconciler.render.reports.status.verdict import cause_lines, check_code, headline, verdict_value
 from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import Codec
-from reconciler.replication.names import WAITING, runbook_of
+from reconciler.replication.names import WAITING, runbook_of, with_former_names
 from reconciler.replication.pauses import Pause
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
@@ -141,7 +141,7 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int, docs_url: str) -> dict[st
         "uptime_seconds": _seconds_since(mirror.started_at_ms, now_ms) if mirror.state is JobState.RUNNING else None,
         "status_age_seconds": _seconds_since(mirror.updated_at_ms, now_ms),
         "flows": {  # without its name, which is its key
-            name: {key: value for key, value in _CODEC.encoded(flow).items() if key != "name"}
+            name: with_former_names({key: value for key, value in _CODEC.encoded(flow).items() if key != "name"})
             | {
                 "conditions": [
                     {**fields, "runbook": runbook_of(str(fields["code"]), docs_url)} for fields in flow.conditions
@@ -276,7 +276,7 @@ def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
 
 def waits(flow: FlowStatus) -> bool:
     """It runs, and a condition that ends by itself keeps records waiting."""
-    silent = flow.records_lag is None or flow.standing_partitions > 0
+    silent = flow.records_lag is None or flow.stalled_partitions > 0
     return flow.state == "running" and silent and any(code in WAITING for code, _ in flow.counted_conditions)
 
 

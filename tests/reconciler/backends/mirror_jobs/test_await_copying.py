@@ -86,9 +86,9 @@ def test_a_lane_that_failed_and_copies_in_the_end_is_a_start() -> None:
     assert any("lane_failed" in line for line in watched.said) or watched.now < 3.0
 
 
-def test_a_flow_of_which_every_partition_stands_does_not_copy() -> None:
+def test_a_flow_of_which_every_partition_stalled_does_not_copy() -> None:
     each = condition("position_missing", topic="orders", partition=0)
-    stopped = mirror(replace(FLOW, state="degraded", conditions=(each,), standing_partitions=4))
+    stopped = mirror(replace(FLOW, state="degraded", conditions=(each,), stalled_partitions=4))
     with pytest.raises(RunnerError, match="position_missing"):
         Watched([stopped]).run(stopped)
 
@@ -117,7 +117,7 @@ def test_a_status_that_cannot_be_read_is_unknown() -> None:
 
 def test_partitions_that_stopped_at_once_are_named_and_not_waited_for() -> None:
     stopped = (condition("position_foreign", topic="orders", partition=0),)
-    flow = replace(FLOW, state="degraded", conditions=stopped, standing_partitions=1, lag_unknown_partitions=1)
+    flow = replace(FLOW, state="degraded", conditions=stopped, stalled_partitions=1, lag_unknown_partitions=1)
     watched = Watched([RuntimeError("not looked at")])
     watched.run(mirror(flow))
     assert watched.said == [

@@ -11,7 +11,7 @@ from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.model.reports.doctor import DoctorVerdict, Finding, SparkMaster
 
 MIRROR = Mirror("west", ("f",), master="spark://h:7077")
-NOT_FIT = {"code": "executor_not_fit", "text": "executor a has crc32c 1, the driver has 2", "todo": "Mend it"}
+NOT_FIT = {"code": "executor_unfit", "text": "executor a has crc32c 1, the driver has 2", "todo": "Mend it"}
 OTHER = {"code": "source_unreachable", "text": "east does not answer", "todo": "Check east"}
 
 

@@ -62,7 +62,7 @@ def test_a_partition_that_a_condition_stops_is_stopped_with_the_exact_command() 
 
 @pytest.mark.parametrize("code", WAITING)
 @pytest.mark.parametrize(
-    "fields", [{"records_lag": None}, {"records_lag": 5, "standing_partitions": 1}, {"lag_unknown_partitions": 1}]
+    "fields", [{"records_lag": None}, {"records_lag": 5, "stalled_partitions": 1}, {"lag_unknown_partitions": 1}]
 )
 def test_what_ends_by_itself_does_not_go_on_meanwhile(code: str, fields: dict[str, Any]) -> None:
     """A source that is stopped as a whole: `source_unreachable` stops no partition for good, and nothing is copied."""

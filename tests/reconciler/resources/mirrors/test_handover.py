@@ -124,6 +124,16 @@ def test_order_and_duplicates_never_matter(shuffle: random.Random, again: list[s
     assert of_mirror(wished) == of_mirror(built())
 
 
+def test_where_runbooks_are_read_is_handed_over_and_restarts_no_mirror() -> None:
+    before = built()
+    after = replace(before, rules=replace(before.rules, docs_url="https://docs.example.net/r"))
+    [old], [new] = ([json.loads(text) for text in handovers(each).values()] for each in (before, after))
+    assert new == old | {"docs_url": "https://docs.example.net/r"}, "the same fingerprint, too"
+    assert explain_difference(old, new) == ()
+    assert parse(json.dumps(new)).docs_url == "https://docs.example.net/r"
+    jsonschema.validate(new, schema_of("mirror"))
+
+
 def test_no_metrics_is_as_if_metrics_had_never_been_known() -> None:
     """Otherwise the upgrade to a job that can serve them would restart every mirror."""
     assert "metrics" not in handovers(built())["west"]

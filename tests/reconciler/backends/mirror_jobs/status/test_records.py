@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.replication.names import FORMER_NAMES, runbook_of
 from tests.support.jobs.status_records import FLOW, NOW, record
 
 
@@ -53,15 +54,28 @@ def test_what_newer_jobs_add_arrives_and_older_jobs_may_leave_out() -> None:
 
 
 def test_what_is_known_of_an_unknown_lag_comes_in_a_header() -> None:
-    lags = {"flows": {"f": {"records_lag_at_least": 5, "lag_unknown_partitions": 2, "standing_partitions": 1}}}
+    lags = {"flows": {"f": {"records_lag_at_least": 5, "lag_unknown_partitions": 2, "stalled_partitions": 1}}}
     flows = {"f": FLOW | {"records_lag": None}, "g": FLOW}
     told = mirror_from_record(record(flows=flows), NOW, json.dumps(lags).encode()).flows
     figures = [
-        (f.records_lag, f.records_lag_at_least, f.lag_unknown_partitions, f.standing_partitions) for f in told.values()
+        (f.records_lag, f.records_lag_at_least, f.lag_unknown_partitions, f.stalled_partitions) for f in told.values()
     ]
     assert figures == [(None, 5, 2, 1), (7, 0, 0, 0)]
     with pytest.raises(MalformedStatusError, match="header lag"):
         mirror_from_record(record(), NOW, b"{")
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER_NAMES.items())
+def test_what_a_job_of_the_last_release_wrote_has_the_names_of_now(former: str, now: str) -> None:
+    told = {"code": former, "text": "t", "todo": "d", "since_ms": 1, "stops": True}
+    counts = [{"code": former, "stops": True, "conditions": 3}]
+    lags = {"flows": {"f": {"records_lag_at_least": 5, "lag_unknown_partitions": 2, former: 4}}}
+    older = FLOW | {"conditions": [told], "condition_counts": counts}
+    flow = mirror_from_record(record(flows={"f": older}), NOW, json.dumps(lags).encode()).flows["f"]
+    assert [each["code"] for each in flow.conditions] == [now]
+    assert flow.counted_conditions == {(now, True): 3}
+    assert getattr(flow, now, 4) == 4
+    assert runbook_of(former) == runbook_of(now)
 
 
 def test_fields_of_a_later_release_are_left_aside() -> None:

@@ -25,6 +25,7 @@ from reconciler.render.live_table import REFRESH_SECONDS, watch
 from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
 from reconciler.render.reports.status.watch import NO_TIME_LEFT, watch_frame
+from reconciler.replication.names import with_former_names
 from tests.support.builders import flow, topology
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.jobs.status_records import FLOW, record
@@ -338,12 +339,12 @@ def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Rol
 
 
 def test_what_the_record_says_of_a_flow_is_printed() -> None:
-    known = {"records_lag_at_least": 9, "lag_unknown_partitions": 2, "standing_partitions": 1}
+    known = {"records_lag_at_least": 9, "lag_unknown_partitions": 2, "stalled_partitions": 1}
     mirror = mirror_from_record(record(flows={"f": EVERYTHING}), 5, json.dumps({"flows": {"f": known}}).encode())
     printed = json.loads(json_of(LiveState({}, {"west": mirror}), 5))["mirrors"]["west"]["flows"]["f"]
     [told] = printed["conditions"]
     assert told.pop("runbook") == "docs/mirror/conditions.md#target_topic_missing"
-    assert {**printed, "lanes": 4} == EVERYTHING | known
+    assert {**printed, "lanes": 4} == EVERYTHING | with_former_names(known)
 
 
 def test_the_runbook_of_each_code_is_named_once_below_what_to_do() -> None:

@@ -7,25 +7,25 @@ from itertools import groupby
 
 from reconciler_mirror.model import Condition
 
-STANDS_S = 30.0
+STALLED_S = 30.0
 """Longer than any commit, and than the pauses of most retries."""
 
 
-def partitions_stand(topic: str, standing: Sequence[tuple[int, int | None]], *, others_move: bool) -> Condition:
-    """``standing``: partitions and their lag in records, None where it is not known. ``others_move``: others of their
+def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *, others_move: bool) -> Condition:
+    """``stalled``: partitions and their lag in records, None where it is not known. ``others_move``: others of their
     lanes are copied, which may only be their turn."""
-    numbers = sorted(number for number, _ in standing)
+    numbers = sorted(number for number, _ in stalled)
     single = len(numbers) == 1
-    lags = [lag for _, lag in standing]
+    lags = [lag for _, lag in stalled]
     known = sum(lag for lag in lags if lag is not None)
     behind = (
         f"{known:,} records behind" if None not in lags else f"how far behind is not known, at least {known:,} records"
     )
     why = "others of the same lanes are copied" if others_move else "no reason is known"
     return Condition(
-        "partition_stands",
+        "partition_stalled",
         f"{topic}, partition{'' if single else 's'} {_ranges(numbers)}, {'has' if single else 'have'} not moved for "
-        f"{STANDS_S:.0f} s, {behind}; {why}",
+        f"{STALLED_S:.0f} s, {behind}; {why}",
         "Look at the brokers that lead them at the source and at the target, and at the log of the job. If it stays: "
         "reconciler mirror stop, then apply.",
         topic,
