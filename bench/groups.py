@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.driver.views import GroupsView
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec, lane_spec
+from reconciler_mirror.model.lane import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec, lane_spec
+from reconciler_mirror.model.views import GroupsView
 from reconciler_sandbox.brokers.up_down import running
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spark"))
 
 from reconciler_mirror.lane.fetch.pieces import pieces_of
 from reconciler_mirror.lane.partition import Partition
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
+from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
-from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
 from bench.copy.figures import CASES
 from bench.records.load import records

@@ -25,13 +25,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.lane.progress import report_pause
 from reconciler_mirror.leases.channel_certificate import ServerIdentity
 from reconciler_mirror.leases.channel_listener import open_listener
 from reconciler_mirror.leases.leases import ROWS_PER_S, Leases
-from reconciler_mirror.model import Claim, PartitionSpec
+from reconciler_mirror.model.lane import Claim, Discovered, PartitionSpec
 from reconciler_mirror.report.metrics import MetricsSnapshot, families
 from reconciler_mirror.report.status import Application, lag_header, now_ms, record
 
@@ -68,7 +67,7 @@ class NoSpark:
 
     def parallelize(self, content: list[Any], _: int) -> Any:
         def collect() -> list[Any]:
-            self.leases.append(pickle.loads(content[0].work))  # our own
+            self.leases.append(pickle.loads(content[0].work)[1])  # our own
             self.over.wait()
             return []
 

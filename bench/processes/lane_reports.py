@@ -20,7 +20,7 @@ from pathlib import Path
 from reconciler_mirror.lane.progress import report_pause
 from reconciler_mirror.leases.channel import ROWS, ChannelClient
 from reconciler_mirror.leases.task import ALIVE_S
-from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.lane import Condition, LaneProgress, PartitionProgress, PartitionSpec
 
 _POSITION, _END, _RECORDS, _BYTES = 10**15 + 1, 10**15 + 2, 10**15 + 3, 10**15 + 4
 """Stand for the numbers in what is rendered once."""

@@ -24,10 +24,10 @@ def docstring(package: Path) -> str:
     return ast.get_docstring(ast.parse(source)) or ""
 
 
-def levels() -> list[tuple[str, ...]]:
-    """The layers of the import contract, top first; names of one level stand side by side."""
+def levels(program: str = "reconciler") -> list[tuple[str, ...]]:
+    """The layers of the import contract of ``program``, top first; names of one level stand side by side."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
-    contract = next(each for each in settings["contracts"] if each["type"] == "layers")
+    contract = next(each for each in settings["contracts"] if each.get("containers") == [program])
     return [tuple(name.strip() for name in layer.split("|")) for layer in contract["layers"]]
 
 
@@ -39,15 +39,15 @@ def _rows() -> Iterator[str]:
     known = packages()
     yield "| level | package | what belongs there |"
     yield "|---|---|---|"
-    for number, names in enumerate(reversed(levels())):
-        for name in names:
-            top = Path("reconciler", name)
-            for package in known:
-                if package == top or top in package.parents:
-                    yield _row(str(number), package)
+    for top, label in ((Path("reconciler"), ""), (Path("spark/reconciler_mirror"), "job ")):
+        for number, names in enumerate(reversed(levels(top.name))):
+            for name in names:
+                for package in known:
+                    if package == top / name or top / name in package.parents:
+                        yield _row(f"{label}{number}", package)
     for package in known:
-        if (part := {"spark": "job", "sandbox": "sandbox"}.get(package.parts[0])) is not None:
-            yield _row(part, package)
+        if package.parts[0] == "sandbox":
+            yield _row("sandbox", package)
 
 
 def _row(level: str, package: Path) -> str:

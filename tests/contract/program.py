@@ -17,14 +17,11 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from tests.contract.architecture import levels
 from tests.support.paths import ROOT
 
 ROOTS = (ROOT, ROOT / "spark")
 PACKAGES = ("reconciler", "reconciler_mirror")
-FLOORS = (
-    ("jobs",), ("cluster_mode", "verify"), ("driver",), ("leases",), ("lane",), ("groups", "conditions"),
-    ("record_work", "report"), ("model",), ("clients", "log_lines"),
-)  # fmt: skip
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -69,7 +66,7 @@ def circles(program: Collection[Module]) -> list[list[str]]:
 
 def arrows_up(program: Collection[Module]) -> list[tuple[str, str]]:
     """Pairs of rooms of the Spark half: the first imports the second, which is not on a floor below it."""
-    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    floor = {room: number for number, rooms in enumerate(levels("reconciler_mirror")) for room in rooms}
     arrows = {(_room(module.name), _room(needed)) for module in program for needed in module.needs}
     return sorted(
         (lower, upper)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 from reconciler_mirror.lane import positions
-from reconciler_mirror.model import Claim
+from reconciler_mirror.model.lane import Claim
 
 from reconciler.kafka.records import codecs
 from reconciler.model.state import home, last_apply, left_by_apply, lock, rollout_progress

@@ -15,8 +15,8 @@ from uuid import UUID
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.pieces import pieces_of
 from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.model.record_work import RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
-from reconciler_mirror.record_work.settings import RecordWork
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
 from reconciler.kafka.client.errors import MalformedResponseError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneProgress
+from reconciler_mirror.model.lane import LaneProgress
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.install import prerequisites
 from reconciler_sandbox.paths import JARS

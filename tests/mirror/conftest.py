@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from reconciler_mirror.lane.progress import ProgressReports, row
-from reconciler_mirror.model import LaneProgress
+from reconciler_mirror.model.lane import LaneProgress
 
 
 @pytest.fixture(autouse=True)

@@ -99,7 +99,7 @@ class Session:
         self.seen: LiveState | None = None
         self.amounts: tuple[Amount, ...] = ()
         """What the last plan copies, loses and moves, where somebody reads it."""
-        self.hosted = HostedMirrors(self)
+        self.hosted = HostedMirrors(folder, topology, principal, lambda: self.seen, self.status)
         unseen = UnseenJobs(topology, self.records, principal, self.status, self._last_apply)
         self.runner = RoutedRunner(
             self.state,

@@ -10,7 +10,6 @@ from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.secret_references import resolve
-from reconciler_mirror.model import Condition
 
 
 def cluster_of(endpoint: Endpoint) -> ClusterClient:
@@ -20,13 +19,3 @@ def cluster_of(endpoint: Endpoint) -> ClusterClient:
         return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
     except SettingError as error:
         raise SettingError(f"cluster {endpoint.cluster}: {error}") from None
-
-
-def setting_refused(flow: str, error: SettingError) -> Condition:
-    """The flow is not copied before somebody edits the settings of a cluster."""
-    return Condition(
-        "setting_not_supported",
-        f"{flow} is not copied: {error}",
-        "Edit the client settings of that cluster, run reconciler validate, then apply.",
-        stops=True,
-    )

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler.replication.names import ConditionCode
-from reconciler_mirror.model import Claim, Condition, LaneSpec, PartitionSpec
-
-if TYPE_CHECKING:
-    from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.model.lane import Claim, Condition, LaneSpec, PartitionSpec
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
@@ -200,9 +196,11 @@ def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
     )
 
 
-def refused(partition: Partition, code: int, message: str, piece: Piece | None = None) -> Condition:
-    """The target does not take a batch of this partition, or, without a piece, nothing at all."""
-    spec = partition.spec
+def refused(
+    spec: PartitionSpec, code: int, message: str, reached: int = -1, record: tuple[int, int] | None = None
+) -> Condition:
+    """The target takes nothing of the partition from source offset ``reached`` on. ``record``: offset and bytes of the
+    one record that it does not take, where it is one."""
     why = f"{name_of(code)}{f' ({message})' if message else ''}"
     if code in DENIED:
         return Condition.of_partition(
@@ -211,10 +209,10 @@ def refused(partition: Partition, code: int, message: str, piece: Piece | None =
             f"is not copied: the target refuses writing {spec.target_topic}: {why}",
             f"Give the mirror's principal WRITE on {spec.target_topic} at the target; copying resumes automatically.",
         )
-    problem = f"what begins at source offset {partition.reached}"
-    if piece is not None and piece.records == 1:
-        size = f", {len(piece.raw)} bytes" if code in TOO_LARGE else ""
-        problem = f"the record at source offset {piece.copied[0][0]}{size}"
+    problem = f"what begins at source offset {reached}"
+    if record is not None:
+        offset, size = record
+        problem = f"the record at source offset {offset}{f', {size} bytes' if code in TOO_LARGE else ''}"
     if code == CORRUPT:
         return Condition.of_partition(
             "record_refused",
@@ -234,12 +232,12 @@ def refused(partition: Partition, code: int, message: str, piece: Piece | None =
     )
 
 
-def corrupt(partition: Partition, why: str) -> Condition:
-    spec = partition.spec
+def corrupt(spec: PartitionSpec, covered: int, why: str) -> Condition:
+    """``covered``: the source offset up to which its batches could be read."""
     return Condition.of_partition(
         "corrupt_source_batch",
         spec,
-        f"is not copied further than source offset {partition.covered}: {why}. The "
+        f"is not copied further than source offset {covered}: {why}. The "
         "mirror does not pass on bytes whose checksum it cannot confirm, nor records that it has to open and cannot",
         "Check the disk of the source broker that leads the partition; another replica may be sound. Copying resumes "
         "automatically once the batch reads well. What a producer wrote that way stays so; to leave it out: "
@@ -279,11 +277,10 @@ def source_gone(spec: PartitionSpec) -> Condition:
     )
 
 
-def target_missing(partition: Partition, partitions: int, code: int) -> Condition:
+def target_missing(spec: PartitionSpec, partitions: int, code: int) -> Condition:
     """``partitions``: how many the target topic has, 0 when it does not exist."""
-    spec = partition.spec
     if code in DENIED:
-        return refused(partition, code, "")
+        return refused(spec, code, "")
     if partitions == 0 or code == UNKNOWN_TOPIC:
         return Condition.of_partition(
             "target_topic_missing",

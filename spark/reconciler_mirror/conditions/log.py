@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from reconciler.replication.names import ConditionCode, runbook_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.driver.views import FlowView
-from reconciler_mirror.model import Condition
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.losses import Loss
+from reconciler_mirror.model.views import FlowView
 
 _log = logs.logger("condition")
 _Key = tuple[str, ConditionCode, str | None, int | None]

@@ -1,4 +1,5 @@
-"""The Spark driver: discovers topics, keeps the state of each flow, shares rates, takes over from an older job.
+"""The Spark driver: discovers topics, takes flows over, keeps leases and status going.
 
-Belongs here: what happens once for each mirror. Not here: copying (`lane`), handing out work (`leases`).
+Belongs here: what happens once for each mirror. Not here: what it knows of its flows (`board`), handing out work
+(`leases`), copying (`lane`).
 """

@@ -5,44 +5,28 @@ A failed read keeps what was known and says so; it never looks like an empty clu
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from reconciler.kafka.client.errors import SettingError, WireError
+from reconciler.kafka.client.cluster import ClusterClient, printed_id
+from reconciler.kafka.client.errors import DENIED, SettingError, WireError
+from reconciler.kafka.client.topic_listing import TopicListing
+from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import Endpoint, FlowSettings
 from reconciler.replication.names import LONGEST_TOPIC, ConditionCode
 from reconciler.replication.policy import TopicSelector
-from reconciler_mirror.clients.own import setting_refused
-from reconciler_mirror.model import Condition, PartitionSpec, lane_of
-
-OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
-"""Of a look that failed: what there is now is not known."""
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.conditions.flow import setting_refused
+from reconciler_mirror.model.lane import OF_A_READ, Condition, Discovered, PartitionSpec
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
     partitions: int
     topic_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Discovered:
-    """A flow's partitions and what stands in the way. ``complete``: both clusters have answered at least once.
-    ``uncopied``: how many partitions of which source topics match the flow and have no place at the target."""
-
-    specs: tuple[PartitionSpec, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-    topics: int = 0
-    complete: bool = False
-    uncopied: Mapping[str, int] = field(default_factory=dict)
-
-    def by_lane(self, lanes: int) -> Mapping[int, tuple[PartitionSpec, ...]]:
-        slices: dict[int, list[PartitionSpec]] = {lane: [] for lane in range(lanes)}
-        for spec in self.specs:
-            slices[lane_of(spec.topic, spec.partition, lanes)].append(spec)
-        return {lane: tuple(specs) for lane, specs in slices.items()}
 
 
 class ClusterMetadata(Protocol):
@@ -220,3 +204,49 @@ def _deleted(flow: FlowSettings, topic: str, remote: str) -> Condition:
         f"Delete {remote} too if it is not wanted (a tombstone in the topology), or create {topic} again.",
         topic,
     )
+
+
+class WireTopics:
+    """Owned by one thread. Its connection stays open between two looks; it is made at the first, so that a missing
+    secret is a failed read like any other."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._loop = asyncio.new_event_loop()
+        self._cluster: ClusterClient | None = None
+        self._listing: TopicListing | None = None
+        self._told: Sequence[TopicOf] | None = None
+        self._topics: Mapping[str, SourceTopic] = {}
+
+    def topics(self) -> Mapping[str, SourceTopic]:
+        """What fails is opened anew the next time: a password or a certificate may have been renewed."""
+        try:
+            listed = self._loop.run_until_complete(self._open().read())
+        except WireError:
+            self._let_go()
+            raise
+        if listed is not self._told:
+            topics = {t.name: SourceTopic(len(t.partitions), printed_id(t.topic_id)) for t in listed if not t.error}
+            self._told = listed
+            self._topics = topics if topics != self._topics else self._topics
+        return self._topics
+
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        wanted = sorted(names)
+        listed = self._loop.run_until_complete(self._open().of(wanted)) if wanted else ()
+        return frozenset(topic.name for topic in listed if topic.error in DENIED)
+
+    def close(self) -> None:
+        self._let_go()
+        self._loop.close()
+
+    def _let_go(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = self._listing = None
+
+    def _open(self) -> TopicListing:
+        if self._listing is None:
+            self._cluster = cluster_of(self._endpoint)
+            self._listing = TopicListing(self._cluster)
+        return self._listing

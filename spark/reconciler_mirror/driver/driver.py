@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -17,21 +17,19 @@ from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import Endpoint, FlowSettings, MirrorSettings
 from reconciler.replication.names import position_group
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.own import setting_refused
+from reconciler_mirror.board.board import Board
+from reconciler_mirror.conditions.flow import setting_refused
 from reconciler_mirror.conditions.log import ConditionLog
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.cluster_topics import WireTopics
-from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
-from reconciler_mirror.driver.readiness import LOOK_S, Patience, lacking
+from reconciler_mirror.driver.provenance_start import NotReadyError
 from reconciler_mirror.driver.takeover import OLD_WITHIN_S, WireTakeover
 from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
 from reconciler_mirror.leases.leases import Leases
-from reconciler_mirror.model import Condition
-from reconciler_mirror.record_work.provenance_start import NotReadyError
+from reconciler_mirror.model.lane import Condition, Discovered
 from reconciler_mirror.report.metrics import MetricsSnapshot
 from reconciler_mirror.report.metrics_server import MetricsEndpoint
 from reconciler_mirror.report.status import Application, StatusWriter, lag_header, now_ms, record
@@ -356,3 +354,38 @@ def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condit
         f"mirror.{flow.state_name}.*, group mirror.{flow.state_name}). It is retried automatically.",
         stops=True,
     )
+
+
+STALLED_S, AT_MOST_S = 120.0, 900.0
+"""Given up after so long without a change, and in any case. The old application copies all the while."""
+LOOK_S = 1.0
+
+
+def lacking(flow: str, lanes: Mapping[str, tuple[int, ...]], conditions: Iterable[str]) -> str:
+    """What a flow that is not ready waits for. ``lanes``: those that are not, by what they wait for; none: its topics
+    or coordinators are not known yet."""
+    parts = [f"lane{'s' if len(some) > 1 else ''} {', '.join(map(str, some))}: {why}" for why, some in lanes.items()]
+    return f"flow {flow}: {'; '.join([*(parts or ['its topics and coordinators are looked up']), *conditions])}"
+
+
+class Patience:
+    """Asked again and again with what is lacking."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = self._moved = clock()
+        self._lacking = ""
+
+    def ended(self, lacks: str) -> str:
+        """Why it is given up, or empty."""
+        now = self._clock()
+        if lacks != self._lacking:
+            self._lacking, self._moved = lacks, now
+        if now - self._moved > STALLED_S:
+            still = f"nothing changed for {now - self._moved:.0f} s"
+        elif now - self._began > AT_MOST_S:
+            still = "and it was waited for long enough"
+        else:
+            return ""
+        waited = f"it was not ready to copy after {now - self._began:.0f} s, {still}"
+        return f"{waited}, so the old application goes on. {lacks}"

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from reconciler.replication.handover import Endpoint, FlowSettings
 from reconciler.replication.mirrormaker_records import HEARTBEATS, Heartbeat
 from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition
 
 _FLUSH_S = 5.0
 _TODO = "Run reconciler apply, which creates the topic, and check that the mirror's principal may write it."

@@ -19,7 +19,7 @@ from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
 from reconciler_mirror.clients.status_topic import DENIED, MISSING, followed
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition
 
 _AGAIN_S = 2.0
 _log = logs.logger("pauses")

@@ -40,11 +40,11 @@ from reconciler.replication.offsets.copied_before import Ids, copied_before
 from reconciler.replication.offsets.last_committed import last_committed
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, PositionMark, stranger, ways_on, whose
 from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver import provenance_start as provenance_ground
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model import NO_CLAIM, Claim, Condition, PartitionSpec
-from reconciler_mirror.record_work import provenance_start as provenance_ground
-from reconciler_mirror.record_work.settings import work_of
+from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSpec
+from reconciler_mirror.model.record_work import work_of
 
 T = TypeVar("T")
 _CONNECTIONS = 4

@@ -18,11 +18,11 @@ from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import WireError
 from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.pauses import scopes_around
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.views import FlowView, PartitionView
 from reconciler_mirror.lane.positions import start_offsets
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.views import FlowView, PartitionView
 
 GRACE_S = 20.0
 """A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""

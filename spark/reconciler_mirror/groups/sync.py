@@ -22,12 +22,12 @@ from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.reader import MapReader
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.driver.views import GroupsView
 from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.two_way import BothWays
-from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.model.lane import Condition, PartitionSpec
+from reconciler_mirror.model.views import GroupsView
 
 SHARE = 0.046
 PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0

@@ -80,9 +80,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) -> dict[str, Any]:
-    from reconciler_mirror.verify.dataframes import (
-        DataFrameComparison,  # Spark is imported only once the hand-over is known to be good
-    )
+    from reconciler_mirror.verify.dataframes import DataFrameComparison
 
     ranges, unreadable = _bounds(flows, request)
     _tell(f"partitions to compare: {len(ranges)}; not readable: {len(unreadable)}")

@@ -17,9 +17,9 @@ from reconciler.kafka.records.batches import Batch
 from reconciler.kafka.records.records import Rebuilt
 from reconciler_mirror.lane.copied_runs import Copied, Spans
 from reconciler_mirror.lane.same_offsets.place import SamePartition
-from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.model.lane import Condition, PartitionSpec
+from reconciler_mirror.model.losses import LossCounter
 from reconciler_mirror.record_work.on_bytes import RecordWorker
-from reconciler_mirror.report.losses import LossCounter
 
 
 @dataclass(frozen=True, slots=True)

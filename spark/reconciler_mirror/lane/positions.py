@@ -29,7 +29,7 @@ from reconciler.replication.offsets.position_metadata import (
     urlsafe,
     written,
 )
-from reconciler_mirror.model import NO_CLAIM, Claim
+from reconciler_mirror.model.lane import NO_CLAIM, Claim
 
 RENEW_AFTER_HOURS = 24
 

@@ -10,7 +10,7 @@ from reconciler.kafka.client.cluster import Key
 from reconciler_mirror.conditions.lane import WITHOUT_LAG, quota_throttled
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress
+from reconciler_mirror.model.lane import Condition, LaneProgress, PartitionProgress
 
 _REPORT_EVERY = 0.25
 

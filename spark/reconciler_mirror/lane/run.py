@@ -28,7 +28,8 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.names import ConditionCode, data_producer, marker_producer
 from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.own import cluster_of, setting_refused
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.conditions.flow import setting_refused
 from reconciler_mirror.conditions.lane import SupersededError, lane_failed, unreachable
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.copied_runs import Copied
@@ -39,7 +40,7 @@ from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.lane.warm_up import prepare
-from reconciler_mirror.model import (
+from reconciler_mirror.model.lane import (
     AWAITED,
     Condition,
     Control,

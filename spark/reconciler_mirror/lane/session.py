@@ -26,7 +26,7 @@ from reconciler_mirror.lane.same_offsets.target_ends import TargetEnds
 from reconciler_mirror.lane.source_ends import SourceEnds
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.model import Condition, Control, LaneProgress, PartitionSpec
+from reconciler_mirror.model.lane import Condition, Control, LaneProgress, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import worker_of
 
 QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0

@@ -19,8 +19,8 @@ from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model import Condition
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.losses import Loss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
@@ -136,7 +136,7 @@ class Starter:
         if source.topic_id != NO_ID and spec.topic_id and not _same_id(source.topic_id, spec.topic_id):
             return conditions.topic_recreated(replace(spec, topic_id=printed_id(source.topic_id.bytes)), spec.topic_id)
         if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
-            return conditions.target_missing(partition, len(target.leaders), target.error)
+            return conditions.target_missing(partition.spec, len(target.leaders), target.error)
         return None
 
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:

@@ -20,9 +20,9 @@ from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece, Tuning
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
-from reconciler_mirror.model import Condition, LaneSpec
-from reconciler_mirror.report.latency import LatencyCounter
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.lane import Condition, LaneSpec
+from reconciler_mirror.model.latency import LatencyCounter
+from reconciler_mirror.model.losses import Loss
 
 if TYPE_CHECKING:
     from reconciler_mirror.lane.same_offsets.copy import SameOffsets
@@ -335,7 +335,9 @@ class Lane:
             partition.checking = True
             self.routes.look_again(partition, why)
         else:
-            self.stop(partition, conditions.corrupt(partition, why), keep=True, at=partition.covered)
+            self.stop(
+                partition, conditions.corrupt(partition.spec, partition.covered, why), keep=True, at=partition.covered
+            )
 
     def source_failed(self, partitions: Iterable[Partition], code: int) -> None:
         for partition in partitions:

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler.kafka.client.transactions import Identity
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 
 PAUSE_S = 1.0
 

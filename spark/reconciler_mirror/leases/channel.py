@@ -26,7 +26,7 @@ from reconciler_mirror import log_lines as logs
 from reconciler_mirror.leases.channel_line import Line, PlainStream, TlsStream, pinned, shut
 from reconciler_mirror.leases.channel_line import Message as Message
 from reconciler_mirror.leases.channel_listener import Listener
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 
 _CONNECT_S = 5.0
 """How long a stranger may take for everything up to its token: TLS and the first line."""

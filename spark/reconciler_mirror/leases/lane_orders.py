@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.replication.handover import FlowSettings
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.leases.assign import LaneKey
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.leases.channel import ROWS, SPECS, Message
-from reconciler_mirror.model import Claim, LaneSpec, lane_spec
+from reconciler_mirror.model.lane import Claim, LaneKey, LaneSpec, lane_spec
 
 
 class LaneOrders:

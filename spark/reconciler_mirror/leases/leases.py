@@ -9,15 +9,15 @@ from typing import Any
 
 from reconciler.replication.handover import MirrorSettings
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.driver.board import Board
+from reconciler_mirror.board.board import Board
+from reconciler_mirror.board.unassigned import FORGOTTEN_S, STOPS_S, Untasked
+from reconciler_mirror.conditions.flow import executor_unfit
 from reconciler_mirror.leases import channel, preflight
-from reconciler_mirror.leases.assign import LaneKey
+from reconciler_mirror.leases.assign import LanePlacement
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.leases.channel_listener import Listener
 from reconciler_mirror.leases.lane_orders import LaneOrders
-from reconciler_mirror.leases.placement import LanePlacement
-from reconciler_mirror.leases.running import RunningLeases
-from reconciler_mirror.leases.signs_of_life import slot_of
+from reconciler_mirror.leases.running import RunningLeases, slot_of
 from reconciler_mirror.leases.spark_slots import (
     CONTEXT_STOPPED,
     cause,
@@ -30,9 +30,8 @@ from reconciler_mirror.leases.spark_slots import (
     run_job,
     why_not_ready,
 )
-from reconciler_mirror.leases.task import LeaseSpec
-from reconciler_mirror.leases.unassigned import FORGOTTEN_S, STOPS_S, Untasked
-from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport
+from reconciler_mirror.leases.task import LeaseSpec, in_task
+from reconciler_mirror.model.lane import Claim, LaneEnd, LaneKey, LaneProgress, LaneReport
 
 LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
@@ -264,7 +263,7 @@ class Leases:
             preflight.installed() if (elsewhere := is_shared(self._context)) else None,
             ROWS_PER_S / self._settings.parallelism,
         )
-        given = preflight.packed(self._server.address if elsewhere else None, spec)
+        given = preflight.packed(self._server.address if elsewhere else None, (in_task, spec))
         for key in mine:
             self._board.lease_begins(key)
         with self._guard:
@@ -390,7 +389,7 @@ class Leases:
         self._looked_at(slot_of(lease), lanes, problems)
 
     def _looked_at(self, slot: int, lanes: Collection[LaneKey], problems: tuple[str, ...]) -> None:
-        condition = preflight.condition(problems) if problems else None
+        condition = executor_unfit(problems) if problems else None
         for flow in {flow for flow, _ in lanes}:
             self._board.set_condition(flow, f"executor of lease {slot}", condition)
 

@@ -123,14 +123,14 @@ def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> Executor
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What a task is given. ``channel``: the address of the driver's, None where it runs on the same machine. ``work``:
-    what it works on, pickled, because packages are needed to read it."""
+    what it does and on what, pickled, because packages are needed to read it."""
 
     channel: tuple[str, int] | None
     work: bytes
 
 
-def packed(channel: tuple[str, int] | None, spec: object) -> Checked:
-    return Checked(channel, pickle.dumps(spec))
+def packed(channel: tuple[str, int] | None, work: object) -> Checked:
+    return Checked(channel, pickle.dumps(work))
 
 
 def fit(given: Checked, versions: Mapping[str, str | None] | None = None) -> Any:
@@ -147,12 +147,10 @@ def fit(given: Checked, versions: Mapping[str, str | None] | None = None) -> Any
 
 
 def checked(given: Iterable[Checked]) -> Iterator[Any]:
-    """What Spark runs: the lease, once it is known that this machine can."""
+    """What Spark runs, once it is known that this machine can: the work is a function and what it is given."""
     for each in given:
-        spec = fit(each)
-        from reconciler_mirror.leases.task import in_task
-
-        yield from in_task((spec,))
+        run, spec = fit(each)
+        yield from run((spec,))
 
 
 def looked_at(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, dict[str, str | None], list[str]]]:
@@ -173,16 +171,3 @@ def looked_at(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, dict[st
             problems += look(endpoints, driver).problems
         time.sleep(max(0.0, HELD_S - (time.monotonic() - began)))
         yield str(Path.cwd()), host, platform.python_version(), versions, problems
-
-
-def condition(problems: Iterable[str]) -> Any:
-    """What a flow is told of an executor that has some of its lanes. Stops nothing by itself: a lane that cannot go on
-    says so too."""
-    from reconciler_mirror.model import Condition
-
-    return Condition(
-        "executor_unfit",
-        "; ".join(problems),
-        "Mend it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md). It is looked at again "
-        "every 30 s.",
-    )

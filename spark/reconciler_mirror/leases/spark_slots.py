@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from reconciler_mirror.model import LaneSpec
+from reconciler_mirror.model.lane import LaneSpec
 
 _LONGEST = 300
 CONTEXT_STOPPED = (

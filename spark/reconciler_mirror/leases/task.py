@@ -13,13 +13,13 @@ from typing import Any
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.leases import channel, preflight
-from reconciler_mirror.leases.assign import LaneKey
 from reconciler_mirror.leases.channel import ROWS, SPECS
 from reconciler_mirror.leases.worker_stderr import heard_while_at_work
-from reconciler_mirror.model import (
+from reconciler_mirror.model.lane import (
     Claim,
     CopyPath,
     LaneEnd,
+    LaneKey,
     LaneProgress,
     LaneReport,
     LaneSpec,

@@ -13,9 +13,9 @@ from reconciler.kafka.records.records import Record, record_of
 from reconciler.replication.added_headers import filled, varies
 from reconciler.replication.expressions import record_filter as selection
 from reconciler.replication.expressions.match import ValueTooLongError
-from reconciler_mirror.model import LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import LaneSpec, PartitionSpec
+from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
-from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
 _BEHIND_VERSION = provenance.CHECK_BYTES + provenance.ID_BYTES
 

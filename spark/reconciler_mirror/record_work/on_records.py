@@ -12,9 +12,9 @@ from enum import StrEnum
 from reconciler.replication.added_headers import PROVENANCE_HEADER, filled
 from reconciler.replication.expressions import record_filter as selection
 from reconciler.replication.handover import FlowSettings
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
+from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork, work_of
 from reconciler_mirror.record_work import provenance_header as provenance
-from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork, work_of
 
 Headers = Sequence[tuple[str, bytes | None]]
 

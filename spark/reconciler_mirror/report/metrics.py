@@ -16,9 +16,9 @@ from prometheus_client.metrics_core import Metric
 
 from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.names import FORMER_NAMES, runbook_of
-from reconciler_mirror.driver.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
-from reconciler_mirror.report.latency import BOUNDS_MS
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.latency import BOUNDS_MS
+from reconciler_mirror.model.losses import Loss
+from reconciler_mirror.model.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
 from reconciler_mirror.report.status import Application, flow_state
 
 MOST_SERIES = 2_000

@@ -20,7 +20,8 @@ from reconciler.replication.names import LAG_HEADER, with_former_names
 from reconciler.replication.pauses import Pause, Scope
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.driver.views import (
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.views import (
     FlowLoss,
     FlowView,
     GoalView,
@@ -32,7 +33,6 @@ from reconciler_mirror.driver.views import (
     pause_counts,
     worst,
 )
-from reconciler_mirror.model import Condition
 
 FORMAT_VERSION = 1
 _NOW, _NO_TIMESTAMP = 0, -1

@@ -20,13 +20,12 @@ from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import producer_of
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.driver.cluster_topics import WireTopics
-from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.driver.discovery import Discovery, WireTopics
+from reconciler_mirror.driver.provenance_start import ids_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model import Condition, PartitionSpec
-from reconciler_mirror.record_work.provenance_start import ids_of
-from reconciler_mirror.record_work.settings import NO_GROUND
+from reconciler_mirror.model.lane import Condition, Discovered, PartitionSpec
+from reconciler_mirror.model.record_work import NO_GROUND
 from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, TopicTraits, judge
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 

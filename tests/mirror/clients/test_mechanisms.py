@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneEnd, LaneProgress
+from reconciler_mirror.model.lane import LaneEnd, LaneProgress
 from reconciler_sandbox.brokers import cleanup as guardian
 from reconciler_sandbox.brokers import ports
 from reconciler_sandbox.brokers import server_properties as properties

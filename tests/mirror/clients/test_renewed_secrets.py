@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.driver import cluster_topics
-from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_mirror.driver import discovery as cluster_topics
+from reconciler_mirror.driver.discovery import WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader
 

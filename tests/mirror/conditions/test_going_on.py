@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneProgress
+from reconciler_mirror.model.lane import LaneProgress
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.names import CONTINUABLE

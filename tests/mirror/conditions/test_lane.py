@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.lane.start import Starter
-from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
+from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.lanes.cutting_proxy import cutting

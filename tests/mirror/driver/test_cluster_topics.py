@@ -8,7 +8,7 @@ from contextlib import closing
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_mirror.driver.discovery import WireTopics
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.handover import Endpoint

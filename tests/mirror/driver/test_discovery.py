@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from reconciler_mirror.driver.discovery import Discovered, Discovery
-from reconciler_mirror.model import lane_of
+from reconciler_mirror.driver.discovery import Discovery
+from reconciler_mirror.model.lane import Discovered, lane_of
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.handover_reader import parse

@@ -16,7 +16,7 @@ from reconciler_mirror.driver.takeover import Takeover, WireTakeover
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, Condition, LaneProgress, PartitionSpec, lane_of, lane_spec
+from reconciler_mirror.model.lane import Claim, Condition, LaneProgress, PartitionSpec, lane_of, lane_spec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import GROUP, Key

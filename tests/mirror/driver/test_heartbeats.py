@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
-from reconciler_mirror.driver.board import Board
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.driver.heartbeats import Heartbeats
 
 from reconciler.replication.handover_reader import parse

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.driver.cluster_topics import WireTopics
-from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneProgress, lane_spec
+from reconciler_mirror.model.lane import Discovered, LaneProgress, lane_spec
 from reconciler_mirror.report.status import StatusWriter
 from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk

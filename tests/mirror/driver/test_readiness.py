@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler_mirror.driver.readiness import AT_MOST_S, STALLED_S, Patience, lacking
+from reconciler_mirror.driver.driver import AT_MOST_S, STALLED_S, Patience, lacking
 
 
 def test_what_moves_has_more_time_and_what_stands_ends_with_its_reason() -> None:

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.driver.cluster_topics import WireTopics
-from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneEnd, lane_spec
+from reconciler_mirror.model.lane import Discovered, LaneEnd, lane_spec
 from reconciler_mirror.report.status import StatusWriter
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 

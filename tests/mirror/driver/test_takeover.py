@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 from reconciler_mirror.driver import takeover
+from reconciler_mirror.driver.provenance_start import NotReadyError
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of, lane_spec
-from reconciler_mirror.record_work.provenance_start import NotReadyError
+from reconciler_mirror.model.lane import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of, lane_spec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import Key

@@ -13,7 +13,7 @@ from reconciler_mirror.driver import takeover
 from reconciler_mirror.driver.takeover import Takeover
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model import Claim, PartitionSpec
+from reconciler_mirror.model.lane import Claim, PartitionSpec
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.conditions.lane import lane_failed
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.driver.until_caught_up import GRACE_S, PATIENCE_S, CatchUp, CatchUpVerdict, Goal, goal_of
-from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.lane import Condition, Discovered, LaneProgress, PartitionProgress, PartitionSpec
 from reconciler_mirror.report.status import Application, flow_state, record
 
 from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor

@@ -12,7 +12,7 @@ from reconciler_mirror.groups import round as rounds_module
 from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.sync import returning_routes, together
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.driver.views import GroupsView
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.views import GroupsView
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.handover import FlowSettings, GroupSettings, Naming, Start

@@ -13,7 +13,7 @@ from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.leases.task import LaneControl, LeaseState
-from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.lane import LaneProgress, PartitionProgress, PartitionSpec
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool

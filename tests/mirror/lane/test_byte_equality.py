@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneEnd
+from reconciler_mirror.model.lane import LaneEnd
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import transactions

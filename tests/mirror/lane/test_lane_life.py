@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from reconciler_mirror.lane import session
 from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
+from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler_mirror.lane.partition import Partition, Piece
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 
 
 def piece(next_offset: int, epoch: int) -> Piece:

@@ -14,7 +14,7 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, PartitionSpec
+from reconciler_mirror.model.lane import Claim, PartitionSpec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import NO_ID

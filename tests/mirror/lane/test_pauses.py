@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.model import LaneEnd, LaneProgress, PartitionProgress
+from reconciler_mirror.model.lane import LaneEnd, LaneProgress, PartitionProgress
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Content, Flow, Lane, fill, has, running

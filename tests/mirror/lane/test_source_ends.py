@@ -14,7 +14,7 @@ from reconciler_mirror.lane.partition import Answers, Partition, Phase, Tuning
 from reconciler_mirror.lane.progress import row
 from reconciler_mirror.lane.source_ends import SILENT_S, SourceEnds
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError

@@ -15,7 +15,7 @@ from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model import Claim, Condition, PartitionSpec
+from reconciler_mirror.model.lane import Claim, Condition, PartitionSpec
 
 from reconciler.kafka.client.cluster import NO_ID, CommittedPosition
 from reconciler.kafka.client.errors import BrokerError

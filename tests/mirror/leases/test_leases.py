@@ -11,18 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.board import unassigned
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.driver.driver import Driver
-from reconciler_mirror.driver.views import FlowView
 from reconciler_mirror.leases import leases as module
-from reconciler_mirror.leases import signs_of_life, unassigned
+from reconciler_mirror.leases import running
 from reconciler_mirror.leases.channel import ROWS, ChannelClient
 from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.leases.preflight import Checked
-from reconciler_mirror.leases.signs_of_life import SignsOfLife
+from reconciler_mirror.leases.running import SignsOfLife
 from reconciler_mirror.leases.task import LeaseSpec
-from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.lane import Discovered, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.views import FlowView
 
 from reconciler.replication.handover_reader import parse
 from tests.support.jobs.loopback import loopback_listener
@@ -122,7 +122,7 @@ class Spark:
             task.end("cancelled")
 
     def parallelize(self, content: list[Any], _: int) -> Task:
-        spec = pickle.loads(content[0].work) if isinstance(content[0], Checked) else None
+        spec = pickle.loads(content[0].work)[1] if isinstance(content[0], Checked) else None
         return Task(self, self._group.name, spec)
 
     def statusTracker(self) -> Any:  # noqa: N802
@@ -306,7 +306,7 @@ def test_a_silent_task_is_told_and_ended_after_a_lease(
     until(lambda: view(board).records_lag == 0)
     leases.tell_untasked()
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
-    monkeypatch.setattr(signs_of_life, "SILENT_S", 0.0)
+    monkeypatch.setattr(running, "SILENT_S", 0.0)
     monkeypatch.setattr(SignsOfLife, "silent", lambda signs: dict.fromkeys(signs._heard, 20.0))
     assert codes(leases, board) == {"lane_unresponsive"}
     assert spark.cancelled == []

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from reconciler_mirror.conditions.flow import executor_unfit
 from reconciler_mirror.leases import preflight
-from reconciler_mirror.leases.preflight import NotFitError, condition, fit, look, packed
+from reconciler_mirror.leases.preflight import NotFitError, fit, look, packed
 from reconciler_mirror.leases.spark_slots import cause
 
 from reconciler.backends.mirror_jobs.runner.python_archive import PACKAGES
@@ -100,6 +101,6 @@ def test_a_broker_whose_own_address_is_out_of_reach_is_named(
 
 
 def test_the_condition_says_what_to_do_and_stops_nothing() -> None:
-    made = condition(("executor a cannot use cluster east: no", "executor a has x 1, the driver has 2"))
+    made = executor_unfit(("executor a cannot use cluster east: no", "executor a has x 1, the driver has 2"))
     assert (made.code, made.stops) == ("executor_unfit", False)
     assert made.text == "executor a cannot use cluster east: no; executor a has x 1, the driver has 2"

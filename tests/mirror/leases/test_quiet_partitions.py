@@ -11,17 +11,24 @@ from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.driver import flow_state
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
-from reconciler_mirror.driver.views import FlowView
+from reconciler_mirror.board import flow_state
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.lane import progress as batch_telling
 from reconciler_mirror.lane.partition import Partition, Tuning
 from reconciler_mirror.lane.progress import ProgressReports
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.leases.task import LaneControl, LeaseState, ReportDelta
-from reconciler_mirror.model import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.lane import (
+    Condition,
+    Discovered,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    PartitionProgress,
+    PartitionSpec,
+)
+from reconciler_mirror.model.views import FlowView
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.cluster import ClusterClient

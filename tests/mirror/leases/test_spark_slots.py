@@ -12,11 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.leases.spark_slots import cause, has_task, is_shared
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import Discovered, PartitionSpec
 
 from reconciler.replication.handover_reader import parse
 from tests.support.jobs.loopback import loopback_listener

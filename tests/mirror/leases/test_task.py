@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.task import LeaseSpec, LeaseState, run_lease
-from reconciler_mirror.model import (
+from reconciler_mirror.model.lane import (
     Control,
     CopyPath,
     LaneEnd,
@@ -23,7 +23,7 @@ from reconciler_mirror.model import (
     PartitionProgress,
     PartitionSpec,
 )
-from reconciler_mirror.report.latency import LatencyCounter
+from reconciler_mirror.model.latency import LatencyCounter
 
 from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.lane_spec import lane

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
+from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, NotCopied, RecordRoute
-from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.records import Record

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import at_the_end
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare

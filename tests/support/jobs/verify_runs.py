@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec
 from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start

@@ -9,10 +9,10 @@ from crc32c import crc32c
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from reconciler_mirror.lane.fetch.pieces import pieces_of
 from reconciler_mirror.lane.partition import Partition, Piece
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
+from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
-from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records import codecs

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneProgress, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import LaneProgress, LaneSpec, PartitionSpec
 
 from reconciler.kafka.client import transactions
 from tests.support.lanes.lane_spec import ClaimedControl

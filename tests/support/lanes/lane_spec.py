@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconciler_mirror.model import Claim, LaneProgress, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import Claim, LaneProgress, LaneSpec, PartitionSpec
 
 from reconciler.replication.handover import Endpoint
 

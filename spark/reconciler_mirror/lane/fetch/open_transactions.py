@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler_mirror.lane.partition import Partition, Phase
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition
 
 TELL_AFTER = 75.0
 """Seconds. A producer that is gone is given up after 60 s by default, and brokers look for such every 10 s."""

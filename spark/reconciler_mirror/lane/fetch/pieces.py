@@ -16,7 +16,7 @@ from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
 from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
 from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 MOST_GROWN = 1 << 20

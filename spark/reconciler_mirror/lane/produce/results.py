@@ -18,7 +18,8 @@ from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, 
 from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.lane.same_offsets.copy import OUT_OF_ORDER
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.losses import Loss
 
 LOST = -1000
 """No answer came: the connection was lost."""
@@ -62,7 +63,7 @@ def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
 def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int, str]) -> None:
     """In a batch of several the record that is refused is looked for, in smaller and smaller ones: what lies before it
     is copied, and only it stops its partition or is left out."""
-    code, message = failure
+    code, _ = failure
     if code == CORRUPT and partition.strikes == 0:
         partition.strikes = 1  # read and sent once more: perhaps it was damaged on the way
         lane.routes.look_again(partition, "the target found a batch damaged")
@@ -73,11 +74,16 @@ def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int,
         partition.sought, partition.sought_to = len(piece.raw) // 2, max(partition.sought_to, piece.next_offset)
         lane.routes.look_again(partition, "a refused record is looked for")
     elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
-        text = refused(partition, code, message, piece).text
+        text = _condition(partition, piece, failure).text
         if lane.same is not None:
             lane.same.leave_out(partition, piece, text)
             return
         lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
         lane.routes.look_again(partition, "a refused record is left out")
     else:
-        lane.stop(partition, refused(partition, code, message, piece), at=partition.reached)
+        lane.stop(partition, _condition(partition, piece, failure), at=partition.reached)
+
+
+def _condition(partition: Partition, piece: Piece, failure: tuple[int, str]) -> Condition:
+    record = (piece.copied[0][0], len(piece.raw)) if piece.records == 1 else None
+    return refused(partition.spec, *failure, partition.reached, record)

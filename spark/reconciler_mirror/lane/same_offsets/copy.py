@@ -25,8 +25,8 @@ from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, SamePartition
 from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model import HoleCounts
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.lane import HoleCounts
+from reconciler_mirror.model.losses import Loss
 
 OUT_OF_ORDER = frozenset({45, 46, 59})
 """The leader has another sequence than ours: somebody else has written what we had, or it has lost it."""

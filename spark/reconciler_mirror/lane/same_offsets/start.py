@@ -21,7 +21,7 @@ from reconciler_mirror.lane.same_offsets.look import look
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SamePartition
 from reconciler_mirror.lane.start import WAIT, Starter
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.model.losses import Loss
 
 _MOVED = 6
 
@@ -47,7 +47,7 @@ class SameStarter(Starter):
             elif seen.retriable:
                 raise seen
             else:
-                self._lane.stop(partition, conditions.refused(partition, seen.code, ""))
+                self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.reached))
         await self._delete_fillers([p for p in idle if p.phase is Phase.STARTING])
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from reconciler_mirror.model import lane_of
+from reconciler_mirror.model.lane import lane_of
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.command_line import spark_secret

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_mirror.driver.takeover import WireTakeover
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.environment.load import load

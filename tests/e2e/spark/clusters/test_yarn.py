@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from reconciler_mirror.model import lane_of
+from reconciler_mirror.model.lane import lane_of
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing

@@ -19,7 +19,7 @@ from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model import Claim, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import Claim, LaneSpec, PartitionSpec
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool

@@ -13,7 +13,7 @@ from reconciler_mirror.conditions.lane import corrupt
 from reconciler_mirror.lane.fetch import pieces as sorting
 from reconciler_mirror.lane.fetch.pieces import pieces_of
 from reconciler_mirror.lane.partition import Partition
-from reconciler_mirror.record_work.settings import RecordWork
+from reconciler_mirror.model.record_work import RecordWork
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
@@ -76,7 +76,7 @@ def test_whatever_goes_wrong_with_a_batch_is_that_partitions_condition(
     monkeypatch.setattr(sorting, "_log", SimpleNamespace(exception=lambda *_, **__: None))
     with pytest.raises(MalformedResponseError, match=type(error).__name__) as caught:
         fetched(batch(0), batch(1))
-    condition = corrupt(Partition(SPEC, covered=7), str(caught.value))
+    condition = corrupt(SPEC, 7, str(caught.value))
     assert condition.stops
     assert (condition.topic, condition.partition) == ("orders", 3)
     assert "source offset 7" in condition.text

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneEnd
+from reconciler_mirror.model.lane import LaneEnd
 from reconciler_sandbox.handles import Sandbox
 
 from bench.copy.long_line import far_away

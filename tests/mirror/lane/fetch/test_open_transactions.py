@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reconciler_mirror.lane.fetch.open_transactions import TELL_AFTER, OpenTransactions
 from reconciler_mirror.lane.partition import Partition, Phase
-from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 
 @pytest.fixture

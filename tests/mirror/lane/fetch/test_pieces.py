@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.pieces import MOST_GROWN, pieces_of
 from reconciler_mirror.lane.partition import Partition
-from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.model.lane import PartitionSpec
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneEnd
+from reconciler_mirror.model.lane import LaneEnd
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.connection import Connection

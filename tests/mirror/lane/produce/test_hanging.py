@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from reconciler_mirror.lane.positions import LanePosition, encode
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneEnd
+from reconciler_mirror.model.lane import LaneEnd
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import GROUP, ClusterClient

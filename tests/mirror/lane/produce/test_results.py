@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
 from reconciler_mirror.lane.produce.results import failed
-from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 CORRUPT, INVALID_RECORD = 2, 87
 

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from reconciler_mirror.lane.produce.throttle import BURST_S
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import LaneProgress
+from reconciler_mirror.model.lane import LaneProgress
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Flow, UntilControl, fill

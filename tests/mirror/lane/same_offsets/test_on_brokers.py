@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, encode
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
+from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer, running

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from reconciler_mirror.model import Claim
+from reconciler_mirror.model.lane import Claim
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Flow, UntilControl

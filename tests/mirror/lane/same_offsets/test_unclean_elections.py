@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
-from reconciler_mirror.model import Claim
+from reconciler_mirror.model.lane import Claim
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.clusters import EAST, CreateTopic

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from reconciler_mirror.board.board import Board
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.driver import Driver
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.report.status import Application

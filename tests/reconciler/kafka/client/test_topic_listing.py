@@ -11,7 +11,8 @@ from unittest.mock import patch
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 from reconciler_mirror.driver import discovery
-from reconciler_mirror.driver.discovery import Discovered, Discovery, SourceTopic
+from reconciler_mirror.driver.discovery import Discovery, SourceTopic
+from reconciler_mirror.model.lane import Discovered
 
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import ConnectionLostError

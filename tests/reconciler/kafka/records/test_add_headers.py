@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reconciler_mirror.lane.partition import Partition, Piece
-from reconciler_mirror.record_work.settings import RecordWork
+from reconciler_mirror.model.record_work import RecordWork
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records import fields

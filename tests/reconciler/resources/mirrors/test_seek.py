@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode
-from reconciler_mirror.model import Claim
+from reconciler_mirror.model.lane import Claim
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import FlowStatus, JobState, LiveMirror

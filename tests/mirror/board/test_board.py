@@ -15,14 +15,13 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
+from reconciler_mirror.board.board import Board
+from reconciler_mirror.board.flow_state import SILENT_S
+from reconciler_mirror.conditions.flow import STALLED_S
 from reconciler_mirror.conditions.log import ConditionLog
-from reconciler_mirror.conditions.stalled import STALLED_S
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
-from reconciler_mirror.driver.flow_state import SILENT_S
-from reconciler_mirror.driver.views import FlowView, PartitionView, pause_counts
-from reconciler_mirror.model import (
+from reconciler_mirror.model.lane import (
     Condition,
+    Discovered,
     LaneEnd,
     LaneProgress,
     LaneReport,
@@ -30,7 +29,8 @@ from reconciler_mirror.model import (
     PartitionSpec,
     lane_of,
 )
-from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
+from reconciler_mirror.model.latency import BOUNDS_MS, LatencyCounter
+from reconciler_mirror.model.views import FlowView, PartitionView, pause_counts
 from reconciler_mirror.report.status import Application, lag_header, record
 
 from reconciler.replication.handover import FlowSettings, MirrorSettings
@@ -166,7 +166,7 @@ class Clock:
         self.now = time.monotonic()
         fake = SimpleNamespace(monotonic=lambda: self.now, time=lambda: time.time())
         for module in ("board", "flow_state"):
-            monkeypatch.setattr(f"reconciler_mirror.driver.{module}.time", fake)
+            monkeypatch.setattr(f"reconciler_mirror.board.{module}.time", fake)
 
     def passes(self, board: Board, seconds: float) -> FlowView:
         """With a sign of life every two seconds, and a look each time."""
@@ -362,7 +362,7 @@ def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch:
     stop = Condition("record_refused", "text", "todo", "orders", 0, stops=True)
     board.progress(told(0, 1, 4, 0, stop))
     [(_, since)] = board.view()[0].conditions
-    monkeypatch.setattr("reconciler_mirror.driver.board.time.time", lambda: since / 1000 + 60)
+    monkeypatch.setattr("reconciler_mirror.board.board.time.time", lambda: since / 1000 + 60)
     [(_, again)] = board.view()[0].conditions
     assert again == since
     board.progress(told(0, 4, 4))

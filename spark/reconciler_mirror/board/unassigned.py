@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler_mirror.leases.assign import LaneKey
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition, LaneKey
 
 LOST_S, NEVER_S, STOPS_S = 20.0, 30.0, 60.0
 """How long it lasts before it is reported: after a task was lost or fell silent, so that it is known 30 s after; and

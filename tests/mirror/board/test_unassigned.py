@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from reconciler_mirror.driver.board import Board
-from reconciler_mirror.driver.discovery import Discovered
-from reconciler_mirror.leases.unassigned import HOPELESS_S, LOST_S, NEVER_S, STOPS_S, Untasked, WithoutTask, condition
-from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec, lane_of
+from reconciler_mirror.board.board import Board
+from reconciler_mirror.board.unassigned import HOPELESS_S, LOST_S, NEVER_S, STOPS_S, Untasked, WithoutTask, condition
+from reconciler_mirror.model.lane import Discovered, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 
 from reconciler.replication.handover_reader import parse
 from tests.support.lanes.handover import handover

@@ -12,10 +12,20 @@ from dataclasses import dataclass, field, replace
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.pauses import Pause
-from reconciler_mirror.conditions.stalled import STALLED_S, partitions_stalled
-from reconciler_mirror.driver.discovery import OF_A_READ, Discovered
-from reconciler_mirror.driver.fill_rate import FillSamples
-from reconciler_mirror.driver.views import (
+from reconciler_mirror.board.unassigned import LANE_CODES
+from reconciler_mirror.conditions.flow import STALLED_S, partitions_stalled
+from reconciler_mirror.model.lane import (
+    OF_A_READ,
+    Condition,
+    Discovered,
+    HoleCounts,
+    LaneProgress,
+    PartitionProgress,
+    PartitionSpec,
+)
+from reconciler_mirror.model.latency import NO_LATENCY, Latency
+from reconciler_mirror.model.losses import Losses, added, since
+from reconciler_mirror.model.views import (
     FlowView,
     GoalView,
     GroupsView,
@@ -25,14 +35,37 @@ from reconciler_mirror.driver.views import (
     lag_of,
     lost_of,
 )
-from reconciler_mirror.leases.unassigned import LANE_CODES
-from reconciler_mirror.model import Condition, HoleCounts, LaneProgress, PartitionProgress, PartitionSpec
-from reconciler_mirror.report.latency import NO_LATENCY, Latency
-from reconciler_mirror.report.losses import Losses, added, since
 
 _RATE_S = 10.0
 SILENT_S = 10.0
 """What a lane told longer ago is not known any more. Its lease gives a sign of life every two seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillSamples:
+    """``steps``: when a new number of offsets was left (monotonic seconds), and how many; the newest last. Lanes fill
+    by transactions, which on a busy machine take longer than the window: the last two steps are always kept."""
+
+    steps: tuple[tuple[float, int], ...] = ()
+
+    def seen(self, now: float, left: int) -> FillSamples:
+        """With what is left ``now``. More than before comes of a lane that has just begun to tell, or of a new
+        partition: that is no progress, and it is counted from there. Nothing left is nothing to count from."""
+        if not left:
+            return FillSamples()
+        if not self.steps or left > self.steps[-1][1]:
+            return FillSamples(((now, left),))
+        steps = self.steps if left == self.steps[-1][1] else (*self.steps, (now, left))
+        while len(steps) > 2 and now - steps[1][0] > _RATE_S:
+            steps = steps[1:]
+        return FillSamples(steps)
+
+    def per_second(self, now: float) -> float:
+        """Offsets; 0 before the first step, when it is not known."""
+        if len(self.steps) < 2:
+            return 0.0
+        (began, first), (_, left) = self.steps[0], self.steps[-1]
+        return round((first - left) / max(now - began, 0.05), 1)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.driver.rate_shares import Demand, shares
+from reconciler_mirror.board.board import Demand, shares
 from reconciler_mirror.lane.produce.throttle import BURST_S, Throttle
 
 DEMANDS = st.dictionaries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler_mirror.driver.fill_rate import FillSamples
+from reconciler_mirror.board.flow_state import FillSamples
 
 
 def after(steps: Iterable[tuple[float, int]]) -> FillSamples:

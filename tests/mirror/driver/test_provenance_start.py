@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from reconciler_mirror.driver import provenance_start
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
-from reconciler_mirror.model import Claim, Condition, PartitionSpec
-from reconciler_mirror.record_work import provenance_start
-from reconciler_mirror.record_work.settings import ProvenanceSettings
+from reconciler_mirror.model.lane import Claim, Condition, PartitionSpec
+from reconciler_mirror.model.record_work import ProvenanceSettings
 
 POSITIONS = {
     ("orders", 0): LanePosition(9, "id", marked=(40, 9)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause, scopes_around
-from reconciler_mirror.driver.discovery import Discovered
-from reconciler_mirror.driver.flow_state import (
+from reconciler_mirror.board import unassigned as untasked
+from reconciler_mirror.board.flow_state import (
     FlowState,
     LaneState,
     flow_view,
@@ -21,11 +21,16 @@ from reconciler_mirror.driver.flow_state import (
     take_progress,
     view_anew,
 )
-from reconciler_mirror.driver.rate_shares import Demand, shares
-from reconciler_mirror.driver.views import FlowView, GoalView, GroupsView
-from reconciler_mirror.leases import unassigned as untasked
-from reconciler_mirror.leases.assign import LaneKey
-from reconciler_mirror.model import Condition, LaneEnd, LaneProgress, LaneReport, PartitionSpec
+from reconciler_mirror.model.lane import (
+    Condition,
+    Discovered,
+    LaneEnd,
+    LaneKey,
+    LaneProgress,
+    LaneReport,
+    PartitionSpec,
+)
+from reconciler_mirror.model.views import FlowView, GoalView, GroupsView
 
 _SHARE_S = 0.5
 
@@ -207,3 +212,31 @@ def _demand(lane: LaneState, now: float) -> Demand:
         lane.sampled = (now, lane.bytes)
     lane.sampled = lane.sampled or (now, lane.bytes)
     return Demand(lane.rate, lane.lease.held_back if lane.lease is not None else 0)
+
+
+ROOM = 1.25
+"""A lane that is not held back gets this much of its own rate, so that it may grow."""
+FLOOR = 0.02
+"""Of an even share: what a lane without work keeps, so that it can begin at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """``rate``: bytes per second of late. ``waiting``: partitions that had to wait for the limit."""
+
+    rate: float
+    waiting: int
+
+
+def shares(limit: float, demands: Mapping[int, Demand]) -> Mapping[int, float]:
+    """Lane -> bytes per second."""
+    even = limit / max(1, len(demands))
+    weight = sum(demand.waiting for demand in demands.values())
+    if not weight:
+        return dict.fromkeys(demands, even)
+    quiet = {lane: max(FLOOR * even, ROOM * demand.rate) for lane, demand in demands.items() if not demand.waiting}
+    most = even * len(quiet)  # those who do not wait never take more than an even share together
+    scale = min(1.0, most / total) if (total := sum(quiet.values())) else 1.0
+    given = {lane: rate * scale for lane, rate in quiet.items()}
+    rest = limit - sum(given.values())
+    return {lane: given[lane] if lane in given else rest * demand.waiting / weight for lane, demand in demands.items()}

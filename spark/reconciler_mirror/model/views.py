@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause, Scope, scopes_around
-from reconciler_mirror.model import Condition
-from reconciler_mirror.report.latency import NO_LATENCY, Latency
-from reconciler_mirror.report.losses import Loss, Losses, added
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.latency import NO_LATENCY, Latency
+from reconciler_mirror.model.losses import Loss, Losses, added
 
 
 @dataclass(frozen=True, slots=True)

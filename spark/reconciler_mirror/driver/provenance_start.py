@@ -19,9 +19,9 @@ from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane.positions import LanePosition, read_all
-from reconciler_mirror.model import Condition
+from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.record_work import ProvenanceSettings
 from reconciler_mirror.record_work.provenance_header import short_id
-from reconciler_mirror.record_work.settings import ProvenanceSettings
 
 
 class NotReadyError(Exception):

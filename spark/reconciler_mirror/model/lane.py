@@ -16,9 +16,12 @@ from typing import Protocol
 from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings
 from reconciler.replication.names import ConditionCode, position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner
-from reconciler_mirror.record_work.settings import NO_GROUND, NO_WORK, ProvenanceSettings, RecordWork, work_of
-from reconciler_mirror.report.latency import NO_LATENCY, Latency
-from reconciler_mirror.report.losses import Losses, added
+from reconciler_mirror.model.latency import NO_LATENCY, Latency
+from reconciler_mirror.model.losses import Losses, added
+from reconciler_mirror.model.record_work import NO_GROUND, NO_WORK, ProvenanceSettings, RecordWork, work_of
+
+LaneKey = tuple[str, int]
+"""Flow and number."""
 
 
 def lane_of(topic: str, partition: int, lanes: int) -> int:
@@ -145,6 +148,28 @@ class Condition:
     ) -> Condition:
         """``text`` goes on behind the name of the partition."""
         return cls(code, f"{spec.topic}-{spec.partition} {text}", todo, spec.topic, spec.partition, stops)
+
+
+OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
+"""Of a look that failed: what there is now is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A flow's partitions and what stands in the way. ``complete``: both clusters have answered at least once.
+    ``uncopied``: how many partitions of which source topics match the flow and have no place at the target."""
+
+    specs: tuple[PartitionSpec, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    topics: int = 0
+    complete: bool = False
+    uncopied: Mapping[str, int] = field(default_factory=dict)
+
+    def by_lane(self, lanes: int) -> Mapping[int, tuple[PartitionSpec, ...]]:
+        slices: dict[int, list[PartitionSpec]] = {lane: [] for lane in range(lanes)}
+        for spec in self.specs:
+            slices[lane_of(spec.topic, spec.partition, lanes)].append(spec)
+        return {lane: tuple(specs) for lane, specs in slices.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
-"""Partitions that have records to copy and do not move, where nothing else says why."""
+"""Conditions of a flow or of some of its partitions together, as the driver finds them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from reconciler_mirror.model import Condition
+from reconciler.kafka.client.errors import SettingError
+from reconciler_mirror.model.lane import Condition
 
 STALLED_S = 30.0
 """Longer than any commit, and than the pauses of most retries."""
 
 
 def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *, others_move: bool) -> Condition:
-    """``stalled``: partitions and their lag in records, None where it is not known. ``others_move``: others of their
-    lanes are copied, which may only be their turn."""
+    """Nothing else says why they do not move. ``stalled``: partitions and their lag in records, None where it is not
+    known. ``others_move``: others of their lanes are copied, which may only be their turn."""
     numbers = sorted(number for number, _ in stalled)
     single = len(numbers) == 1
     lags = [lag for _, lag in stalled]
@@ -31,6 +32,26 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
         topic,
         numbers[0] if single else None,
         stops=not others_move,
+    )
+
+
+def setting_refused(flow: str, error: SettingError) -> Condition:
+    """The flow is not copied before somebody edits the settings of a cluster."""
+    return Condition(
+        "setting_not_supported",
+        f"{flow} is not copied: {error}",
+        "Edit the client settings of that cluster, run reconciler validate, then apply.",
+        stops=True,
+    )
+
+
+def executor_unfit(problems: Iterable[str]) -> Condition:
+    """Of an executor that has some lanes of the flow. Stops nothing by itself: a lane that cannot go on says so too."""
+    return Condition(
+        "executor_unfit",
+        "; ".join(problems),
+        "Mend it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md). It is looked at again "
+        "every 30 s.",
     )
 
 
