@@ -71,11 +71,12 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
     begun = early_reads.begin(env, Principal.PLAN)
     from reconciler.engine.drift.causes import drift_exit_code
     from reconciler.operations.review import drift as drifting
+    from reconciler.operations.review.reviews import make_plan
     from reconciler.operations.session.session import open_session
     from reconciler.render.plan.formats import drift_in
 
     with open_session(env, Principal.PLAN, begun) as session:
-        plan = session.plan()
+        plan = make_plan(session)
         history = drifting.past(session, say)
     return drift_in(plan, form, style(), history), drift_exit_code(plan)
 

@@ -156,6 +156,7 @@ def start(
     steal: StealOption = "",
 ) -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
+    from reconciler.operations.apply.met_clusters import require_met_targets
     from reconciler.operations.apply.run import changing
     from reconciler.operations.mirror import until_caught_up as migrating
     from reconciler.resources.mirrors.handover import handovers
@@ -166,7 +167,7 @@ def start(
     with changing(env, "mirror start", steal) as execute:
         session = execute.session
         texts, mirrors = handovers(session.topology), mirrors_of(session, flow)
-        session.require_met_targets(mirrors)
+        require_met_targets(session, mirrors)
         if until_caught_up:
             show(migrating.catch_up(execute, mirrors, flow, calm_s))
         for name in () if until_caught_up else mirrors:

@@ -16,6 +16,7 @@ from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Plan
 from reconciler.operations.adopt.init_options import InitRequest
 from reconciler.operations.adopt.run import read_live
+from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import open_session
 from reconciler.text import counted, first_of
 
@@ -59,7 +60,7 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
 def _planned(folder: Path) -> Plan:
     try:
         with open_session(folder, Principal.PLAN) as session:
-            return session.plan()
+            return make_plan(session)
     except ReconcilerError as error:
         problem, todo = f"the files are written in {folder}, but cannot be planned: {error.what}", error.todo
         raise ReconcilerError(problem, error.why, todo) from None

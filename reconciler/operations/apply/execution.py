@@ -8,9 +8,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 
 from reconciler.backends.git import revision
+from reconciler.backends.secrets import require_secrets
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.backends.state.audit.topic import AuditTopicLog
 from reconciler.backends.state.lock.file_lock import environment_lock
@@ -22,7 +24,7 @@ from reconciler.engine.apply.run import apply
 from reconciler.engine.rollout.run import Conductor, RolloutOptions
 from reconciler.engine.rollout.soak import Settling
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.model.changes import RestartMirror, StartMirror
+from reconciler.model.changes import AlterUser, RestartMirror, StartMirror
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Planned, Result
@@ -30,6 +32,7 @@ from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
 from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.operations.apply import left_by_apply
+from reconciler.operations.apply.met_clusters import record_of, require_met
 from reconciler.operations.apply.prober import SessionProber
 from reconciler.operations.controller.rollout_world import LiveRolloutIO, RolloutCallbacks
 from reconciler.operations.session.session import NOTHING_AGREED, Session
@@ -98,7 +101,7 @@ class Execution:
         self.session.runner.require_startable(
             it.mirror for it in changes if isinstance(it, StartMirror | RestartMirror)
         )
-        self.session.require_secrets(plan)
+        require_secrets((f"user {it.cluster}/{it.user}", it.password) for it in changes if isinstance(it, AlterUser))
         run, texts = uuid.uuid4().hex, handovers(self.session.topology)
         basis = plan.basis
         promotion = self._promotion(plan, progress, stop)
@@ -137,9 +140,9 @@ class Execution:
         """Leaves the record that the next run is held against. It is advice, so a failure to write it stops nobody."""
         environment, holder = self.session.topology.environment, self.lock.holder
         by = Applied(environment, int(time.time() * 1000), holder.who, plan.basis.revision, {}, (), ())
-        if (unsaved := self.session.remembered(plan, self.consent, by)) is not None:
+        if (unsaved := record_of(self.session, plan, self.consent, by)) is not None:
             self.unremembered = self.lock.keep(applied_key(environment), dumps(unsaved))
-            self.session.applied = unsaved
+            self.session.last = replace(self.session.last, applied=unsaved)
         self.unremembered = self.unremembered or left_by_apply.keep(self.session, self.lock, plan, by)
 
     def tend(self, plan: Plan) -> None:
@@ -305,7 +308,9 @@ def execution(
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         holder = this_process(command)
-        home = HomeLock(session.topology, holder, _unasked if consent.first_contact else session.require_met, say)
+        home = HomeLock(
+            session.topology, holder, _unasked if consent.first_contact else partial(require_met, session), say
+        )
         if keeper is None:
             lock = home.take(steal, to)
             session.topology = replace(session.topology, lock_home=lock.cluster.name)

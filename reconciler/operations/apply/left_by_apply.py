@@ -24,7 +24,7 @@ def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:
     what others did. Why that failed, or empty."""
     struck = {}
     for name, topics in _touched(plan).items():
-        if (left := session.left.get(name)) is not None and topics & left.topics.keys():
+        if (left := session.last.left.get(name)) is not None and topics & left.topics.keys():
             struck[name] = left.without(topics)
     return _kept(session, lock, struck)
 
@@ -37,8 +37,8 @@ def keep(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str:
         unmanaged[topic.ref.cluster].add(topic.ref.name)
     left: dict[str, LeftCluster] = {}
     for name in session.topology.clusters:
-        before = session.left.get(name, NOBODY)
-        live = session.seen.known(name) if session.seen is not None else None
+        before = session.last.left.get(name, NOBODY)
+        live = session.last.live.known(name) if session.last.live is not None else None
         now = before if live is None else _left_on_managed(live, unmanaged[name])
         if topics := touched.get(name):
             again = or_unknown(f"cluster {name}", partial(session.clusters[name].read, sorted(topics)))
@@ -75,5 +75,5 @@ def _kept(session: Session, lock: KafkaLock, left: Mapping[str, LeftCluster]) ->
             why = aside.submit(lock.keep, key, dumps(cluster)).result()
         if why:
             return why
-        session.left = {**session.left, name: cluster}
+        session.last = replace(session.last, left={**session.last.left, name: cluster})
     return ""

@@ -24,7 +24,7 @@ class SessionProber:
 
     @cached_property
     def _routes(self) -> tuple[Route, ...]:
-        return find_routes(self.session.topology, self.session.seen or self.session.observe()).routes
+        return find_routes(self.session.topology, self.session.last.live or self.session.observe()).routes
 
     def needs(self, cluster: str) -> Sequence[Needs]:
         """Plan logs in as apply does where nothing else is set; what apply works with contains what plan does."""

@@ -21,7 +21,9 @@ from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
+from reconciler.operations.apply.saved_plan import guard_saved, what_moved
 from reconciler.operations.review.covered_by_review import beyond, uncovered
+from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
 from reconciler.render.console import require_agreement, say, say_now, show, show_last, style
 from reconciler.render.plan.formats import outcomes_in
@@ -55,14 +57,15 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     """``steal``: why the lock is taken whoever holds it. Raises ReconcilerError for what ends it before it begins."""
     with changing(env, "apply", steal, request.consent, request.move_lock) as execute:
         session = execute.session
-        plan = (
-            session.plan(consent=request.consent) if request.saved is None else _saved(session, request.saved, request)
-        )
+        if request.saved is None:
+            plan = make_plan(session, consent=request.consent)
+        else:
+            plan = _saved(session, request.saved, request)
         if request.reviewed is not None:
             _require_reviewed(plan, request.reviewed)
         require_wave(plan, request.until)
         if request.form is Page.TEXT:
-            show(plan_text(plan, style(), request.ignore, session.amounts))
+            show(plan_text(plan, style(), request.ignore, session.last.amounts))
         if not request.part:
             limits.refuse_if_blocked(plan)
         chosen = ending(known_part(plan) if request.part else Narrowed(plan), request.until)
@@ -116,10 +119,10 @@ def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
 
 
 def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
-    plan = session.guard(read_plan(path), request.consent)
+    plan = guard_saved(session, read_plan(path), request.consent)
     if not request.part:
         limits.refuse_if_blocked(plan)
-    if moved := session.moved(plan):
+    if moved := what_moved(session, plan):
         raise StalePlan(moved)
     now = _require_as_planned_now(session, plan, request.consent)
     return replace(plan, adopted_acls=now.adopted_acls)
@@ -132,7 +135,7 @@ def _require_as_planned_now(session: Session, saved: Plan, consent: Consent) -> 
         why = "\n".join(f"  {planned.id}" for planned in saved.changes if planned.change.reason.code is Why.PRUNE)
         todo = "Pass --prune, or make a plan without it."
         raise BlockedError("nothing was applied, because the saved plan deletes by prune", why, todo)
-    fresh = session.plan(consent=consent, alone=True)
+    fresh = make_plan(session, consent=consent, unread=True)
     if moved := tuple(beyond(saved, fresh)):
         raise StalePlan(moved, "the saved plan holds what a fresh plan does not; nothing was applied")
     return fresh
@@ -145,13 +148,13 @@ def _confirm(session: Session, plan: Plan) -> None:
         "A plan is only applied with consent.",
         "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
     )
-    if moved := session.moved(plan):
+    if moved := what_moved(session, plan):
         raise StalePlan(moved, "the clusters changed while waiting for your answer")
 
 
 def _verify(session: Session, plan: Plan) -> None:
     """The acceptance test of every apply: the next plan is empty."""
-    remaining = session.plan(alone=True)
+    remaining = make_plan(session, unread=True)
     if stepped := retention_steps_only(remaining, plan):
         say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}; apply again")
     elif remaining.changes or remaining.unknown or remaining.refused:

@@ -27,6 +27,7 @@ from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan
 from reconciler.operations.apply.execution import Execution, ended_by_signals, execution
+from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say, seconds
 from reconciler.render.reports.run import round_figures, round_lines
@@ -86,7 +87,7 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
             log.info("metrics", host=beside.metrics.host, port=server.port)
 
         def tell(given_round: Round) -> None:
-            seen, topology = environment.session.seen, environment.session.topology
+            seen, topology = environment.session.last.live, environment.session.topology
             metrics.take(round_figures(given_round, seen, verdict_of(topology, seen) if seen is not None else None))
             for level, event, fields in round_lines(given_round):
                 getattr(log, level)(event, **fields)
@@ -163,7 +164,7 @@ class LiveEnvironment:
 
     def plan(self) -> Plan:
         self.execution.require_lock()
-        plan = self.session.plan(alone=True)
+        plan = make_plan(self.session, unread=True)
         if plan.rollout is not None:
             self.execution.tend(plan)
         return unexpired(plan, datetime.now(UTC).date())

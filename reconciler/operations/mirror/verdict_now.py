@@ -12,7 +12,7 @@ from reconciler.operations.session.session import Session
 def verdict_now(session: Session, folder: str) -> Verdict:
     """After ``observe``. ``folder``: of the environment, as a command names it. Git is compared with what was seen only
     where drift may be the cause of a condition."""
-    live = session.seen
+    live = session.last.live
     assert live is not None
     verdict = verdict_of(session.topology, live, folder)
     if not has_remedy(verdict):

@@ -26,7 +26,7 @@ def past(session: Session, say: Callable[[str], None]) -> History:
 def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
     """By the record of this machine, and by its copy in a topic, with those of others, oldest first."""
     here, place = read_lines(session.state), session.topology.audit_place()
-    known = session.seen.known(place.cluster) if place and session.seen else None
+    known = session.last.live.known(place.cluster) if place and session.last.live else None
     if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
         return here
     try:

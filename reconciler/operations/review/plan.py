@@ -33,13 +33,13 @@ from reconciler.model.reports.edit import Against, EditComparison
 from reconciler.model.reports.explain import Explanation
 from reconciler.model.reports.promotion import PromotionReport
 from reconciler.model.state.last_apply import Consent
+from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.early_reads import Begun, begin
 from reconciler.operations.session.session import Session, open_session, read_topology
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review
 from reconciler.replication.allowed import allowed
 from reconciler.resources.flows.renames import as_called_now
-from reconciler.resources.mirrors.handover import mirror_handover
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
     if request.base is None:
         _needs_base(request)
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
-            return _told(session, session.plan(consent=request.consent))
+            return _told(session, make_plan(session, consent=request.consent))
     now, at = read_topology(env), snapshot(env, request.base)
     if at.relinked and not request.allow_new_address:
         raise ReconcilerError(
@@ -154,17 +154,16 @@ def _planned(
     env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest, base: Topology | None = None
 ) -> Review:
     with closing(Session(env, topology, Principal.PLAN)) as session:
-        if base is not None:
-            session.base_handovers = {name: mirror_handover(base, mirror) for name, mirror in base.mirrors.items()}
-        return _told(session, session.plan(Revision(at.commit) if at else None, request.consent))
+        seen = Revision(at.commit) if at else None
+        return _told(session, make_plan(session, seen, request.consent, base=base))
 
 
 def _told(session: Session, plan: Plan) -> Review:
     """With what only pages show, worked out when one is made."""
-    live = session.seen
+    live, figures = session.last.live, session.last.amounts
     assert live is not None  # a plan looks at everything
     drawn = partial(topology_map, session.topology, live, plan)
-    return Review(plan, drawn=drawn, owned=partial(owners, session.topology, live), amounts=session.amounts, seen=live)
+    return Review(plan, drawn=drawn, owned=partial(owners, session.topology, live), amounts=figures, seen=live)
 
 
 def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest) -> Topology:

@@ -17,6 +17,7 @@ from reconciler.model.live import LiveMirror, LiveState
 from reconciler.operations.clusters.verify_audit import verified
 from reconciler.operations.controller.rollout_world import lock_of, standing
 from reconciler.operations.review.drift import past_lines
+from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead, SilenceReader
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.live.view import AuditTrail
@@ -97,9 +98,9 @@ class _Clusters:
         return self._session.observe()
 
     def review(self) -> ReviewRead:
-        plan = self._session.plan()
-        live = self._session.seen
+        plan = make_plan(self._session)
+        live = self._session.last.live
         assert live is not None  # a plan looks at everything
         lines = past_lines(self._session, self._say)
         trail = AuditTrail(tuple(lines), verified(self._session))
-        return ReviewRead(live, plan, history(lines), trail, self._session.amounts)
+        return ReviewRead(live, plan, history(lines), trail, self._session.last.amounts)

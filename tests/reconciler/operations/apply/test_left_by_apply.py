@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from reconciler.errors import ClusterError
-from reconciler.model.live import LiveState, Source
+from reconciler.model.live import Source
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
 from reconciler.operations.apply.left_by_apply import keep, strike
+from reconciler.operations.session.session import Seen
 from tests.support.builders import World, topic, topology, world
 
 BY = Applied("test", 1_000, "ada", "", {}, (), ())
@@ -24,8 +25,7 @@ class Run:
 
     world: World
     topology: Any = WISHED
-    seen: LiveState | None = None
-    left: dict[str, LeftCluster] = field(default_factory=dict)
+    last: Seen = Seen()  # noqa: RUF009  # frozen
     records: dict[str, bytes] = field(default_factory=dict)
     broken: str = ""
 
@@ -44,8 +44,8 @@ class Run:
         return record
 
     def apply(self, killed: bool = False) -> None:
-        self.seen = self.world.look(self.topology)
-        planned = self.world.plan(self.topology, left=self.left)
+        self.last = replace(self.last, live=self.world.look(self.topology))
+        planned = self.world.plan(self.topology, left=self.last.left)
         assert strike(self, self, planned) == ""  # type: ignore[arg-type]
         self.world.apply(self.topology, planned)
         if not killed:
@@ -78,32 +78,32 @@ def test_a_killed_apply_is_not_taken_for_somebody_else(run: Run) -> None:
     run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
     run.apply(killed=True)
     assert run.written().topics.keys() == {"pay"}
-    assert run.world.plan(run.topology, left=run.left).outside == ()
+    assert run.world.plan(run.topology, left=run.last.left).outside == ()
 
 
 def test_an_apply_without_changes_takes_note_of_what_it_saw(run: Run) -> None:
     run.world.clusters["east"].put("pay", 1)
     run.world.clusters["east"].broker_configs["retention.ms"] = ("5", Source.CLUSTER)
-    assert len(run.world.plan(run.topology, left=run.left).outside) == 2
+    assert len(run.world.plan(run.topology, left=run.last.left).outside) == 2
     run.apply()
-    assert run.world.plan(run.topology, left=run.left).outside == ()
+    assert run.world.plan(run.topology, left=run.last.left).outside == ()
     assert run.written().defaults == {"retention.ms": "5"}
 
 
 def test_a_saved_plan_records_what_it_changed_and_keeps_the_rest(run: Run) -> None:
     run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
     planned = run.world.plan(run.topology)
-    run.seen = None
+    run.last = replace(run.last, live=None)
     run.world.clusters["east"].put("pay", 1)
     run.world.apply(run.topology, planned)
     keep(run, run, planned, BY)  # type: ignore[arg-type]
     assert run.written().topics["orders"].partitions == 5
-    assert [one.kind for one in run.world.plan(run.topology, left=run.left).outside] == ["made-anew"]
+    assert [one.kind for one in run.world.plan(run.topology, left=run.last.left).outside] == ["made-anew"]
 
 
 def test_a_cluster_that_does_not_answer_afterwards_keeps_what_was_not_touched(run: Run) -> None:
     run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
-    run.seen = run.world.look(run.topology)
+    run.last = replace(run.last, live=run.world.look(run.topology))
     planned = run.world.plan(run.topology)
     strike(run, run, planned)  # type: ignore[arg-type]
     run.world.clusters["east"].fail_on(1, ClusterError("east", "unreachable", "east is silent"))
@@ -114,5 +114,5 @@ def test_a_cluster_that_does_not_answer_afterwards_keeps_what_was_not_touched(ru
 def test_a_record_that_cannot_be_written_is_told(run: Run) -> None:
     run.broken = "no disk"
     run.world.clusters["east"].put("pay", 1)
-    run.seen = run.world.look(run.topology)
+    run.last = replace(run.last, live=run.world.look(run.topology))
     assert keep(run, run, run.world.plan(run.topology), BY) == "no disk"  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session import unseen_jobs
-from reconciler.operations.session.session import Session
+from reconciler.operations.session.session import ReadApply, Session
 from reconciler.render.reports.status.status import status_text
 from tests.support.builders import flow, topology
 
@@ -90,7 +90,7 @@ def test_where_positions_may_not_be_read_the_last_apply_tells(
     session = elsewhere(tmp_path, monkeypatch, refused, missing=True)
     flows = tuple(session.topology.flows) if applied else ()
     record = Applied(session.topology.environment, 1, "ann", "", {}, (), flows)
-    monkeypatch.setattr(Session, "_read_applied", lambda *_: record)
+    monkeypatch.setattr(Session, "read_last_apply", lambda *_: ReadApply(record))
     mirror = observe({}, session.runner, session.topology.mirrors).mirrors["west"]
     assert isinstance(mirror, Unknown) is applied
     session.close()

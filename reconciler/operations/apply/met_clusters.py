@@ -1,0 +1,85 @@
+"""Clusters that somebody vouched for, in git or by an earlier apply, and the record that an apply leaves about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from reconciler.engine.guards import applied_now
+from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
+from reconciler.engine.guards.other_repository import other_repository
+from reconciler.engine.observe.cluster_ids import strangers
+from reconciler.errors import BlockedError, ClusterError
+from reconciler.model.environment.topology import Cluster
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.state import last_apply
+from reconciler.model.state.last_apply import Applied, Consent
+from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.operations.session.session import Session
+from reconciler.resources.shrink_limit import shrunken
+
+
+def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Applied | None:
+    """The record that an apply of ``done`` leaves behind; None when nothing changed or it must not count."""
+    before = session.last.applied if isinstance(session.last.applied, Applied) else None
+    if not consent.shrink and any(shrunken(session.topology, before)):
+        return None
+    if not consent.first_contact and any(other_repository(before, session.last.origin)):
+        return None
+    touched = {name for planned in done.changes for name in clusters_of(planned.change, session.topology)}
+    unmet_now = set(strange(session, done)) - touched
+    met = {
+        cluster.name: cluster.cluster_id
+        for cluster in done.basis.clusters
+        if cluster.cluster_id is not None and (consent.first_contact or cluster.name not in unmet_now)
+    }
+    origin = session.last.origin or (before.origin if before is not None else "")
+    applied = applied_now(session.topology, before, met, replace(by, origin=origin))
+    return None if before is not None and applied.same_desired(before) else applied
+
+
+def require_met(session: Session, cluster: Cluster, record: bytes | None) -> None:
+    """Raises BlockedError for a cluster that nobody vouched for, not the ``record`` of the last apply either, and
+    that this program never wrote to."""
+    applied = None
+    with suppress(ValueError):
+        applied = last_apply.loads(record) if record is not None else None
+    reader = session.clusters[cluster.name]
+    if cluster.cluster_id is not None or LOCK_TOPIC in reader.read((LOCK_TOPIC,)).topics:
+        return
+    live_cluster = reader.read()
+    if what := unmet(cluster, live_cluster, applied):
+        why = "Nothing was changed; the lock of the environment would be the first thing to be written there."
+        raise BlockedError(what, why, f"{todo(cluster.name, live_cluster.cluster_id)}.")
+
+
+def require_met_targets(session: Session, mirrors: Iterable[str]) -> None:
+    """Raises BlockedError where ``apply`` would not start these mirrors: a cluster is another one than declared, or
+    nobody has met a target. ClusterError where a target that only the record vouches for does not answer."""
+    flows = [flow for name in mirrors for flow in session.topology.flows_of(session.topology.mirrors[name])]
+    targets = {flow.target for flow in flows if session.topology.clusters[flow.target].cluster_id is None}
+    live = {name: session.clusters[name].read() for name in targets}
+    for name in {each for flow in flows for each in (flow.source, flow.target)} - targets:
+        with suppress(ClusterError):  # the job waits for it
+            live[name] = session.clusters[name].read(())
+    why = "No mirror was started: its job would write there, or copy from there."
+    for wrong in strangers(session.topology, LiveState(live, {})).values():
+        raise BlockedError(wrong.what, why, f"{wrong.todo}.")
+    applied = session.read_last_apply().applied if targets else None
+    for name in sorted(targets):
+        met = applied if isinstance(applied, Applied) else None
+        if problem := unmet(session.topology.clusters[name], live[name], met):
+            raise BlockedError(problem, why, f"{todo(name, live[name].cluster_id)}.")
+
+
+def strange(session: Session, made: Plan) -> Iterator[str]:
+    """Clusters of the plan that neither git nor an earlier apply vouches for."""
+    met = session.last.applied.clusters if isinstance(session.last.applied, Applied) else {}
+    for cluster in made.basis.clusters:
+        declared = session.topology.clusters.get(cluster.name)
+        if declared is None or cluster.cluster_id is None or declared.cluster_id is not None:
+            continue
+        if met.get(cluster.name) != cluster.cluster_id:
+            yield cluster.name

@@ -1,0 +1,167 @@
+"""How a plan is made, and the reviews that it passes: each takes a plan and returns it with what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from reconciler.backends.clusters.impact import ask_stakes, read_nature
+from reconciler.backends.git import Revision, revision
+from reconciler.backends.state.lock.topic_refused import lock_topic_refused
+from reconciler.engine.guards import from_here, guarded
+from reconciler.engine.guards.remote_topics import copied_again, copied_first, copies_of, judge, with_remote_topics
+from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions
+from reconciler.engine.plan.build import plan, with_broker_refusals
+from reconciler.engine.plan.fingerprints import topology_digest
+from reconciler.engine.plan.impact import described, questions, together, weighed
+from reconciler.environment.load import no_collection
+from reconciler.errors import ClusterError
+from reconciler.model.changes import AlterQuota, Subject, TopicChange
+from reconciler.model.environment.topology import TopicRef, Topology
+from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.plan import Edition, Plan
+from reconciler.model.reports.impact import Stakes
+from reconciler.model.state.last_apply import Consent
+from reconciler.operations.review.copy_facts import remote_facts, with_copy_facts
+from reconciler.operations.session.session import NOTHING_AGREED, Session
+from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
+from reconciler.resources.mirrors.handover import mirror_handover
+from reconciler.resources.replicas.observe import look_closer
+
+LOOKS_ONLY = "this principal may look and not change, as is recommended for plans; apply is checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the reviews of one plan rest on. ``unread``: no person reads the plan, so nothing is asked for people.
+    ``stakes`` waits for the answers about records and readers that a dangerous change touches."""
+
+    session: Session
+    live: LiveState
+    consent: Consent
+    unread: bool
+    stakes: Callable[[], Mapping[TopicRef, Stakes]]
+
+
+def _brokers_agree(made: Plan, on: Ground) -> Plan:
+    """With the brokers' own check of topics and quotas, and of the lock's topic where an apply would make it; where
+    they cannot be asked, the plan says so."""
+    session = on.session
+    asked: dict[tuple[str, bool], list[TopicChange | AlterQuota]] = {}
+    for planned in made.changes:
+        if isinstance(planned.change, TopicChange | AlterQuota):
+            key = planned.change.cluster, isinstance(planned.change, AlterQuota)
+            asked.setdefault(key, []).append(planned.change)
+    refusals: dict[Subject, str] = {}
+    unasked: dict[str, str] = {}
+    with ThreadPoolExecutor(len(asked) + 1) as pool:
+        of_lock = pool.submit(lock_topic_refused, session.clusters, on.live, session.topology.lock_home, made)
+        answers = {key: pool.submit(session.clusters[key[0]].validate, some) for key, some in asked.items()}
+        for (name, _), answer in answers.items():
+            try:
+                refusals |= answer.result()
+            except ClusterError as error:
+                why = LOOKS_ONLY if error.kind == "denied" else error.what
+                unasked[name] = "; ".join(dict.fromkeys(filter(None, (unasked.get(name), why))))
+        refusals |= of_lock.result()
+    return with_broker_refusals(made, refusals, unasked)
+
+
+def _same_repository(made: Plan, on: Ground) -> Plan:
+    return from_here(made, on.session.last.applied, on.session.last.origin)
+
+
+def _nothing_by_accident(made: Plan, on: Ground) -> Plan:
+    return guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent)
+
+
+def _same_offsets(made: Plan, on: Ground) -> Plan:
+    return with_copy_facts(made, on.session.topology, on.live, on.session.principal)
+
+
+def _records_at_stake(made: Plan, on: Ground) -> Plan:
+    return made if on.unread else weighed(made, on.session.topology, on.stakes())
+
+
+def _readers_at_stake(made: Plan, on: Ground) -> Plan:
+    return made if on.unread else with_readers(made, on.live, on.stakes())
+
+
+REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
+    _brokers_agree,  # First: a step that a broker refuses leaves the plan, and no guard counts it.
+    _same_repository,  # Before the guards, which let a consent release it.
+    _nothing_by_accident,  # Counts what is left to be deleted, and asks for consent.
+    _same_offsets,  # Needs the clusters' answers of its own; refuses copies, so it comes before stakes are told.
+    _records_at_stake,  # Last, because it waits for the slowest answers: how many records each step touches.
+    _readers_at_stake,  # Raises the risk of what the reviews before it left in the plan.
+)
+
+
+@no_collection()
+def make_plan(
+    session: Session,
+    seen: Revision | None = None,
+    consent: Consent = NOTHING_AGREED,
+    unread: bool = False,
+    base: Topology | None = None,
+) -> Plan:
+    """The plan of a session's topology against its live clusters; ``session.last`` keeps what it rests on.
+
+    ``seen``: the commit that is planned, where it is not the one checked out. ``base``: what the edit is compared with.
+    Raises ClusterError when the apply principal cannot read the record of the last apply.
+    """
+    here = revision(session.folder)
+    seen = seen or here
+
+    # Records, features and contents of all clusters are asked at once, and git while they answer.
+    declared = session.topology
+    with ThreadPoolExecutor(len(declared.clusters) + 2) as aside:
+        applied = aside.submit(session.read_last_apply, consent)
+        joined = {name for flow in declared.flows.values() for name in (flow.source, flow.target)}
+        asked = {name: declared.clusters[name] for name in sorted(joined)} if unread else declared.clusters
+        natures = {name: aside.submit(read_nature, cluster, session.principal) for name, cluster in asked.items()}
+        observed = aside.submit(session.observe)
+        edition = Edition(seen.commit, seen.dirty, topology_digest(declared))
+        live = observed.result()
+        session.keep_last_apply(applied.result(), here)
+        cluster_features = {name: future.result() for name, future in natures.items()}
+    topology = session.topology  # with the home of the lock, which was looked for meanwhile
+    live = look_closer(topology, live, session.clusters)
+    made = plan(topology, live, _handovers_before(session, live, base), edition, consent.prune, session.last.left)
+    made = described(made, topology, cluster_features)
+
+    # A flow that would copy into topics of others is refused before anything else is asked: its steps go with it.
+    copies = copies_of(topology, live)
+    facts = remote_facts(topology, session.principal, copies)
+    judged = judge(topology, copies, facts)
+    made = with_remote_topics(made, topology, live, judged, copies, facts, session.last.applied)
+
+    # Clusters count records while brokers check the steps.
+    again = () if unread else tuple(sorted(copied_again(judged)))
+    begins = beginning_to_travel(made, topology, live)
+    travelling = () if unread else tuple(sorted({*begins, *copied_first(judged), *again}))
+    wanted = {} if unread else together(questions(made, live), reading_questions(made, live))
+    wanted = together(wanted, copy_questions(travelling, live))
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        stakes = ask_stakes(pool, topology.clusters, session.principal, wanted)
+        ground = Ground(session, live, consent, unread, stakes)
+        for review in REVIEWS:
+            made = review(made, ground)
+        figures = () if unread else amounts(made, travelling, stakes(), live, again)
+    session.last = replace(session.last, amounts=figures)
+    return made
+
+
+def _handovers_before(session: Session, live: LiveState, base: Topology | None) -> dict[str, Mapping[str, object]]:
+    """The hand-over that each job was given, as far as it is known here; it explains a restart. On another machine than
+    the job's, git may know the definition that it runs with: that of ``base``."""
+    known: dict[str, Mapping[str, object]] = {}
+    for name, mirror in session.topology.mirrors.items():
+        given = session.hosted.handover(mirror) if mirror.hosted else None
+        known[name] = given or session.runner.folder(name).read("handover.json")
+        before = mirror_handover(base, base.mirrors[name]) if base is not None and name in base.mirrors else None
+        running = live.mirrors.get(name)
+        if before is not None and isinstance(running, LiveMirror) and running.fingerprint == before["fingerprint"]:
+            known[name] = before
+    return known
