@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-brokers pictures check bench soak down lock docs licences sbom advisories
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers pictures check bench soak down lock docs licences sbom advisories
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +20,14 @@ test-fast: install
 	@HYPOTHESIS_PROFILE=fast $(PYTHON_IN_VENV) -m pytest -q -n 3 --dist worksteal --durations=10 \
 		-m "not kafka and not spark and not slow"
 
-# 10,000 environments that somebody made up to do harm; make test has a hundred. Others each time.
+# Every property that needs no broker, with 1,000 examples that no run has tried: make test has the same 40 in each run.
+SEED ?= $(shell date +%s)
+test-properties: install
+	@echo "again: make test-properties SEED=$(SEED)"
+	@HYPOTHESIS_PROFILE=thorough HOSTILE_EXAMPLES=1000 PYTHONHASHSEED=$$(($(SEED) % 4294967296)) $(PYTHON_IN_VENV) -m pytest -q -n 2 --dist worksteal \
+		--timeout 7200 -m "hypothesis and not kafka and not spark" --hypothesis-seed=$(SEED)
+
+# 10,000 environments that somebody made up to do harm; others each time. make test has a few.
 HOSTILE_EXAMPLES ?= 10000
 test-hostile: install
 	@HOSTILE_EXAMPLES=$(HOSTILE_EXAMPLES) $(PYTHON_IN_VENV) -m pytest -q --timeout 7200 tests/e2e/hostile
@@ -63,6 +70,10 @@ test-kubernetes: install
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/review/in_browser.py
+
+# Alert rules and panels by Prometheus' promtool (apt-get install prometheus), the unit of a mirror host by systemd-analyze.
+test-deploy: install
+	@$(PYTHON_IN_VENV) -m pytest -v tests/mirror/report/with_promtool.py tests/interop/with_systemd.py
 
 # docs/begin/pictures anew, in a Chromium; review what changed.
 pictures: install

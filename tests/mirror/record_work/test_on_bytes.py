@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.pieces import pieces_of
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
@@ -70,7 +70,6 @@ def passing(where: Where, plain: Plain) -> bool:
 
 
 @given(_batches, _works, st.sampled_from([1 << 31, 300]))
-@settings(deadline=None)
 def test_exactly_the_records_that_pass_arrive_and_the_position_passes_all(
     batches: list[tuple[list[Plain], int, int]], where: Where, largest: int
 ) -> None:
@@ -91,7 +90,6 @@ def test_exactly_the_records_that_pass_arrive_and_the_position_passes_all(
 
 
 @given(_batches, st.integers(0, 40))
-@settings(deadline=None)
 def test_a_start_in_the_middle_keeps_only_what_is_not_before(
     batches: list[tuple[list[Plain], int, int]], position: int
 ) -> None:
@@ -105,7 +103,6 @@ def test_a_start_in_the_middle_keeps_only_what_is_not_before(
 
 
 @given(_batches)
-@settings(deadline=None)
 def test_added_headers_come_last_and_nothing_else_changes(batches: list[tuple[list[Plain], int, int]]) -> None:
     raw, offset, expected = bytearray(), 0, []
     for plain, codec, gap in batches:
@@ -214,7 +211,6 @@ def copied(plain: Sequence[Plain], source: bytes, target: bytes, carry: str = FO
 
 
 @given(_records)
-@settings(deadline=None)
 def test_a_copy_names_its_clusters_once_and_never_returns(plain: list[Plain]) -> None:
     at_west = copied(plain, EAST, WEST)
     assert [(t, k, v, h[:-1]) for t, k, v, h in at_west] == plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
@@ -33,7 +33,6 @@ _works = st.builds(
 
 
 @given(_works, st.integers(0, 9), _data, _data, _own, _marks)
-@settings(deadline=None)
 def test_bytes_and_decoded_records_agree(
     work: RecordWork,
     timestamp: int,

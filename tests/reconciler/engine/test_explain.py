@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from reconciler.engine.explain import explain
 from reconciler.environment.load import load
@@ -198,7 +198,6 @@ def test_a_name_that_is_nowhere_offers_the_nearest() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts)
 def test_whatever_is_planned_can_be_explained(wished: Topology, before: LiveParts) -> None:
     """Every value of a topic that is to be made is in its explanation, and both renderings hold."""

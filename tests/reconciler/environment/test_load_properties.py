@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.environment.load import load
@@ -57,13 +57,11 @@ def _outcome(texts: dict[str, str]) -> Topology | list[str]:
 @example("a: !<tag:yaml.org,2002:binary> x")
 @example("%YAML 1.1\n---\na: b")
 @example("a: 1_0e5\nb: 9" + "9" * 5000)
-@settings(deadline=None, max_examples=400)
 def test_any_text_ends_in_a_topology_or_in_problems(text: str) -> None:
     _outcome({"a.yaml": text})
 
 
 @given(_documents)
-@settings(deadline=None, max_examples=200)
 def test_any_document_ends_in_a_topology_or_in_problems(document: dict[str, Any]) -> None:
     _outcome({"a.yaml": json.dumps(document)})
 
@@ -96,7 +94,6 @@ def _shuffled(value: Any, shuffle: random.Random) -> Any:
 
 @pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.booleans())
-@settings(deadline=None, max_examples=60)
 def test_neither_the_order_of_files_nor_of_keys_matters(shuffle: random.Random, sound: bool) -> None:
     parts = dict(PARTS)
     if sound:

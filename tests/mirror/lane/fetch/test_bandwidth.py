@@ -11,7 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.bandwidth import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, BrokerLink, Flight
 from reconciler_mirror.lane.fetch.fetcher import QUIET_FROM
@@ -82,7 +82,6 @@ def test_few_bytes_under_way_give_each_session_its_own_buffers() -> None:
     assert not far.narrow
 
 
-@settings(max_examples=50)
 @given(st.floats(0.0, 0.5), st.floats(1e5, 1e9))
 def test_a_slow_line_to_the_target_is_not_filled_for_longer_than_anybody_waits(round_trip: float, rate: float) -> None:
     flight, now, size = Flight(MOST_FLIGHT), 0.0, 1 << 18

@@ -40,7 +40,7 @@ from tests.support.fakes.target_log import (
 )
 
 DATA, OWN_MARKERS, MARKERS = 500, 501, "mirror.flow.0"
-HISTORIES = int(os.environ.get("HISTORIES", "150"))
+HISTORIES = int(os.environ.get("HISTORIES", "75"))
 
 
 @pytest.fixture(autouse=True)

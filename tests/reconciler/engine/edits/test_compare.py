@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.edits.compare import compare
@@ -34,7 +34,6 @@ def fates(found: EditComparison) -> dict[str, Fate]:
     return {one.mirror: one.fate for one in found.mirrors}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies())
 def test_nothing_differs_from_itself(same: Topology) -> None:
     found = compare(same, same)
@@ -42,7 +41,6 @@ def test_nothing_differs_from_itself(same: Topology) -> None:
     assert (found.items, found.follows, found.flows, found.mirrors) == ((), (), (), ())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), topologies())
 def test_a_mirror_restarts_exactly_when_its_fingerprint_changes(before: Topology, after: Topology) -> None:
     told = fates(compare(before, after))
@@ -53,7 +51,6 @@ def test_a_mirror_restarts_exactly_when_its_fingerprint_changes(before: Topology
     assert {n for n, fate in told.items() if fate is Fate.STOPS} == before.mirrors.keys() - after.mirrors.keys()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), topologies())
 def test_there_and_back_gains_what_it_lost(before: Topology, after: Topology) -> None:
     there, back = compare(before, after), compare(after, before)
@@ -235,7 +232,6 @@ def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
     assert "only comments" in comparison_verdict(comments, AGAINST)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), topologies(), st.sampled_from(Format), st.booleans())
 def test_every_format_tells_all_of_it(before: Topology, after: Topology, form: Format, revert: bool) -> None:
     found = compare(before, after)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from reconciler.engine.edits.promotion import promotion
 from reconciler.environment.load import load
@@ -125,7 +125,6 @@ def test_every_format_names_what_differs(form: Format) -> None:
         assert (document["exit_code"], document["equal"]) == (2, False)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies())
 def test_an_environment_is_as_its_copy_in_another_place(one: Topology) -> None:
     assert told(promotion(replace(one, environment="other"), one, {})) == set()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_sandbox.profiles import cluster_id_of
 
@@ -123,7 +123,6 @@ def test_run_prunes_nothing(littered: World) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts, st.sampled_from((r"stray", r".*", r"[ab]\..*", r"(?!x)x")))
 def test_only_unmanaged_names_of_the_list_ever_go(wished: Topology, live: LiveParts, pattern: str) -> None:
     """Whatever stands there: a prune takes unmanaged topics that match, and leaves a plan that has none of them."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.build import plan
@@ -39,7 +39,6 @@ from tests.support.worlds import LiveParts, live_parts, topologies
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts)
 def test_round_trip(wished: Topology, before: LiveParts) -> None:
     plan = before.build().plan(wished)

@@ -38,7 +38,7 @@ from tests.support.builders import cluster, flow, topology
 from tests.support.builders import topic as make_topic
 from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
 
-thorough = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+filters_much = settings(suppress_health_check=[HealthCheck.filter_too_much])
 
 
 def may_apply(planned: Plan) -> bool:
@@ -49,7 +49,7 @@ Item = TypeVar("Item")
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts)
 def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts) -> None:
     world = before.build()
@@ -62,7 +62,7 @@ def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts)
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts, st.randoms(use_true_random=False))
 def test_order_of_input_never_matters(wished: Topology, before: LiveParts, shuffle: random.Random) -> None:
     live = before.build().look(wished)
@@ -84,7 +84,7 @@ def test_order_of_input_never_matters(wished: Topology, before: LiveParts, shuff
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts, st.sampled_from(CLUSTERS))
 def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, before: LiveParts, lost: str) -> None:
     live = before.build().look(wished)
@@ -101,7 +101,7 @@ def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, befo
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts, st.integers(0, 12))
 def test_killed_at_any_step_the_next_run_reaches_the_same_end(wished: Topology, before: LiveParts, step: int) -> None:
     whole, broken = before.build(), before.build()
@@ -122,7 +122,7 @@ def test_killed_at_any_step_the_next_run_reaches_the_same_end(wished: Topology, 
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts)
 def test_order_and_needs(wished: Topology, before: LiveParts) -> None:
     planned = before.build().plan(wished)
@@ -142,7 +142,7 @@ THERE = st.tuples(st.sampled_from((1, 2)), st.sampled_from((1, 2)), FEW_CONFIGS)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=300)
+@filters_much
 @given(st.lists(st.tuples(SAID, THERE), min_size=6, max_size=12), st.booleans())
 def test_topics_that_are_alike_are_compared_once_with_the_same_outcome(
     parts: list[tuple[Any, Any]], mirrored: bool
@@ -187,7 +187,7 @@ def _equal_configs_once(live: LiveState) -> LiveState:
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts)
 def test_a_copy_gets_no_lower_limit_that_no_file_declares_unless_it_is_named(
     wished: Topology, before: LiveParts
@@ -223,7 +223,7 @@ def test_a_copy_gets_no_lower_limit_that_no_file_declares_unless_it_is_named(
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts)
 def test_nothing_undeclared_is_touched(wished: Topology, before: LiveParts) -> None:
     world = before.build()
@@ -237,7 +237,7 @@ def test_nothing_undeclared_is_touched(wished: Topology, before: LiveParts) -> N
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts)
 def test_every_declared_topic_field_has_an_outcome(wished: Topology, before: LiveParts) -> None:
     """Applied, unchanged, ignored by a rule, or refused: nothing declared is passed over in silence."""

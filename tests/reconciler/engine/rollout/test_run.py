@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.engine.apply.limits import ApplyLimits, Silent
@@ -363,7 +363,6 @@ def test_killed_at_any_moment_no_gate_is_skipped(kill_at: int) -> None:
     assert loads(course.record).pending(("east", "west")) == ()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.lists(st.integers(0, 90_000), max_size=2))
 @example([15], [5001])  # between a second look that sees a gate broken and what it writes down
 def test_killed_again_and_again_between_illnesses(kills: list[int], illnesses: list[int]) -> None:

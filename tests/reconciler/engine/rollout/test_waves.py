@@ -20,7 +20,7 @@ from reconciler.operations.review.covered_by_review import uncovered
 from tests.support.builders import flow, ids, topic, topology, world
 from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
 
-thorough = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+filters_much = settings(suppress_health_check=[HealthCheck.filter_too_much])
 
 
 @st.composite
@@ -37,7 +37,7 @@ def in_two(wished: Topology, first: str, second: str, **fields: object) -> Topol
     return replace(wished, rollout=Rollout(waves, **fields))  # type: ignore[arg-type]
 
 
-@thorough
+@filters_much
 @given(topologies(), live_parts, rollouts())
 def test_each_wave_keeps_what_it_rests_on(wished: Topology, before: LiveParts, rollout: Rollout) -> None:
     planned = before.build().plan(replace(wished, rollout=rollout))
@@ -63,7 +63,7 @@ def test_each_wave_keeps_what_it_rests_on(wished: Topology, before: LiveParts, r
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts, rollouts())
 def test_all_waves_are_the_plan_without_waves(wished: Topology, before: LiveParts, rollout: Rollout) -> None:
     waved = replace(wished, rollout=rollout)
@@ -81,7 +81,7 @@ def test_all_waves_are_the_plan_without_waves(wished: Topology, before: LivePart
 
 
 @pytest.mark.slow
-@thorough
+@filters_much
 @given(topologies(), live_parts, rollouts())
 def test_wave_after_wave_reaches_the_same_end(wished: Topology, before: LiveParts, rollout: Rollout) -> None:
     """A new plan for each wave, as with an approval between them."""

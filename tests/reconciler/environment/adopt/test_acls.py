@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
@@ -36,7 +36,6 @@ BINDINGS = st.builds(
 
 
 @given(st.frozensets(BINDINGS, max_size=25))
-@settings(max_examples=150, deadline=None)
 def test_a_plan_of_adopted_rules_changes_nothing_and_none_is_lost(acls: frozenset[AclBinding]) -> None:
     live = FakeCluster("east")
     live.acls = set(acls)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import ruamel.yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
@@ -74,7 +74,6 @@ TOPICS = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(TOPICS)
 def test_a_plan_of_what_was_adopted_is_empty(found: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> None:
     fake = FakeCluster("east", brokers=3)

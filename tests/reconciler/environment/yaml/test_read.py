@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -194,7 +194,6 @@ def mangled(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=400)
 @given(mangled())
 @example("a: b\n#c\n d: e\n")
 def test_of_texts_with_slips(text: str) -> None:
@@ -227,7 +226,6 @@ def written(tree: Any, draw: Callable[..., Any], indent: int, flow: bool) -> str
     return "".join(f"{before}- {written(item, draw, deeper + 2, False)}" for item in tree)
 
 
-@settings(max_examples=200)
 @given(st.dictionaries(WORDS, TREES, min_size=1, max_size=4), st.data())
 def test_of_trees_as_people_write_them(tree: dict[str, Any], data: st.DataObject) -> None:
     same("".join(f"{key}: {written(value, data.draw, 0, False)}\n" for key, value in tree.items()))

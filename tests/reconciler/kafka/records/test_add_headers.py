@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.model.record_work import RecordWork
@@ -34,7 +34,6 @@ def _spliced(raw: bytes | bytearray, added: list[tuple[str, bytes]]) -> list[Pla
 
 
 @given(_records, _added, st.integers(0, 4))
-@settings(deadline=None)
 def test_every_record_has_them_behind_its_own_and_is_else_as_it_was(
     plain: list[Plain], added: list[tuple[str, bytes]], codec: int
 ) -> None:
@@ -43,7 +42,6 @@ def test_every_record_has_them_behind_its_own_and_is_else_as_it_was(
 
 
 @given(_records, st.data())
-@settings(deadline=None)
 def test_a_flipped_bit_is_found(plain: list[Plain], choice: st.DataObject) -> None:
     raw = batch_of(plain, 0)
     bit = choice.draw(st.integers(HEADER * 8, len(raw) * 8 - 1))
@@ -53,7 +51,6 @@ def test_a_flipped_bit_is_found(plain: list[Plain], choice: st.DataObject) -> No
 
 
 @given(_records, st.data())
-@settings(deadline=None)
 def test_records_that_do_not_add_up_are_an_error_and_nothing_else(plain: list[Plain], choice: st.DataObject) -> None:
     """With a checksum that is right: a producer that errs. What can be read all the same has as many records."""
     raw = batch_of(plain, 0)

@@ -152,7 +152,6 @@ def test_gathering_finds_a_flipped_bit(groups: list[list[Plain]], choice: st.Dat
 
 
 @given(st.binary(max_size=200_000), st.integers(0, 4))
-@settings(max_examples=60, deadline=None)
 def test_codecs_come_back(plain: bytes, codec: int) -> None:
     assert bytes(codecs.decompress(codec, memoryview(codecs.compress(codec, plain)))) == plain
 
@@ -275,7 +274,7 @@ def test_a_bomb_is_given_up_before_it_takes_the_memory(codec: int) -> None:
 
 @pytest.mark.usefixtures("room")
 @given(st.integers(1, 4), st.integers(1, ROOM - (1 << 15)), st.binary(min_size=1, max_size=40))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_opened_into_a_room_is_whole(codec: int, size: int, seed: bytes) -> None:
     plain = hashlib.sha512(seed).digest() * 300 + (seed * (size // len(seed) + 1))[:size]
     assert decompress(codec, memoryview(compress(codec, plain[:ROOM]))) == plain[:ROOM]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.environment.load import load
@@ -106,7 +106,6 @@ def test_wherever_it_stands_validate_ends(text: str, place: str) -> None:
 PIECES = ("", ".*", "a*", "[ab]+", "a?", "b{0,9}", "-", "ab", "a{2}", "(?=a)", "(?!b)", ".", r"\w+", "(?i:A)", "^", "$")
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.recursive(
         st.sampled_from(PIECES),

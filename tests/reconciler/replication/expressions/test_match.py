@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.replication.expressions.match import MOST_STEPS, ValueTooLongError, expressions, has_part, of_value
@@ -50,7 +50,6 @@ def _more(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 _GRAMMAR = st.recursive(st.sampled_from((*_ATOMS, *_PLACES)), _more, max_leaves=7)
 
 
-@settings(max_examples=300, deadline=None)
 @given(_GRAMMAR)
 def test_it_means_what_it_means_to_re(text: str) -> None:
     """Or it is refused; nothing is matched in another way."""
@@ -63,7 +62,6 @@ def test_it_means_what_it_means_to_re(text: str) -> None:
         assert found.match(name) is (whole.fullmatch(name) is not None), name
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(_GRAMMAR, max_size=4))
 def test_a_list_matches_what_one_of_it_matches(texts: list[str]) -> None:
     try:
@@ -78,7 +76,6 @@ def test_a_list_matches_what_one_of_it_matches(texts: list[str]) -> None:
         )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.recursive(st.sampled_from((*_ATOMS, *_PLACES)), _more, max_leaves=4), st.binary(min_size=1, max_size=4)
 )  # an empty one has places of its own

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.environment.load import load
@@ -145,7 +145,6 @@ PLACES = st.tuples(NAMES | st.just("*"), st.sampled_from(PatternType)).filter(la
     PLACES,
     st.frozensets(NAMES, max_size=6),
 )
-@settings(max_examples=300, deadline=None)
 def test_every_remote_topic_is_readable_exactly_by_readers_of_its_source(
     include: list[str], exclude: list[str], policy: str, place: tuple[str, PatternType], present: frozenset[str]
 ) -> None:
@@ -374,7 +373,6 @@ acl_rules = st.builds(
 
 
 @given(acl_rules, acl_rules, st.lists(acl_rules, max_size=3), st.booleans())
-@settings(deadline=None, max_examples=400)
 def test_a_rule_that_another_covers_decides_nothing(
     wider: AclBinding, narrow: AclBinding, others: list[AclBinding], everyone: bool
 ) -> None:

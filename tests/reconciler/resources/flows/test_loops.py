@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.environment.topology import Flow
@@ -193,7 +193,6 @@ TOPICS = [name for name in SAMPLES if name not in (".", "..")]
 
 @pytest.mark.slow
 @given(_edges)
-@settings(deadline=None, max_examples=60)
 def test_the_proof_agrees_with_trying_all_short_names(
     edges: list[tuple[tuple[str, str], list[str], list[str], Naming]],
 ) -> None:

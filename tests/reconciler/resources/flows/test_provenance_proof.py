@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.record_work.provenance_header import carried
 
@@ -103,7 +103,6 @@ _edges = st.lists(
 
 @pytest.mark.slow
 @given(_edges)
-@settings(deadline=None, max_examples=80)
 def test_the_proof_agrees_with_carrying_records_until_nothing_moves(
     edges: list[tuple[tuple[str, str], tuple[str, ...], Carry | None]],
 ) -> None:

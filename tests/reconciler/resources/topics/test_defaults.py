@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.edits.compare import compare
@@ -171,7 +171,6 @@ def test_several_classes_are_no_classs() -> None:
     assert "~2 classes" in comparison_verdict(compare(of("1d"), of("2d")), Against("main", "4f0c2d1e9ab3"))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from((None, "1000", "2000", "3000")), min_size=4, max_size=4))
 def test_only_the_strongest_layer_that_speaks_counts(values: list[str | None]) -> None:
     """Environment, class, cluster, topic, in this order of strength."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
@@ -256,7 +256,6 @@ def test_nothing_is_deleted_while_anything_is_unknown(seen: World) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), topologies(), live_parts)
 def test_no_delete_without_a_tombstone(before: Topology, after: Topology, parts: LiveParts) -> None:
     """Whatever leaves the files: topics stay."""
@@ -271,7 +270,6 @@ def test_no_delete_without_a_tombstone(before: Topology, after: Topology, parts:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts, st.data())
 def test_a_plan_deletes_only_what_has_a_tombstone_with_its_id(
     wished: Topology, parts: LiveParts, data: st.DataObject

@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.replication.policy import DefaultReplicationPolicy, is_cycle
@@ -53,7 +53,6 @@ expressions = st.recursive(_atoms, _more, max_leaves=6)
 
 
 @given(expressions)
-@settings(deadline=None, max_examples=150)
 def test_a_pattern_holds_just_the_names_that_match(text: str) -> None:
     found = pattern(text)
     assert found.exact
@@ -62,7 +61,6 @@ def test_a_pattern_holds_just_the_names_that_match(text: str) -> None:
 
 
 @given(expressions, expressions, expressions)
-@settings(deadline=None, max_examples=100)
 def test_intersection_is_empty_exactly_when_brute_force_finds_none(one: str, two: str, without: str) -> None:
     language = Intersection((pattern(one).language, pattern(two).language, Complement(pattern(without).language)))
 
@@ -79,7 +77,6 @@ def test_intersection_is_empty_exactly_when_brute_force_finds_none(one: str, two
 
 
 @given(expressions, st.sampled_from(["a", "b.", "a-b"]))
-@settings(deadline=None, max_examples=60)
 def test_prefixes_go_on_and_off(text: str, prefix: str) -> None:
     language = Memoised(pattern(text).language)
     for name in SHORT[:200]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.replicas import Placement
@@ -100,7 +100,6 @@ def test_no_broker_gets_further_ahead_without_racks(brokers: int, partitions: in
     assert spread(held) <= max(1, spread(had))
 
 
-@settings(deadline=None)
 @given(racks=st.integers(1, 4), each=st.integers(1, 3), partitions=st.integers(1, 30))
 def test_growth_is_even_over_equal_racks(racks: int, each: int, partitions: int) -> None:
     brokers = {b: f"rack {b % racks}" for b in range(racks * each)}
