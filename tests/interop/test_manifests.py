@@ -6,7 +6,6 @@ import configparser
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -129,21 +128,6 @@ def test_the_host_of_the_manifests_accepts_the_mirror_of_the_page() -> None:
     for changes, problem in ({}, ""), ({"master": "local[2]"}, "master 'local[2]' is not accepted"):
         refusals = [text for text, _ in accepted._submission({**submission_of(mirror), **changes}, "")]
         assert refusals == ([problem] if problem else [])
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    """With a program that is there; ours is below /opt on the machine of a host."""
-    text = (
-        (DEPLOY / "systemd" / "mirror-host.service").read_text().replace("/opt/reconciler/bin/reconciler", "/bin/true")
-    )
-    unit = tmp_path / "mirror-host.service"
-    unit.write_text(text)
-    said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stderr) == (0, "")
-    unit.write_text(text.replace("KillMode=", "KillModus="))
-    said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
-    assert "KillModus" in said.stderr, "a slip is seen"
 
 
 def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special() -> None:

@@ -29,13 +29,7 @@ from tests.support.jobs.environments import Running
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.paths import ROOT
 
-PROMETHEUS = shutil.which("prometheus")
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.spark,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(PROMETHEUS is None, reason="NOT TESTED: no prometheus (apt-get install prometheus)"),
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
 PATIENCE_S = 180
 LARGE = 60_000
 
@@ -78,6 +72,8 @@ def in_seconds(rules: str) -> str:
 @contextmanager
 def prometheus(place: Path, metrics_port: int) -> Iterator[Callable[[], set[str]]]:
     """What is firing, by name."""
+    program = shutil.which("prometheus")
+    assert program, "prometheus is not installed: apt-get install prometheus"
     place.mkdir()
     (place / "rules.yml").write_text(in_seconds((ROOT / "docs/grafana/alerts.yml").read_text()))
     targets = f"[{{targets: ['127.0.0.1:{metrics_port}']}}]"
@@ -87,7 +83,7 @@ def prometheus(place: Path, metrics_port: int) -> Iterator[Callable[[], set[str]
     )
     port = free_port()
     options = {"config.file": place / "prometheus.yml", "storage.tsdb.path": place / "data"}
-    command = [str(PROMETHEUS), *(f"--{name}={value}" for name, value in options.items())]
+    command = [program, *(f"--{name}={value}" for name, value in options.items())]
     command.append(f"--web.listen-address=127.0.0.1:{port}")
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
 
