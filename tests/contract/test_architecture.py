@@ -69,6 +69,8 @@ IN_WORKFLOWS = {"plan.yml": "git --git-dir=.git -c core.fsmonitor=false diff-tre
 
 def uses_of_git(text: str) -> Iterator[int]:
     """Lines that import GitPython, or name the program as a word of a command."""
+    if "git" not in text:
+        return
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Import(names=names) if any(name.name.partition(".")[0] in ("git", "gitdb") for name in names):

@@ -6,7 +6,7 @@ import ast
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, parsed
 
 PROGRAM = ("reconciler", "spark/reconciler_mirror", "sandbox/reconciler_sandbox")
 VAGUE = {"one": 18, "found": 4, "told": 2, "what": 1}
@@ -39,7 +39,7 @@ def assigned(tree: ast.AST) -> list[str]:
 def test_no_public_class_has_its_name_twice() -> None:
     places = defaultdict(list)
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
@@ -48,5 +48,5 @@ def test_no_public_class_has_its_name_twice() -> None:
 def test_variables_are_named_after_what_they_hold() -> None:
     counts: Counter[str] = Counter()
     for path in modules():
-        counts.update(name for name in assigned(ast.parse(path.read_text("utf-8"))) if name in VAGUE)
+        counts.update(name for name in assigned(parsed(path)) if name in VAGUE)
     assert {name: counts[name] for name, most in VAGUE.items() if counts[name] > most} == {}
