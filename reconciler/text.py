@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -126,6 +127,14 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def moment(at_ms: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """UTC. Timestamps of records and of what others wrote may be beyond any calendar."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return f"{str(at_ms)[:20]} ms after 1970"
 
 
 def first_of(names: Sequence[str], shown: int, left_out: int = 0) -> str:

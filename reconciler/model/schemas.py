@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 
 def schema(name: str) -> Any:
@@ -16,3 +20,20 @@ def schema(name: str) -> Any:
             if place.is_file():
                 return json.loads(place.read_text(encoding="utf-8"))
     raise FileNotFoundError(file)
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    """Of records that anybody may have written: with 2.0 or 1e300 for an integer, as the standard has it, and with
+    numbers beyond 64 bits, they would be read, and fail where somebody reckons with them."""
+    from jsonschema import Draft202012Validator, validators  # 0.1 s, and many a plan reads no record
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: type(value) is int and abs(value) < 2**63,
+            "number": lambda _, value: type(value) in (int, float) and abs(value) < 2**63,
+        }
+    )
+    strict = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    made: Draft202012Validator = strict(schema(name))
+    return made

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.text import grouped, pace_words, printable_json
+from reconciler.text import grouped, moment, pace_words, printable_json
 
 
 def test_keys_and_values_keep_their_order() -> None:
@@ -45,3 +45,10 @@ def test_letters_of_any_language_stay_as_they_are() -> None:
 )
 def test_how_long_it_takes_yet_is_told_once_that_says_something(done: int, of: int, seconds: float, words: str) -> None:
     assert pace_words(done, of, seconds) == words
+
+
+@pytest.mark.parametrize("at_ms", [2**62, 2**63 - 1, -(2**63), 10**400, 10**17])
+def test_a_time_beyond_any_calendar_is_said_in_figures(at_ms: int) -> None:
+    """Timestamps of records are whatever their producer wrote."""
+    assert moment(at_ms) == f"{str(at_ms)[:20]} ms after 1970"
+    assert moment(0) == "1970-01-01 00:00:00 UTC"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from reconciler.engine.doctor.broker_limits import brokers_agree
 from reconciler.engine.doctor.check import Check
@@ -12,7 +11,7 @@ from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.reports.doctor import Address, ClusterFacts, Finding
 from reconciler.resources.topics.limits import min_insync_above
-from reconciler.text import counted
+from reconciler.text import counted, moment
 
 DAY_S = 86_400
 EXPIRES_SOON_DAYS = 30
@@ -60,7 +59,7 @@ def _address(subject: str, address: Address, now_s: int) -> Iterator[Finding]:
         return
     check = Check(subject, "certificate")
     days = (address.certificate.not_after - now_s) // DAY_S
-    day = datetime.fromtimestamp(address.certificate.not_after, UTC).date().isoformat()
+    day = moment(address.certificate.not_after * 1000, "%Y-%m-%d")
     text = f"{address.server}: valid until {day} ({days} days), for {', '.join(address.certificate.names) or 'no name'}"
     if days < EXPIRES_SOON_DAYS:
         todo = "Renew the broker's certificate before that day"

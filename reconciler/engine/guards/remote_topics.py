@@ -11,7 +11,6 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
@@ -26,7 +25,7 @@ from reconciler.replication.offsets.position_metadata import Owner, PositionMark
 from reconciler.resources.application_topics import MIRRORMAKER, owner_of
 from reconciler.resources.flows.renames import entry
 from reconciler.resources.flows.routes import TopicHop, hops_between
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, moment
 
 SHOWN = 5
 
@@ -298,8 +297,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
         writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
     if last > 0:
-        moment = datetime.fromtimestamp(last / 1000, UTC)
-        writers.append(f"an idempotent producer, last at {moment:%Y-%m-%d %H:%M:%S} UTC")
+        writers.append(f"an idempotent producer, last at {moment(last)}")
     return "; ".join(writers) or "an unknown producer: nothing on the target tells which"
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
 from reconciler.replication.json_codec import parsed
+from reconciler.text import moment
 
 FORMAT_VERSION = 1
 NOT_READ = -1
@@ -47,8 +47,7 @@ class LeftCluster:
 
     @property
     def since(self) -> str:
-        at = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return f"the apply of {at} by {self.who}"
+        return f"the apply of {moment(self.at_ms, '%Y-%m-%dT%H:%M:%SZ')} by {self.who}"
 
     def without(self, names: Collection[str]) -> LeftCluster:
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names})

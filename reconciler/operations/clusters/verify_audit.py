@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler.backends.state.audit.file import NAME, recorded
@@ -16,6 +15,7 @@ from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
 from reconciler.model.state.audit_chain import Record, check, compared
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
+from reconciler.text import moment
 
 
 def verify_audit(folder: Path, pinned: str) -> AuditVerification:
@@ -55,5 +55,5 @@ def _nothing_of(session: Session) -> tuple[str, ...]:
     )
     if not isinstance(applied, Applied):
         return ()
-    at = datetime.fromtimestamp(applied.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    at = moment(applied.at_ms, "%Y-%m-%dT%H:%M:%S+00:00")
     return (f"it holds no record, and {applied.who} applied at {at}: on another machine, or the record was taken off",)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow, Topology
@@ -27,7 +26,7 @@ from reconciler.operations.failover.same_offsets import same_offsets_checks
 from reconciler.replication.groups import idle, may_write
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.resources.mirrors.pause import FAILOVER, failed_over_to
-from reconciler.text import counted, first_of, time_words
+from reconciler.text import counted, first_of, moment, time_words
 
 _STARTED = "; started for it: "
 _SHOWN = 5
@@ -181,7 +180,7 @@ def _loss(move: ConsumerMove, lag: KnownLag | None) -> FailoverCheck:
     head = f"records of {move.origin} that may be lost"
     if lag is None:
         return _warning("loss", f"{head}: unknown; the mirror recorded no lag before the outage")
-    at = datetime.fromtimestamp(lag.at_ms / 1000, UTC).strftime("%H:%M:%S UTC on %Y-%m-%d")
+    at = moment(lag.at_ms, "%H:%M:%S UTC on %Y-%m-%d")
     since = f"then {time_words(lag.since_s)} of writes unknown"
     return _warning("loss", f"{head}: at most {counted(lag.records, 'record')} as of {at}, {since}")
 
@@ -191,7 +190,7 @@ def _checkpoints(move: ConsumerMove, read_ms: int | None) -> FailoverCheck:
     if read_ms is None:
         text = f"when the mirror read groups of {move.origin} last is not known: what they read since is read again"
         return _warning("checkpoints", text)
-    at = datetime.fromtimestamp(read_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    at = moment(read_ms)
     text = f"groups of {move.origin} were read last at {at}: what they have read since then they read again"
     return _warning("checkpoints", text)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from reconciler.model.reports.health import Health
 from reconciler.render.escape import page as safe
 from reconciler.render.live.view import TOO_OLD_MS, LiveReading, LiveView
+from reconciler.text import moment
 
 STATES: Mapping[str, str] = MappingProxyType(
     {"ok": "answers", "problem": "problem", "unknown": "unknown", "idle": "idle", "busy": "busy"}
@@ -36,9 +36,8 @@ def tile(title: str, words: str, state: str, link: str) -> str:
 
 def clock(at_ms: int) -> str:
     """A time that the script says as an age."""
-    at = time.gmtime(at_ms / 1000)
-    text = time.strftime("%H:%M:%S UTC", at)
-    return f'<time datetime="{time.strftime("%Y-%m-%dT%H:%M:%SZ", at)}" data-at="{at_ms}">{text}</time>'
+    text = moment(at_ms, "%H:%M:%S UTC")
+    return f'<time datetime="{moment(at_ms, "%Y-%m-%dT%H:%M:%SZ")}" data-at="{at_ms}">{text}</time>'
 
 
 def ages(view: LiveView, now_ms: int) -> str:

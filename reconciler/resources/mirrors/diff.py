@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from reconciler.errors import Unknown
@@ -19,7 +18,7 @@ from reconciler.resources.flows.same_offsets import kept_before
 from reconciler.resources.mirrors.flow_edits import flow_edits
 from reconciler.resources.mirrors.handover import Handover, explain_difference, flows_before, mirror_handover
 from reconciler.resources.mirrors.pause import paused_notes
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, moment
 
 SHOWN = 5
 COST = "3 to 9 times the CPU of whole batches (docs/performance.md)"
@@ -115,7 +114,7 @@ def _starting(live: LiveMirror) -> Reason:
     """What starts does not copy yet, and may never: it is as declared once it runs."""
     since = ""
     if live.started_at_ms is not None:
-        since = f" since {datetime.fromtimestamp(live.started_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        since = f" since {moment(live.started_at_ms)}"
     said = f": {live.detail}" if live.detail else ""
     return Reason(Why.STARTING, f"its job is starting{since} and does not copy yet{said}; apply waits until it runs")
 

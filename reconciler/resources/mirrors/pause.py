@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror
 from reconciler.replication.pauses import Pause, Scope
 from reconciler.resources.flows.routes import selector_of
-from reconciler.text import counted, suggestion
+from reconciler.text import counted, moment, suggestion
 
 FAILOVER = "failover to "
 """How the reason of a pause begins that a failover set; the destination follows, and ``;`` before anything else."""
@@ -128,10 +127,6 @@ def words(pause: Pause) -> str:
     """``since 2026-01-01 12:00:00 UTC by ann@host: maintenance``."""
     reason = f": {pause.reason}" if pause.reason else ""
     return f"since {moment(pause.since_ms)} by {pause.by}{reason}"
-
-
-def moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @dataclass(frozen=True, slots=True)

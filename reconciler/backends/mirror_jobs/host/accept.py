@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -23,12 +22,9 @@ from reconciler.backends.mirror_jobs.host.spark_settings import (
 )
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.schemas import schema
+from reconciler.model.schemas import validator
 from reconciler.model.state.mirror_control import DESIRED, DesiredMirror, DesiredState, Document
 from reconciler.replication.allowed import VARIABLE, policy_permitted
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 KEYS = ("environments", "masters", "spark_conf", "archives")
 _SETTING = re.compile(r"spark\.[!-<>-~]+")
@@ -130,13 +126,6 @@ def is_mirror_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-@cache
-def _validator(name: str) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(schema(name))
-
-
 def _untrusted(handover: Document) -> Iterator[tuple[str, str]]:
     """Client settings that run code, addresses and naming policies that RECONCILER_ALLOW of this host does not list.
     Secrets are looked up where they are used, by the same variable."""
@@ -159,10 +148,10 @@ def _malformed(desired: DesiredMirror) -> Iterator[str]:
     """What a later release adds to the record is left aside; a hand-over is checked to the letter."""
     import json
 
-    for problem in _validator("mirror-desired").iter_errors(json.loads(DESIRED.dumps(desired))):
+    for problem in validator("mirror-desired").iter_errors(json.loads(DESIRED.dumps(desired))):
         if problem.validator != "additionalProperties":
             yield f"{problem.json_path} of the record: {problem.message!r}"
-    for problem in _validator("mirror").iter_errors(desired.handover):
+    for problem in validator("mirror").iter_errors(desired.handover):
         yield f"{problem.json_path} of its hand-over: {problem.message!r}"
 
 

@@ -10,25 +10,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.backends.mirror_jobs.status.tail import Newest, Tail, open_tail
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
-from reconciler.model.schemas import schema
+from reconciler.model.schemas import validator
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import LAG_HEADER, STATUS_TOPIC, renamed, status_key
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
-
 STALE_AT_LEAST_MS = 30_000
 STALE_INTERVALS = 10
 LATE_INTERVALS = 2
+_MOST_WORDS = 300
+"""Of a record that is malformed, however long it is."""
 LISTEN_SECONDS, LISTEN_INTERVALS = 1.0, 2
 LISTEN_AT_MOST_SECONDS = 10.0
 """Where a job writes so seldom that this is too short, clocks alone decide."""
@@ -44,13 +42,6 @@ _STATES = {
 _ALIVE = (JobState.STARTING, JobState.RUNNING)
 
 Lost = Callable[[LiveMirror], bool]
-
-
-@cache
-def _validator() -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # 0.1 s, and many a plan reads no record
-
-    return Draft202012Validator(schema("status"))
 
 
 class MalformedStatusError(ValueError):
@@ -75,15 +66,17 @@ def _record(value: bytes, lag: bytes) -> Mapping[str, Any]:
         record = parsed(value)
     except ValueError as error:
         raise MalformedStatusError(f"no JSON: {error}") from None
-    for problem in _validator().iter_errors(record):
-        if problem.validator != "additionalProperties":
-            raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
     try:
         figures = parsed(lag)["flows"] if lag else {}
-        flows = {name: _as_named_now({**flow, **figures.get(name, {})}) for name, flow in record["flows"].items()}
-        return {**record, "flows": flows}
+        if figures:
+            flows = {name: {**flow, **figures.get(name, {})} for name, flow in record["flows"].items()}
+            record = {**record, "flows": flows}
     except (ValueError, LookupError, AttributeError, TypeError) as error:
-        raise MalformedStatusError(f"header {LAG_HEADER}: {error}") from None
+        raise MalformedStatusError(f"it, or its header {LAG_HEADER}: {error}") from None
+    for problem in validator("status").iter_errors(record):
+        if problem.validator != "additionalProperties":
+            raise MalformedStatusError(f"{problem.json_path}: {problem.message[:_MOST_WORDS]}")
+    return {**record, "flows": {name: _as_named_now(flow) for name, flow in record["flows"].items()}}
 
 
 def _as_named_now(flow: Mapping[str, Any]) -> dict[str, Any]:

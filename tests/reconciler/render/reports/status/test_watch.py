@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console, Group
 
-from reconciler.backends.mirror_jobs.status.records import mirror_from_record
+from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
 from reconciler.engine.rollout.status import RolloutStatus, standing_now
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
@@ -21,12 +25,15 @@ from reconciler.model.live import LAG_LATE_MS, FlowStatus, JobState, LiveMirror,
 from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
+from reconciler.render.live.pages import live_html, regions
+from reconciler.render.live.view import JobsSeen, LivePage, LiveReading, PageKind
 from reconciler.render.live_table import REFRESH_SECONDS, watch
 from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
 from reconciler.render.reports.status.watch import NO_TIME_LEFT, watch_frame
 from reconciler.replication.names import with_former_names
 from tests.support.builders import flow, topology
+from tests.support.documents.live import seen_view
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.jobs.status_records import FLOW, record
 
@@ -390,3 +397,42 @@ def test_same_offsets_are_said_of_each_flow_with_what_is_left_to_fill() -> None:
 )
 def test_who_holds_the_lock_and_whether_he_may_be_dead(lock: Lock, now_ms: int, said: str) -> None:
     assert said in text_of(LiveState({}, {}), now_ms, StatusInputs(lock)).splitlines()
+
+
+def places_in(document: Any) -> Iterator[tuple[Any, Any]]:
+    for key in list(document) if isinstance(document, dict) else range(len(document)):
+        yield document, key
+        if isinstance(document[key], dict | list):
+            yield from places_in(document[key])
+
+
+HOSTILE: tuple[Any, ...] = (
+    None, True, -1, 0, 0.0, 2.0, 2**31, 2**62, 2**63 - 1, 2**63, 10**400, 1e300, -1e300, "", "x" * 5_000, [], {},
+    "\x1b[2J\u202e\n::error::x<script>x</script>", "\ud800",
+)  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_a_record_that_somebody_else_wrote_is_refused_or_shown(data: st.DataObject) -> None:
+    """Whoever may write to the status topic ends no ``status`` and no page, and steers no terminal."""
+    document = json.loads(record(flows={"f": copy.deepcopy(EVERYTHING)}))
+    here, key = data.draw(st.sampled_from(list(places_in(document))))
+    here[key] = data.draw(st.sampled_from(HOSTILE))
+    lag = data.draw(st.sampled_from((b"", b'{"flows": {"f": {"records_lag": "x", "since_ms": []}}}', b"[" * 3_000)))
+    mirror: LiveMirror | Unknown
+    try:
+        mirror = mirror_from_record(json.dumps(document).encode(), 5, lag)
+    except MalformedStatusError as error:
+        mirror = Unknown("west", str(error), "Look.")
+    state = LiveState({"east": EAST}, {"west": mirror})
+    frame = io.StringIO()
+    Console(file=frame, width=160).print(frame_of(state, "12:00:00"))
+    shown = [text_of(state, 5), json_of(state, 5), frame.getvalue()]
+    jobs = LiveReading(JobsSeen(dict.fromkeys(("east", "west"), mirror)), 5)
+    view = replace(seen_view(), jobs=jobs)
+    for kind in (PageKind.OVERVIEW, PageKind.FLOWS, PageKind.AUDIT):
+        page = LivePage(kind)
+        shown.append(live_html(view, page, regions(view, page, 5, None), "", 5))
+        assert "<script>x" not in shown[-1]
+    assert not any(sign in text for text in shown for sign in ("\x1b[2J", "\u202e", "\n::error"))
