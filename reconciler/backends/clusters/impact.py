@@ -19,7 +19,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key, by_topic, parsed_id
 from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol import acls, log_dirs
+from reconciler.kafka.protocol import acls, log_dirs, transactions
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
 from reconciler.kafka.protocol.producers import describe_producers
@@ -40,6 +40,7 @@ from reconciler.replication.offsets.position_metadata import PositionMark, mark_
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
+MOST_PRODUCERS = 1_000
 DENIED = (29, 30, 31)
 TELLS_WRITERS = frozenset({61, 65})
 """DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
@@ -189,12 +190,14 @@ async def _remote_facts(declared: DeclaredCluster, principal: Principal, flows: 
             if isinstance(begin := begins[key], int) and isinstance(end := ends[key], int) and end > 0
         }
         others, workers = await _other_writers(groups, fresh, {position_group(flow.state) for flow in flows})
-        copied, last = {}, None
+        copied, last, writers = {}, None, None
         if held:
             positions, untold = await _positions(groups, [flow.state for flow in flows])
             copied = {flow.state: await _copied(cluster, flow, held) for flow in flows}
             last, _ = await _or_why("its last producers", _last_written(cluster, held))
-        return RemoteFacts(positions, untold, held, others, copied, workers, last or {}, why)
+            writers, _ = await _or_why("their transactional ids", _transactional_ids(cluster, last or {}))
+        written = {topic: max(producers.values()) for topic, producers in (last or {}).items()}
+        return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, why)
     finally:
         cluster.close()
 
@@ -239,16 +242,29 @@ async def _copied(cluster: ClusterClient, flow: FlowCopies, held: Collection[Key
     return {key: before[flow.partitions[key]] for key in wanted if flow.partitions[key] in before}
 
 
-async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str, int]:
-    """By topic, as the leaders know it; they forget a producer after a day (``producer.id.expiration.ms``)."""
-    last: dict[str, int] = {}
+async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str, dict[int, int]]:
+    """By topic, producer id and the time of its last record, as the leaders know them; they forget a producer after a
+    day (``producer.id.expiration.ms``)."""
+    last: dict[str, dict[int, int]] = {}
     for node, led in cluster.by_leader(keys).items():
         if node >= 0:
             answer = await describe_producers.ask(await cluster.control(node), by_topic(led)) or {}
             for (topic, _), producers in answer.items():
-                if isinstance(producers, tuple) and producers:
-                    last[topic] = max(last.get(topic, 0), *(producer.last_ms for producer in producers))
+                for producer in producers if isinstance(producers, tuple) else ():
+                    known = last.setdefault(topic, {})
+                    known[producer.producer_id] = max(known.get(producer.producer_id, 0), producer.last_ms)
     return last
+
+
+async def _transactional_ids(
+    cluster: ClusterClient, last: Mapping[str, Mapping[int, int]]
+) -> dict[str, tuple[str, ...]]:
+    """By topic, of the producers that wrote there. A coordinator each knows some, and hides those that this principal
+    may not describe; a producer without one is not there."""
+    asked = sorted({producer_id for producers in last.values() for producer_id in producers})[:MOST_PRODUCERS]
+    answers = [await transactions.listed(await cluster.control(node), asked) for node in cluster.brokers]
+    known = {producer_id: name for ids in answers for producer_id, name in ids.items()}
+    return {topic: tuple(sorted({known[each] for each in some if each in known})) for topic, some in last.items()}
 
 
 async def _no_groups() -> dict[str, GroupOffsets]:

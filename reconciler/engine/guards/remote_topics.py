@@ -296,8 +296,10 @@ def _writers(live: LiveState, judged: Judged) -> str:
     if signs:
         writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
-    if last > 0:
-        writers.append(f"an idempotent producer, last at {moment(last)}")
+    ids = sorted({name for topic, _ in keys for name in facts.writers.get(topic, ())})
+    if last > 0 or ids:
+        who = f"transactional id {first_of(ids, 3)}" if ids else "an idempotent producer"
+        writers.append(f"{who}, last at {moment(last) if last > 0 else 'an unknown time'}")
     return "; ".join(writers) or "an unknown producer: nothing on the target tells which"
 
 

@@ -1,5 +1,5 @@
-"""What a coordinator is asked about a transaction: DescribeTransactions (KIP-664, from Kafka 3.0), and packed by hand
-for those who end hundreds a second AddPartitionsToTxn and EndTxn of the classic protocol."""
+"""What a coordinator is asked about transactions: DescribeTransactions and ListTransactions (KIP-664, from Kafka 3.0),
+and packed by hand for those who end hundreds a second AddPartitionsToTxn and EndTxn of the classic protocol."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
 
 DESCRIBE_TRANSACTIONS, VERSION = 65, 0
+LIST_TRANSACTIONS = 66
 ADD_PARTITIONS, ADD_VERSION = 24, 3
 """The last version for clients; 4 is the brokers' own."""
 END, END_VERSION = 26, 3
 """The last version that keeps the epoch."""
 NOT_ATTEMPTED = 55
 """Another partition of the request was refused."""
+_ID = struct.Struct(">q")
 _HOLDER = struct.Struct(">qh")
 _INDEX, _RESULT = struct.Struct(">i"), struct.Struct(">ih")
 _PRODUCER = struct.Struct(">iqqh")  # timeout, start, id, epoch
@@ -81,6 +84,20 @@ async def ask(connection: Connection, transactional_id: str) -> TransactionState
     """Of its coordinator. None: the broker is older. Raises ConnectionLostError and MalformedResponseError."""
     _, newest = connection.versions.get(DESCRIBE_TRANSACTIONS, (0, -1))
     return None if newest < VERSION else await answered(connection, send(connection, transactional_id))
+
+
+async def listed(connection: Connection, producer_ids: Sequence[int]) -> Mapping[int, str]:
+    """Transactional ids of these producers, as far as this broker coordinates them and its principal may describe them;
+    empty where it is older. Raises BrokerError, ConnectionLostError and MalformedResponseError."""
+    _, newest = connection.versions.get(LIST_TRANSACTIONS, (0, -1))
+    if newest < VERSION or not producer_ids:
+        return {}
+    throttle, error, ids = await connection.ask(
+        (LIST_TRANSACTIONS, VERSION, True), pack_list(producer_ids), unpack_list
+    )
+    connection.throttle(throttle)
+    check(error, f"transactions of {connection.where}")
+    return ids
 
 
 def send(connection: Connection, transactional_id: str) -> asyncio.Future[Frame]:
@@ -156,6 +173,28 @@ def unpack(frame: memoryview) -> TransactionState:
         return TransactionState(throttle, error, state)
     _, _, producer_id, epoch = reader.fixed(_PRODUCER)
     return TransactionState(throttle, error, state, producer_id, epoch)
+
+
+def pack_list(producer_ids: Sequence[int]) -> bytes:
+    """In whatever state."""
+    return b"".join((count(0), count(len(producer_ids)), struct.pack(f">{len(producer_ids)}q", *producer_ids), NO_TAGS))
+
+
+@reading("a ListTransactions")
+def unpack_list(frame: memoryview) -> tuple[int, int, dict[int, str]]:
+    """(throttle in ms, Kafka's error code, transactional id by producer id)."""
+    reader = ResponseReader(frame)
+    throttle, error, ids = reader.int32(), reader.int16(), dict[int, str]()
+    for _ in range(reader.count()):
+        reader.string()  # a state that it does not know
+    for _ in range(reader.count()):
+        name = reader.string()
+        (producer_id,) = reader.fixed(_ID)
+        reader.string()
+        reader.tags()
+        ids[producer_id] = name
+    reader.finish()
+    return throttle, error, ids
 
 
 def pack_add(holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]) -> bytes:

@@ -120,7 +120,8 @@ class RemoteFacts:
     partitions without a position: ``held``: begin and end, where they are not empty; ``others``: group of another flow
     that has a position there; ``copied``: by flow, who copied it (a flow's state), up to which source offset at least,
     as the offset map says. ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, when the
-    last idempotent producer that is known wrote. ``unknown``: what else could not be read."""
+    last idempotent producer that is known wrote; ``writers``: transactional ids of those that have one. ``unknown``:
+    what else could not be read."""
 
     positions: Mapping[str, Mapping[Key, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
     untold: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -129,4 +130,5 @@ class RemoteFacts:
     copied: Mapping[str, Mapping[Key, tuple[str, int]]] = field(default_factory=lambda: MappingProxyType({}))
     workers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     written_ms: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    writers: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""

@@ -64,7 +64,10 @@ def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
         for at in (translation.offset, offset.before)
         if at is not None and translation.exact and (counts := both.counts(position, at)) is not None
     }
-    partition = TranslatedPartition(translation.offset, translation.exact, translation.reason, counted=counted)
+    reason = translation.reason
+    if not translation.exact and out.found[key, position].gap is None:
+        reason = out.found[key, position].reason or reason  # the other flow says only how far it has come
+    partition = TranslatedPartition(translation.offset, translation.exact, reason, counted=counted)
     return [replace(offset, translated=partition)]
 
 
@@ -86,8 +89,7 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
     """Adds what the bounds tell: partitions without a record have an exact offset, too; where nothing is known, the
-    beginning is safe; a record that the destination has deleted since is not waited for; an offset beyond the origin's
-    log is no lag of the mirror."""
+    beginning is safe; a record that the destination has deleted since is not waited for."""
     partition = offset.translated
     if destination is None:
         return offset
@@ -95,14 +97,12 @@ def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: Pa
         partition = replace(partition, offset=destination.begin)
     if partition.exact:
         return replace(offset, translated=partition)
-    if origin is not None and offset.committed > origin.end:
-        log = f"the log of {offset.origin[0]}-{offset.origin[1]}, which ends at {origin.end}"
-        reason = (
-            f"the group's offset {offset.committed} is beyond {log}: the topic was made anew, or the offset was set"
-        )
-        partition = replace(partition, reason=f"{reason}; reset the group there first")
-    empty = destination.begin == destination.end and origin is not None and origin.begin == origin.end
-    if partition.offset is None and empty:
+    if (
+        destination.begin == destination.end
+        and origin is not None
+        and origin.begin == origin.end
+        and offset.committed <= origin.end
+    ):
         return replace(offset, translated=TranslatedPartition(destination.end, True))
     at = destination.begin if partition.offset is None else partition.offset
     return replace(offset, translated=replace(partition, offset=at, end=destination.stable))

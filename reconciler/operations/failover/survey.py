@@ -43,6 +43,7 @@ from reconciler.operations.failover.hidden import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.names import LAG_HOLDS_MS
+from reconciler.replication.offsets.map import beyond_log
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.pauses import Pause
 from reconciler.replication.policy import TopicSelector, is_heartbeats
@@ -199,7 +200,7 @@ class Survey:
                 offers.setdefault(group, []).extend(of_both(entries) or [offer for _, offer in entries])
         wanted = [offset for each in offers.values() for offset in each]
         ends = self.destination.bounds(offset.destination for offset in wanted)
-        begins = self.origin.bounds(offset.origin for offset in wanted if offset.translated.offset is None)
+        begins = self.origin.bounds(offset.origin for offset in wanted if not offset.translated.exact)
         for group, each in sorted(offers.items()):
             if each:
                 state = here.states[group]
@@ -227,9 +228,17 @@ class Survey:
         """An offset is its own translation, as far as the destination's log goes."""
         remote = self._selectors[leg.flow].remote_name
         there = {key: (remote(key[0]), key[1]) if leg.forward else key for key in wanted}
-        bounds = self.destination.bounds(there.values())
+        here = {key: key if leg.forward else (remote(key[0]), key[1]) for key in wanted}
+        bounds, own = self.destination.bounds(there.values()), self.origin.bounds(here.values())
         ends = {key: bounds[twin].end for key, twin in there.items() if twin in bounds}
-        carried = {(key, at): as_committed(at, ends.get(key)) for key, some in wanted.items() for at in some}
+        beyond = {
+            (key, at): beyond_log(at, twin, self.origin.name, own[twin].end)
+            for key, twin in here.items()
+            for at in wanted[key]
+            if twin in own and at > own[twin].end
+        }
+        pairs = [(key, at) for key, some in wanted.items() for at in some]
+        carried = {(key, at): as_committed(at, ends.get(key), beyond.get((key, at), "")) for key, at in pairs}
         return Chart(leg, {}, {}, carried, same=True)
 
     def _offer(

@@ -27,7 +27,7 @@ from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Flow, Isolation, Principal, Topology
 from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
 from reconciler.replication.names import OFFSETS_TOPIC, position_group
-from reconciler.replication.offsets.map import Translation
+from reconciler.replication.offsets.map import Translation, beyond_log
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.translate import ClusterSides, translate
 from reconciler.replication.policy import TopicSelector
@@ -66,8 +66,7 @@ async def _translated(
         committed = flow.isolation is Isolation.READ_COMMITTED
         sides = ClusterSides(source, target, flow.state_name, position_group(flow.state_name), committed)
         if flow.keeps_offsets:
-            other = source if request.reverse else target
-            translations = await _as_they_are(other, wanted, None if request.reverse else selector.remote_name)
+            translations = await _as_they_are((source, target), wanted, selector.remote_name, reverse=request.reverse)
         else:
             translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
     except BrokerError as error:
@@ -87,17 +86,30 @@ async def _translated(
 
 
 async def _as_they_are(
-    other: ClusterClient | None, wanted: Mapping[Key, Iterable[int]], remote: Callable[[str], str] | None
+    sides: tuple[ClusterClient | None, ClusterClient],
+    wanted: Mapping[Key, Iterable[int]],
+    remote: Callable[[str], str],
+    *,
+    reverse: bool,
 ) -> dict[tuple[Key, int], Translation]:
-    """Of a flow that keeps offsets: each is its own, as far as the other side's log goes. ``wanted``: by source
-    partition; ``remote`` None: the other side is the source."""
-    twins = {key: key if remote is None else (remote(key[0]), key[1]) for key in wanted}
-    ends: Mapping[Key, int | BrokerError] = {}
-    if other is not None:
-        await other.refresh({topic for topic, _ in twins.values()})
-        ends = await other.list_offsets(dict.fromkeys(twins.values(), LATEST), committed=False)
-    known = {key: end for key, twin in twins.items() if isinstance(end := ends.get(twin), int)}
-    return {(key, at): as_committed(at, known.get(key)) for key, offsets in wanted.items() for at in offsets}
+    """Of a flow that keeps offsets: each is its own, as far as the other side's log goes. ``sides``: source and target;
+    ``wanted``: by source partition."""
+    places = [{key: key for key in wanted}, {key: (remote(key[0]), key[1]) for key in wanted}]
+    ends: list[dict[Key, int]] = []
+    for cluster, keys in zip(sides, places, strict=True):
+        answers: Mapping[Key, int | BrokerError] = {}
+        if cluster is not None:
+            await cluster.refresh({topic for topic, _ in keys.values()})
+            answers = await cluster.list_offsets(dict.fromkeys(keys.values(), LATEST), committed=False)
+        ends.append({key: end for key, its in keys.items() if isinstance(end := answers.get(its), int)})
+    near, far = (1, 0) if reverse else (0, 1)
+    translations: dict[tuple[Key, int], Translation] = {}
+    for key, at in ((key, at) for key, offsets in wanted.items() for at in offsets):
+        cluster, end, beyond = sides[near], ends[near].get(key), ""
+        if cluster is not None and end is not None and at > end:
+            beyond = beyond_log(at, places[near][key], cluster.name, end)
+        translations[key, at] = as_committed(at, ends[far].get(key), beyond)
+    return translations
 
 
 def _upstream(key: Key, selector: TopicSelector, reverse: bool) -> Key | None:

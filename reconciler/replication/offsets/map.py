@@ -74,7 +74,7 @@ class Gap:
 @dataclass(frozen=True, slots=True)
 class Translation:
     """``offset``: where to go on at the other side; None only for UNKNOWN. ``reason``: why not exact, else empty.
-    ``gap``: set where counting records on both sides may make it exact."""
+    ``gap``: set where counting records on both sides may make it exact; without one ``reason`` is the last word."""
 
     offset: int | None
     exactness: Exactness
@@ -84,6 +84,17 @@ class Translation:
     @property
     def exact(self) -> bool:
         return self.exactness in (Exactness.RECORD, Exactness.NEXT, Exactness.END)
+
+
+def beyond_log(offset: int, key: tuple[str, int], cluster: str, end: int) -> str:
+    """Why a committed offset has no counterpart: the log of ``key``, where it was committed, ends before it."""
+    topic, partition = key
+    return (
+        f"offset {offset} is beyond the log of {topic}-{partition} on {cluster}, which ends at {end}: the topic was"
+        f" made anew, it lost records, or the offset was set. A consumer there goes to where auto.offset.reset says."
+        f" Reset the group on {cluster} first: kafka-consumer-groups.sh --group GROUP --topic {topic}:{partition}"
+        " --reset-offsets --to-earliest --execute (or --to-latest)"
+    )
 
 
 class PartitionMap:

@@ -57,14 +57,14 @@ def above_limit(first_offset: int, limit: int | None) -> bool:
     return first_offset > (FILLER_LIMIT if limit is None else limit)
 
 
-def as_committed(offset: int, end: int | None) -> Translation:
+def as_committed(offset: int, end: int | None, beyond: str = "") -> Translation:
     """A committed offset on the other side, whose log ends at ``end`` (None: not known). Never behind that end: there a
-    consumer would jump to wherever ``auto.offset.reset`` says."""
+    consumer would jump to wherever ``auto.offset.reset`` says. ``beyond``: why, where the copy is not merely behind."""
     if end is None:
         return Translation(None, Exactness.UNKNOWN, "where the other side's log ends is not known")
     if offset <= end:
         return Translation(offset, Exactness.RECORD)
-    return Translation(end, Exactness.EARLIER, f"the copy ends at {end}, and the group is at {offset}")
+    return Translation(end, Exactness.EARLIER, beyond or f"the copy ends at {end}, and the group is at {offset}")
 
 
 def producer_of(metadata: str) -> int | None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from reconciler.kafka.client import small_topics as logs
-from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLostError
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
-from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation
-from reconciler.replication.offsets.position_metadata import is_ours
+from reconciler.replication.offsets.codec import MapPartition
+from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_log
+from reconciler.replication.offsets.position_metadata import is_ours, mark_of, urlsafe
 from reconciler.replication.offsets.reader import MapReader
 
 UNDECIDED_WITHIN = 2.0
@@ -50,14 +51,30 @@ async def translate(
         ours = reader.partition(*key, ids)
         asked = sorted(set(offsets))
         all_translations = _all(ours, asked, reverse)
-        if any(translation.gap is not None for translation in all_translations) and sides.source is not None:
-            ours, why = await _closed(sides, (key, other), ours, all_translations)
+        position = (
+            await _position(sides, other) if not all(translation.exact for translation in all_translations) else None
+        )
+        # What the map says of former topics no counting makes exact: the logs have nothing in common with it.
+        if anew := made_anew(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
+            all_translations = [_final(translation, anew) for translation in all_translations]
+        elif any(translation.gap is not None for translation in all_translations) and sides.source is not None:
+            ours, why = await _closed(sides, (key, other), ours, all_translations, position)
             all_translations = [
                 translation if translation.exact else replace(translation, reason=why or translation.reason)
                 for translation in _all(ours, asked, reverse)
             ]
+        # Nor is it lag where the log that the offset is of ends before it.
+        if not all(translation.exact for translation in all_translations):
+            near, of = (sides.target, other) if reverse else (sides.source, key)
+            end = await _bound(near, of, logs.ends)
+            all_translations = [
+                translation
+                if translation.exact or near is None or end is None or offset <= end
+                else _final(translation, "; ".join(filter(None, (anew, beyond_log(offset, of, near.name, end)))))
+                for offset, translation in zip(asked, all_translations, strict=True)
+            ]
         if any(translation.offset is None for translation in all_translations):
-            begin = await _begin(sides.source if reverse else sides.target, key if reverse else other)
+            begin = await _bound(sides.source if reverse else sides.target, key if reverse else other, logs.begins)
             all_translations = [
                 translation if translation.offset is not None else _from_start(translation, begin)
                 for translation in all_translations
@@ -72,6 +89,37 @@ def _all(ours: PartitionMap, offsets: list[int], reverse: bool) -> list[Translat
     return [ours.upstream(offset) if reverse else ours.downstream(offset) for offset in offsets]
 
 
+def made_anew(
+    place: MapPartition | None,
+    ids: tuple[UUID, UUID],
+    clusters: tuple[ClusterClient | None, ClusterClient],
+    remote: str,
+    position: CommittedPosition | None,
+) -> str:
+    """Which topic was deleted and made anew since the offset map was written, in words; empty where none was, and where
+    the mirror copies the new one already (``position``: the flow's). ``ids``: of source and remote topic now."""
+    if place is None or place.is_of(ids):
+        return ""
+    if place.is_of((ids[0], NO_ID)):
+        was, side, topic, cluster = place.target_id, ids[1], remote, clusters[1].name
+    else:
+        was, side, topic = place.source_id, ids[0], place.topic
+        cluster = clusters[0].name if clusters[0] is not None else "the source"
+        now = printed_id(side.bytes)
+        at = position and mark_of((remote, place.partition), position.offset, position.metadata)
+        if at and urlsafe(at.topic_id) == urlsafe(now):
+            return ""
+    return (
+        f"{topic} on {cluster} was deleted and made anew since it was mirrored (id {printed_id(was.bytes)}, now"
+        f" {printed_id(side.bytes)}): offsets of the former topic have no counterpart. Decide about the old records in"
+        f" {remote}, then copy from the beginning: reconciler mirror seek ENV FLOW --topic {place.topic} --to earliest"
+    )
+
+
+def _final(translation: Translation, reason: str) -> Translation:
+    return replace(translation, reason=reason, gap=None)
+
+
 def _from_start(translation: Translation, begin: int | None) -> Translation:
     if begin is None:
         return translation
@@ -81,16 +129,19 @@ def _from_start(translation: Translation, begin: int | None) -> Translation:
 
 
 async def _closed(
-    sides: ClusterSides, keys: tuple[Key, Key], ours: PartitionMap, translations: list[Translation]
+    sides: ClusterSides,
+    keys: tuple[Key, Key],
+    ours: PartitionMap,
+    translations: list[Translation],
+    position: CommittedPosition | None,
 ) -> tuple[PartitionMap, str]:
     """The map with its gaps closed as far as that can be proved, and why not further."""
     assert sides.source is not None
-    position = await _position(sides, keys[1])
     here, there = Log(sides.source, keys[0], sides.committed), Log(sides.target, keys[1])
     stretches, why = list(ours.stretches), ""
     for gap in {translation.gap for translation in translations if translation.gap is not None}:
         try:
-            stretches.append(await close_gap(gap, here, there, position))
+            stretches.append(await close_gap(gap, here, there, position.offset if position else None))
         except NotPairedError as error:
             why = str(error)
         except (BrokerError, ConnectionLostError) as error:
@@ -98,8 +149,8 @@ async def _closed(
     return PartitionMap(stretches), why
 
 
-async def _position(sides: ClusterSides, key: Key) -> int | None:
-    """The flow's next source offset. None when there is none, when another client committed it, or when it stays
+async def _position(sides: ClusterSides, key: Key) -> CommittedPosition | None:
+    """Of the flow, the next source offset. None when there is none, when another client committed it, or when it stays
     undecided (KIP-447): the mirror copies meanwhile, and what is proved without it is as true."""
     until = time.monotonic() + UNDECIDED_WITHIN
     while True:
@@ -112,7 +163,7 @@ async def _position(sides: ClusterSides, key: Key) -> int | None:
                 return None
             await asyncio.sleep(ASKED_EVERY)
         else:
-            return at.offset if at.offset >= 0 and is_ours(key, at.offset, at.metadata) else None
+            return at if at.offset >= 0 and is_ours(key, at.offset, at.metadata) else None
 
 
 async def _id(cluster: ClusterClient | None, topic: str) -> UUID:
@@ -124,11 +175,14 @@ async def _id(cluster: ClusterClient | None, topic: str) -> UUID:
     return known.topic_id if known is not None else NO_ID
 
 
-async def _begin(cluster: ClusterClient | None, key: Key) -> int | None:
+async def _bound(
+    cluster: ClusterClient | None, key: Key, ask: Callable[[ClusterClient, Sequence[Key]], Awaitable[dict[Key, int]]]
+) -> int | None:
+    """Where the log begins or ends; None where that is not known."""
     if cluster is None:
         return None
     try:
         await logs.leaders(cluster, [key[0]])
-        return (await logs.begins(cluster, [key]))[key]
-    except (BrokerError, KeyError):
+        return (await ask(cluster, [key]))[key]
+    except (BrokerError, ConnectionLostError, KeyError):
         return None

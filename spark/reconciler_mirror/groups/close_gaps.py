@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.replication.names import position_group
@@ -19,7 +20,7 @@ from reconciler.replication.offsets.map import Gap, Stretch
 from reconciler.replication.offsets.map_topic import append
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
-from reconciler_mirror import log_lines as logs
+from reconciler_mirror import log_lines
 
 PATIENCE = 2
 """Rounds that a gap must be seen before it is taken for one: what lanes copy is in the map a moment later."""
@@ -28,7 +29,7 @@ LEAST, MOST = 2, 128
 CPU_S = 0.1
 """Of one round, about; further gaps wait for the next one."""
 RUNS_A_CHUNK = 250
-_log = logs.logger("groups")
+_log = log_lines.logger("groups")
 
 
 @dataclass(slots=True)
@@ -78,9 +79,13 @@ class GapCloser:
         try:
             at = (await self._target.positions(position_group(self._flow), [twin]))[twin]
             position = at.offset if is_ours(twin, at.offset, at.metadata) else -1
-            if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
-                return ""  # the group is ahead of the flow
             await self._source.refresh([key[0]])
+            if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
+                # The group is ahead of the flow, which is no gap; but what the source does not have never comes.
+                end = (await logs.ends(self._source, [key]))[key]
+                if position < 0 or end > (gap.source or 0):
+                    return ""
+                return f"the log ends before that on {self._source.name}, at {end}: reset the group there"
             await self._target.refresh([remote])
             ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
             last = places.place(*key)

@@ -244,7 +244,7 @@ class GroupRounds:
                 wanted.setdefault(key, set()).add(entry.gap)
         open_gaps = await self._closer.close(wanted, routes, maps)
         return {
-            group: f"{key[0]}-{key[1]}: {open_gaps[key, entry.gap]}"
+            group: f"{key[0]}-{key[1]} (at {entry.committed.offset}): {open_gaps[key, entry.gap]}"
             for group, key, entry in (self._each() if open_gaps else ())
             if entry.gap is not None and (key, entry.gap) in open_gaps
         }

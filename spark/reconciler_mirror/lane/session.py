@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from reconciler.kafka.client.cluster import Key
-from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
+from reconciler.kafka.client.cluster import CommittedPosition, Key
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, WireError
+from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler_mirror.conditions.lane import unavailable
 from reconciler_mirror.lane.commit import Committer
 from reconciler_mirror.lane.copied_runs import Copied
@@ -32,6 +33,9 @@ from reconciler_mirror.record_work.on_bytes import worker_of
 QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0
 RENEW_EVERY = RENEW_AFTER_HOURS * 3600.0
 LEAVE_WITHIN = 15.0
+POSITIONS_EVERY, MOST_POSITIONS = 10.0, 1_000
+"""Seconds, and partitions a look; of more, the next ones at the next look."""
+OURS_BEGINS = '{"'
 
 
 class LaneSession:
@@ -74,6 +78,8 @@ class LaneSession:
             self._spawn(TargetEnds(lane, lane.same).run(), self._readers)
         self._spawn(self._metadata_now_and_then(), self._readers)
         self._spawn(self._ends.run(), self._readers)
+        if lane.same is None:
+            self._spawn(self._positions_now_and_then(), self._readers)
         last = self._spawn(self._committer.run(), self._tasks)
         look = self._spawn(self._look_around(), self._tasks)
         try:
@@ -215,6 +221,36 @@ class LaneSession:
                 if partition.phase is Phase.COPYING and stale:
                     self.look_again(partition, "the source topic changed")
 
+    async def _positions_now_and_then(self) -> None:
+        """Another client may commit the position of a partition to which nothing comes, so that this lane does not
+        write it either. Seen here, not at the next start only, when it would be followed.
+
+        What this lane or its successor commits has a proof, and while it is undecided brokers tell nothing (KIP-447).
+        So a decided one without a proof is a stranger's. The start, which reads it once more, stops the partition.
+        """
+        lane, begin = self.lane, 0
+        while True:
+            await asyncio.sleep(POSITIONS_EVERY)
+            quiet = [p for p in lane.partitions.values() if self._is_quiet(p)]
+            begin = begin if begin < len(quiet) else 0
+            places = {p: p.committed for p in quiet[begin : begin + MOST_POSITIONS]}
+            begin += MOST_POSITIONS
+            try:
+                async with asyncio.timeout(POSITIONS_EVERY):
+                    answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
+            except (WireError, TimeoutError):
+                continue  # who commits there says what is wrong
+            for partition, committed in places.items():
+                at = answers[partition.target]
+                if at.offset < 0 or (at.offset == committed and at.metadata.startswith(OURS_BEGINS)):
+                    continue  # most: no proof is worked out for them
+                if self._is_quiet(partition) and partition.committed == committed and not _is_ours(partition, at):
+                    self._begin_again(partition)
+
+    def _is_quiet(self, partition: Partition) -> bool:
+        undecided = partition in self.lane.dirty or partition in self.lane.touched
+        return partition.phase is Phase.COPYING and partition.committed >= 0 and partition.idle and not undecided
+
     async def _look_around(self) -> None:
         """Follows the control; returns when the lane should end, after the readers are gone.
 
@@ -321,10 +357,14 @@ class LaneSession:
                 continue
             if partition in lane.dirty or partition in lane.touched:
                 continue
-            self.forget(partition)
-            partition.reached = partition.covered = -1
-            partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
-            self._starter.add(partition)
+            self._begin_again(partition)
+
+    def _begin_again(self, partition: Partition) -> None:
+        """Nothing of it is under way: it is started as the group's position says."""
+        self.forget(partition)
+        partition.reached = partition.covered = -1
+        partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
+        self._starter.add(partition)
 
     # what it tells
 
@@ -334,6 +374,10 @@ class LaneSession:
     def _report(self) -> None:
         self._reported = time.monotonic()
         self._tell(self.progress())
+
+
+def _is_ours(partition: Partition, at: CommittedPosition) -> bool:
+    return is_ours(partition.target, at.offset, at.metadata)
 
 
 async def _cancel(tasks: set[asyncio.Task[None]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.clusters import in_flight
+from reconciler.backends.clusters import connect_offsets, in_flight
 from reconciler.backends.clusters.connect_offsets import Pair, read_records
 from reconciler.backends.clusters.groups import Side
 from reconciler.operations.importers import positions as inheritance
@@ -102,6 +103,28 @@ def test_committed_positions_are_shown_then_written_and_replaced(
     assert document["flows"][0]["topics"][0]["positions"] == {"0": 13}
     assert document["flows"][0]["topics"][0]["without_position"] == [1]
     assert "{0: 13, 1: 10}" in file.read_text(), "an offset that stands there stays"
+
+
+def test_a_transaction_that_is_undecided_is_waited_for_and_never_read_past(
+    cli: Cli, env: Path, plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer may count it as committed already: markers come later. The positions before it would be old ones."""
+    store(plain["west"], unique, (0, 3))
+    key = json.dumps(["mm2", {"cluster": "east", "partition": 0, "topic": unique}])
+    producer = Producer({**plain["west"].super_client(), "transactional.id": f"undecided-{unique}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(f"{unique}connectoffsets", key=key, value=json.dumps({"offset": 11}))
+    producer.flush(30)
+    with monkeypatch.context() as patched:
+        patched.setattr(connect_offsets, "DECIDED_WITHIN_S", 0.2)
+        refused = cli(*words(env, unique), "--write")
+    assert (refused.code, f"a transaction in west/{unique}connectoffsets-" in refused.err) == (1, True), refused.err
+    deciding = threading.Timer(0.5, lambda: producer.commit_transaction(30))
+    deciding.start()
+    shown = cli(*words(env, unique))
+    deciding.join()
+    assert f"{{{unique}: {{0: 12}}}}" in shown.out, shown.words
 
 
 def test_positions_of_the_flows_own_are_not_written_over(cli: Cli, env: Path, plain: Sandbox, unique: str) -> None:

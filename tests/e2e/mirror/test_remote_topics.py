@@ -78,6 +78,22 @@ def test_apply_is_blocked_until_somebody_says_where_to_begin(
         assert sentence is None or sentence in planned.out
 
 
+def test_a_transactional_producer_is_named(
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east, west = plain["east"], plain["west"]
+    create_topic(east, unique)
+    create_topic(west, f"east.{unique}")
+    producer = Producer({**west.super_client(), "transactional.id": f"billing-{unique}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(f"east.{unique}", "1")
+    producer.commit_transaction(30)
+    planned = cli("plan", write(environment(plain, unique), unique), "--format", "json")
+    [entry] = [one for one in json.loads(planned.out)["refused"] if one["reason"]["code"] == "remote-topic-not-empty"]
+    assert f"Written by transactional id billing-{unique}, last at " in entry["reason"]["text"], entry
+
+
 def test_init_says_so_before_anything_is_applied(cli: Cli, plain: Sandbox, beside: str, tmp_path: Path) -> None:
     servers = [f"--cluster={name}={handle.bootstrap_servers}" for name, handle in plain.clusters.items()]
     made = cli("init", tmp_path / beside, *servers, "--security-protocol=PLAINTEXT", f"--flow=east:west={beside}")

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane import offset_map_writer as map_writing
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.run import batch_path
-from reconciler_sandbox.handles import Sandbox
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.cli.main import main
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets import translate as translating
+from reconciler.replication.offsets.position_metadata import urlsafe
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.truth import map_topic, placed
 
@@ -161,3 +163,41 @@ def test_while_the_mirror_commits_its_position_is_waited_for_and_then_done_witho
     deciding.join()
     member.close()
     assert {one["offset"]: one["to_offset"] for one in json.loads(out)["positions"]} == right
+
+
+def test_what_lies_beyond_a_log_and_what_is_of_a_former_topic_is_called_so(
+    flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str], create_topic: CreateTopic
+) -> None:
+    _write(flow, range(1, 3))
+    flow.run(batch_path, flow.at_end())
+    env = _environment(flow, tmp_path)
+
+    def reason(topic: str, offset: int, *more: str) -> str:
+        asked = ("--topic", topic, "--offset", offset, *more, "--format", "json")
+        code, out, _ = _run(capsys, env, flow.topic, *asked)
+        (told,) = json.loads(out)["positions"]
+        assert code == 2
+        return str(told["reason"])
+
+    beyond = reason(flow.topic, 5_000)
+    assert beyond.startswith(f"offset 5000 is beyond the log of {flow.topic}-0 on east, which ends at 8: ")
+    assert f"--topic {flow.topic}:0 --reset-offsets --to-earliest" in beyond
+    back = reason(flow.remote, 5_000, "--reverse")
+    assert back.startswith(f"offset 5000 is beyond the log of {flow.remote}-0 on west, which ends at ")
+
+    def ids(handle: ClusterHandle, topic: str) -> str:
+        admin = AdminClient(handle.super_client())
+        return urlsafe(str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id))
+
+    seek = f"reconciler mirror seek ENV FLOW --topic {flow.topic} --to earliest"
+    for handle, topic in ((flow.target, flow.remote), (flow.source, flow.topic)):
+        was = ids(handle, topic)
+        admin = AdminClient(handle.super_client())
+        admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+        create_topic(handle, topic)
+        anew = f"{topic} on {handle.name} was deleted and made anew since it was mirrored (id {was}, now "
+        for offset in (0, 3):
+            said = reason(flow.topic, offset)
+            assert said.startswith(f"{anew}{ids(handle, topic)})")
+            assert seek in said
+    assert f"offset 3 is beyond the log of {flow.topic}-0 on east, which ends at 0" in said

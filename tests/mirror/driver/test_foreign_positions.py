@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.driver import takeover
 from reconciler_mirror.driver.takeover import Takeover, WireTakeover
-from reconciler_mirror.lane import positions
+from reconciler_mirror.lane import positions, session
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, Condition, LaneProgress, PartitionSpec, lane_of, lane_spec
@@ -271,9 +271,12 @@ def test_one_that_comes_while_the_flow_is_taken_over_is_not_obeyed(flow: Flow, m
         assert copied[number] == list(range(FIRST if number in stopped else FIRST + MORE)), "nothing is doubled"
 
 
-def test_one_that_comes_beside_a_lane_counts_only_where_that_does_not_copy(flow: Flow) -> None:
-    """A lane goes by what it knows, and writes over it with its next commit; what was paused is read again. Neither
-    takes a stranger's claim for that of a later application."""
+def test_one_that_comes_beside_a_lane_counts_only_where_that_does_not_copy(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane goes by what it knows, and writes over it with its next commit, where that comes before it looks; what was
+    paused is read again. Neither takes a stranger's claim for that of a later application."""
+    monkeypatch.setattr(session, "POSITIONS_EVERY", 1000.0)
     named = settings(flow, delivery="at_least_once")
     write(flow, range(FIRST))
     claim = taken(named, "first", flow.specs()).claim

@@ -293,3 +293,15 @@ def test_a_gap_that_cannot_be_counted_is_told_and_nothing_is_missed(
     assert found.inexact == 1
     assert "begins at" in found.gaps[unique]
     assert synced.offset(unique) == here[b"9"] + 1 <= here[b"17"]
+
+
+def test_a_group_beyond_the_log_of_the_source_is_said_to_be(synced: Synced, unique: str) -> None:
+    write(synced.flow, 0, 10)
+    synced.copy()
+    synced.commit(unique, {0: 5_000})
+    found = synced.round(PATIENCE + 2)
+    assert found.inexact == 1
+    assert (
+        f"{synced.flow.topic}-0 (at 5000): the log ends before that on {synced.flow.source.name}, at "
+        in found.gaps[unique]
+    )

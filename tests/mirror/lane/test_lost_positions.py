@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.lane import positions
+from reconciler_mirror.lane import positions, session
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model.lane import Claim, PartitionSpec
+from reconciler_mirror.model.lane import Claim, LaneProgress, PartitionSpec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import NO_ID
@@ -76,6 +76,49 @@ def test_a_position_that_another_client_committed_stops_the_partition(offset: in
     flow.set_position(60)
     flow.run(batch_path)
     assert flow.target_content()[0] == flow.source_content()[0]
+
+
+@pytest.mark.parametrize("offset", [40, 60])
+def test_a_position_that_another_client_commits_is_seen_while_the_lane_runs(
+    offset: int, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes to the partition, so the lane would not commit it either."""
+    monkeypatch.setattr(session, "POSITIONS_EVERY", 0.2)
+    set_back: list[int] = []
+
+    def done(progress: LaneProgress) -> bool:
+        if caught_up(progress) and not set_back:
+            set_back.append(offset)
+            flow.set_position(offset, metadata="")
+        return has("position_foreign")(progress)
+
+    report, _ = flow.run(batch_path, done)
+    [condition] = report.progress.conditions
+    assert f"in group mirror.{flow.topic}, {offset}, was committed by another client" in condition.text
+    assert "--partition 0 --to 60" in condition.todo
+    assert len(flow.target_content()[0]) == 60
+
+
+def test_what_lanes_and_takeovers_commit_is_never_taken_for_a_strangers(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trickle, whose commits are undecided now and then, and two later applications, the second beside a lane."""
+    monkeypatch.setattr(session, "POSITIONS_EVERY", 0.01)
+    began, seen, taken = time.monotonic(), set[str](), list[int]()
+
+    def done(progress: LaneProgress) -> bool:
+        seen.update(condition.code for condition in progress.conditions)
+        if len(taken) < 20:
+            taken.append(1)
+            fill(flow.source, flow.topic, RECORDS[:1])
+        return len(taken) == 20 and time.monotonic() - began > 2 and caught_up(progress)
+
+    for application in (1, 2):
+        taken.clear()
+        flow.run(batch_path, done, claim=Claim(application, "test"))
+    flow.set_position(70)  # as a seek does
+    flow.run(batch_path, done, claim=Claim(3, "test"))
+    assert seen == set()
 
 
 def test_a_position_that_went_back_stops_the_partition_until_it_is_right_again(flow: Flow) -> None:

@@ -88,6 +88,12 @@ def test_records_that_retention_deleted_count_as_well() -> None:
     assert "an idempotent producer, last at 2023-11-14 22:13:20 UTC" in made.refused[0].reason.text
 
 
+@pytest.mark.parametrize(("at", "moment"), [(1_700_000_000_000, "2023-11-14 22:13:20 UTC"), (-1, "an unknown time")])
+def test_producers_with_a_transactional_id_are_named(at: int, moment: str) -> None:
+    made, _ = blocked(replace(NOTHING, held=HELD, written_ms={REMOTE: at}, writers={REMOTE: ("billing-1",)}))
+    assert f"; transactional id billing-1, last at {moment}" in made.refused[0].reason.text
+
+
 @pytest.mark.parametrize(
     ("start", "blocks", "says"),
     [

@@ -17,9 +17,11 @@ from reconciler.kafka.protocol.transactions import (
     pack,
     pack_add,
     pack_end,
+    pack_list,
     unpack,
     unpack_add,
     unpack_end,
+    unpack_list,
 )
 
 
@@ -123,3 +125,12 @@ def test_log_ends_are_told_with_the_epoch_they_are_of() -> None:
     results = b"\x03" + struct.pack(">hiiq", 0, 0, 5, 77) + b"\0" + struct.pack(">hiiq", 74, 1, -1, -1) + b"\0"
     frame = struct.pack(">i", 9) + b"\0" + struct.pack(">i", 5) + b"\x02" + b"\x02a" + results + b"\0" + b"\0"
     assert unpack_ends(memoryview(frame)) == (5, {("a", 0): (0, 5, 77), ("a", 1): (74, -1, -1)})
+
+
+def test_producers_are_asked_for_their_transactional_ids() -> None:
+    assert pack_list([7, 258]) == b"\x01\x03" + struct.pack(">qq", 7, 258) + b"\x00"
+    one = b"\x0bmirror.f.0" + struct.pack(">q", 7) + b"\x08Ongoing\x00"
+    body = struct.pack(">ih", 5, 0) + b"\x02\x06Vague" + b"\x02" + one + b"\x00"
+    assert unpack_list(memoryview(struct.pack(">i", 9) + b"\0" + body)) == (5, 0, {7: "mirror.f.0"})
+    with pytest.raises(MalformedResponseError, match="a ListTransactions"):
+        unpack_list(memoryview(struct.pack(">i", 9) + b"\0" + body[:-9]))

@@ -111,3 +111,8 @@ def test_what_fillers_cost() -> None:
 def test_one_committed_offset(end: int | None, offset: int | None, exact: bool) -> None:
     translation = as_committed(10, end)
     assert (translation.offset, translation.exact) == (offset, exact)
+
+
+def test_an_offset_beyond_the_log_it_is_of_is_not_called_a_copy_that_is_behind() -> None:
+    assert as_committed(10, 9).reason == "the copy ends at 9, and the group is at 10"
+    assert as_committed(10, 9, "beyond").reason == "beyond"
