@@ -3,9 +3,11 @@ every page is reached."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,56 @@ def test_every_folder_of_tests_is_told() -> None:
     page = (ROOT / "docs/architecture.md").read_text("utf-8")
     folders = {page.relative_to(ROOT / "tests").parts[0] for page in (ROOT / "tests").rglob("test_*.py")}
     assert folders | {"support"} == set(re.findall(r"`tests/([a-z0-9]+)[`/]", page.partition("## Tests")[2]))
+
+
+# docs/SECURITY.md says only what a test holds
+
+SECURITY = (ROOT / "docs/SECURITY.md").read_text("utf-8")
+CLAIMS = ("Who can do what", "Attacks, and what becomes of them", "Ports")
+_NAMED = re.compile(r"`(tests/[A-Za-z0-9_/]+\.py)?::(test_[a-z0-9_]+)`")
+
+
+def rows(section: str) -> Iterator[tuple[str, str]]:
+    """What a row is about, and its last cell."""
+    table = SECURITY.partition(f"\n## {section}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    assert lines[0].endswith(" test |"), f"the last column of {section} names tests"
+    for line in lines[2:]:
+        cells = line.removesuffix(" |").split(" | ")
+        yield cells[0], cells[-1]
+
+
+def named(cell: str) -> Iterator[tuple[str, str]]:
+    """A name without a file is of the file before it."""
+    file = ""
+    for match in _NAMED.finditer(cell):
+        file = match[1] or file
+        yield file, match[2]
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    path = ROOT / file
+    tree = ast.parse(path.read_text("utf-8")) if file and path.is_file() else ast.Module([], [])
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_each_claim_names_the_tests_that_hold_it() -> None:
+    bare = [about for section in CLAIMS for about, cell in rows(section) if not list(named(cell))]
+    assert bare == [], "write its test, then its name; or say what is true"
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    gone = [
+        f"{file}::{name} of {about}"
+        for section in CLAIMS
+        for about, cell in rows(section)
+        for file, name in named(cell)
+        if name not in functions_of(file)
+    ]
+    assert gone == []
+
+
+def test_a_file_that_is_named_anywhere_on_the_page_exists() -> None:
+    files = set(re.findall(r"\btests/[A-Za-z0-9_/]+\.py\b", SECURITY))
+    assert {file for file in files if not (ROOT / file).is_file()} == set()

@@ -34,6 +34,14 @@ def broker_configs(cluster: ClusterHandle) -> dict[str, str]:
     return {name: entry.value for name, entry in described.result(10).items()}
 
 
+@pytest.mark.parametrize("profile", [pytest.param(name, marks=pytest.mark.kafka(name)) for name in ("plain", "secure")])
+def test_no_broker_listens_beyond_loopback(profile: str, request: pytest.FixtureRequest) -> None:
+    sandbox: Sandbox = request.getfixturevalue(profile)
+    for handle in sandbox.clusters.values():
+        listeners = broker_configs(handle)["listeners"].split(",")
+        assert {listener.partition("://")[2].rpartition(":")[0] for listener in listeners} == {"127.0.0.1"}
+
+
 def test_two_clusters_of_their_own(plain: Sandbox) -> None:
     seen = {name: admin(handle.client()).list_topics(timeout=10).cluster_id for name, handle in plain.clusters.items()}
     assert seen == {name: handle.cluster_id for name, handle in plain.clusters.items()}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import git
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from reconciler_sandbox.handles import Sandbox
 
@@ -41,6 +42,15 @@ def test_nothing_is_permitted_by_default_and_actions_are_pinned(name: str) -> No
             if step.get("uses", "").startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False
             assert "${{" not in step.get("run", ""), "an expression inside a script is an injection"
+
+
+def test_newer_actions_and_packages_are_proposed() -> None:
+    """What is pinned by a commit stays as it is until somebody looks."""
+    updates = yaml.safe_load((WORKFLOWS.parent / "dependabot.yml").read_text("utf-8"))["updates"]
+    assert {(update["package-ecosystem"], update["directory"]) for update in updates} == {
+        ("github-actions", "/"),
+        ("pip", "/"),
+    }
 
 
 def test_a_fork_gets_no_credentials_and_can_write_nothing() -> None:

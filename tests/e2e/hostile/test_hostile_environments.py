@@ -17,9 +17,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 import git
@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from reconciler.backends.files import read_readable
+from reconciler.backends.repository import Checkout
 from reconciler.cli.main import main
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.explain import explain
@@ -36,7 +37,7 @@ from reconciler.environment.load import load
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.model.environment.topology import Topology
+from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.options import MapFormat
 from reconciler.model.plan import Plan
 from reconciler.model.quotas import entity
@@ -52,7 +53,7 @@ from tests.e2e.hostile.folders import RIGHT, HostileEnvironment, HostileFile, ho
 from tests.e2e.hostile.outputs import Page, in_browser, in_comment, in_terminal, page_of
 from tests.e2e.hostile.watch import SECONDS, TooLongError, Watched, watched
 from tests.e2e.hostile.words import CANARY, shown_text
-from tests.support.builders import World
+from tests.support.builders import World, topology
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.paths import ROOT
 
@@ -141,6 +142,7 @@ class Journey:
         self.pages: list[str] = []
         self.comments: list[str] = []
         self.documents: list[str] = []
+        self.addresses: list[str] = []
 
     def run(self) -> None:
         self._cli("validate", str(self.folder))
@@ -153,6 +155,7 @@ class Journey:
         except TopologyError as error:
             self._render(Review(self._plan(BASE), untold=error.problems, against=AGAINST))
             return
+        self.addresses += two_in_one(topology)
         self._reviewed(topology)
 
     def _reviewed(self, topology: Topology) -> None:
@@ -229,8 +232,17 @@ def clusters(words: list[str]) -> World:
     return live
 
 
+def two_in_one(topology: Topology) -> Iterator[str]:
+    """Addresses that two programs could read differently, by a pattern that no part of the program uses."""
+    for cluster in topology.clusters.values():
+        for server in cluster.bootstrap_servers:
+            if re.fullmatch(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):[1-9][0-9]*", server) is None:
+                yield f"an address that may be another one: {server!r}"
+
+
 def faults(journey: Journey, seen: Watched, usual: Page) -> Iterator[str]:
     yield from seen.touched
+    yield from journey.addresses
     if seen.seconds > SECONDS:
         yield f"it took {seen.seconds:.1f} s of CPU"
     if not journey.codes <= {0, 1, 2, 3}:
@@ -286,6 +298,51 @@ def test_no_environment_does_harm(
 
 
 # the watch itself
+
+
+_UNSEEN = {"files.looks_like_repository": lambda _: False}
+OFF: Mapping[str, tuple[HostileFile, Mapping[str, object]]] = {
+    "a link out of the repository": (
+        HostileFile(b"l.yaml", None, "link to /etc/passwd"),
+        {"files._leads_out": lambda *_: None},
+    ),
+    "a file beside the repository": (HostileFile(b"l.yaml", None, "outside"), {"files._leads_out": lambda *_: None}),
+    "a file that git ignores": (
+        HostileFile(b"l.yaml", None, "link to ../../.env.yaml"),
+        {"files._untracked": lambda *_: {}},
+    ),
+    "a repository of the edit": (HostileFile(b"more", None, "repository"), _UNSEEN | {"repository._OPTIONS": ()}),
+    "one that is opened": (
+        HostileFile(b"x", None, "repository around it"),
+        _UNSEEN | {"repository._around": lambda way: Checkout(way, PurePosixPath())},
+    ),
+}
+"""What an edit brings, and the guards without which it does harm."""
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_each_kind_of_file_is_seen_where_its_guard_is_off(
+    repository: Repository, comments: ModuleType, usual: Page, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else environments that are made up with it would prove nothing."""
+    file, guards = OFF[name]
+    right = HostileFile(b"topology.yaml", json.dumps(RIGHT).encode())
+    found = []
+    for off in (False, True):
+        for guard, instead in guards.items() if off else ():
+            monkeypatch.setattr(f"reconciler.backends.{guard}", instead)
+        repository.hold(HostileEnvironment((right, file)))
+        journey = Journey(repository, clusters([]), comments)
+        with watched(repository.root) as seen:
+            journey.run()
+        found.append(list(faults(journey, seen, usual)))
+    assert found[0] == []
+    assert found[1] != []
+
+
+@pytest.mark.parametrize("server", ["evil:1,east.example:9092", "a@b:1", "a:1/x", "\u0430:1", "a:01", "a"])
+def test_an_address_that_is_two_is_found(server: str) -> None:
+    assert list(two_in_one(topology(Cluster("east", (server,)))))
 
 
 @pytest.mark.parametrize(

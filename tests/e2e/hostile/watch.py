@@ -97,7 +97,7 @@ def _is_our_git(folder: Path, command: object, cwd: object) -> bool:
     own = {"env", "git", "core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
     at = words[words.index("git") :] if "git" in words else []
     discovers = not any(word.startswith("--git-dir=") for word in at) and "rev-parse" not in at
-    return words[:1] == ["env"] and own <= set(words) and _within(cwd, str(folder)) and not discovers
+    return words[:1] == ["env"] and own <= set(words) and os.path.realpath(str(cwd)) == str(folder) and not discovers
 
 
 def _opened(folder: Path, path: object, mode: object, flags: object) -> str:

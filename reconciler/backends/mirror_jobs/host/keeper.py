@@ -180,7 +180,7 @@ class Keeper:
             most = _MOST_WORDS
             report = replace(report, what=refusal.what[:most], why=refusal.why[:most], todo=refusal.todo[:most])
         if before.what != report.what:
-            self._say(f"mirror {self._mirror}: {report.what}")
+            self._say(f"mirror {self._mirror}: {report.what}. {report.todo}")
         return report
 
     def _stop(self, desired: DesiredMirror, look: JobLook) -> HostReport:
