@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from reconciler.environment.adopt.topics import undeclarable, written
 from reconciler.environment.adopt.write import value as yaml_value
 from reconciler.environment.load import load
-from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.nodes import Node, Scalar, node_at
-from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.edit import keys_at, place_of, with_entry
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.config_values import THROTTLES, canonical, human, same
 from reconciler.model.environment.topology import Topic, Topology, Undeclared, by_name
@@ -27,8 +25,6 @@ from reconciler.resources.topics.defaults import Layers, configs, layers_of, und
 IN_NO_FILE = "in no file"
 PARTITIONS = "partitions"
 FACTOR = "replication_factor"
-
-_QUOTED = re.compile(r"""'(?:[^'\n]|'')*'|"(?:[^"\\\n]|\\.)*\"""")
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
@@ -191,64 +187,36 @@ def _written(
     for value in accepted:
         where = topology.topics[value.topic].where
         text = changed.get(where.file, texts[where.file])
-        root = read(where.file, text).root
-        node = _node(root, value)
-        new = node is None and value.before == IN_NO_FILE
-        done = _added(text, node_at(root, "topics", value.topic), value) if new else _spliced(text, node, value)
+        topic = ("topics", value.topic)
+        path = (*topic, value.field) if value.field in (PARTITIONS, FACTOR) else (*topic, "configs", value.field)
+        place = place_of(text, *path)
+        if place is None and value.before == IN_NO_FILE:
+            done = _added(text, value)
+        elif place is not None and place.scalar and "\n" not in text[place.value : place.end]:
+            old = text[place.value : place.end]
+            done = text[: place.value] + _as_before(old, value.text) + text[place.end :]
+        else:
+            done = None
         if done is None:
-            place = replace(where, line=node.line, column=node.column) if node else where
             how = "as a list, through an alias, or over several lines, which is edited by hand only"
             line = f"{value.field}: {_as_before('', value.text)}"
-            refused.append(f"{value.topic} {value.field}: it is written at {place} {how}; the live value is {line}")
+            at = place.where(where.file, text) if place is not None else where
+            refused.append(f"{value.topic} {value.field}: it is written at {at} {how}; the live value is {line}")
         else:
             changed[where.file] = done
     return changed, refused
 
 
-def _added(text: str, topic: Node | None, accepted: Accepted) -> str | None:
-    """``text`` with one more config of ``topic``; None where there is no plain place for it."""
-    if not isinstance(topic, YamlMapping):
-        return None
-    configs = topic.entries.get("configs")
-    within = configs.value if configs is not None else topic
-    if not isinstance(within, YamlMapping):
-        return None
-    mark = text[: text.startswith("\ufeff")]
-    lines = text.removeprefix(mark).splitlines(keepends=True)
-    first = next(iter(within.entries.values()), None)
-    quoted = first is not None and lines[first.line - 1][first.column - 1 : first.column] == '"'
+def _added(text: str, accepted: Accepted) -> str | None:
+    """``text`` with one more config of its topic, in quotes where its neighbours are; None without a plain place."""
+    topic = ("topics", accepted.topic)
+    there = keys_at(text, *topic)
+    neighbours = keys_at(text, *topic, "configs") or there
+    quoted = '"' in (text[offset] for offset in neighbours.values())
     key, value = (json.dumps(part) if quoted else yaml_value(part) for part in (accepted.field, accepted.text))
-    entry = f"{key}: {value}"
-    if configs is None:
-        entry = f"{json.dumps('configs') if quoted else 'configs'}: {{{entry}}}"
-    line, start = lines[within.line - 1], within.column - 1
-    if line[start : start + 1] == "{":
-        lines[within.line - 1] = f"{line[: start + 1]}{entry}{', ' if first else ''}{line[start + 1 :]}"
-        return mark + "".join(lines)
-    if first is None:
-        return None
-    following = list(within.entries.values())[1:2] or [first]
-    place = following[0]
-    indent = lines[place.line - 1][: place.column - 1]
-    if indent.strip():
-        return None
-    lines.insert(place.line - 1, f"{indent}{entry}\n")
-    return mark + "".join(lines)
-
-
-def _spliced(text: str, node: Node | None, accepted: Accepted) -> str | None:
-    """``text`` with the one value replaced; None when it is not a plain or quoted value on a single line."""
-    if not isinstance(node, Scalar):
-        return None
-    mark = text[: text.startswith("\ufeff")]  # no reader of YAML counts it as a column
-    lines = text.removeprefix(mark).splitlines(keepends=True)
-    line, start = lines[node.line - 1], node.column - 1
-    quoted = _QUOTED.match(line, start)
-    end = quoted.end() if quoted else start + len(node.text)
-    if not quoted and line[start:end] != node.text:
-        return None
-    lines[node.line - 1] = line[:start] + _as_before(line[start:end], accepted.text) + line[end:]
-    return mark + "".join(lines)
+    if "configs" in there:
+        return with_entry(text, f"{key}: {value}", *topic, "configs")
+    return with_entry(text, f"{json.dumps('configs') if quoted else 'configs'}: {{{key}: {value}}}", *topic)
 
 
 def _as_before(old: str, new: str) -> str:
@@ -260,11 +228,6 @@ def _as_before(old: str, new: str) -> str:
             return "'" + new.replace("'", "''") + "'"
     plain = {old, new} <= {"true", "false"} or (_NUMBER.fullmatch(old) and _NUMBER.fullmatch(new))
     return new if plain else yaml_value(new)
-
-
-def _node(root: Node | None, accepted: Accepted) -> Node | None:
-    path = (accepted.field,) if accepted.field in (PARTITIONS, FACTOR) else ("configs", accepted.field)
-    return node_at(root, "topics", accepted.topic, *path)
 
 
 def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted]) -> None:
