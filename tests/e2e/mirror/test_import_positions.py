@@ -111,7 +111,8 @@ def test_a_transaction_that_is_undecided_is_waited_for_and_never_read_past(
     """Its producer may count it as committed already: markers come later. The positions before it would be old ones."""
     store(plain["west"], unique, (0, 3))
     key = json.dumps(["mm2", {"cluster": "east", "partition": 0, "topic": unique}])
-    producer = Producer({**plain["west"].super_client(), "transactional.id": f"undecided-{unique}"})
+    names = {"transactional.id": f"undecided-{unique}", "transaction.timeout.ms": "600000"}
+    producer = Producer({**plain["west"].super_client(), **names})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(f"{unique}connectoffsets", key=key, value=json.dumps({"offset": 11}))
@@ -120,6 +121,7 @@ def test_a_transaction_that_is_undecided_is_waited_for_and_never_read_past(
         patched.setattr(connect_offsets, "DECIDED_WITHIN_S", 0.2)
         refused = cli(*words(env, unique), "--write")
     assert (refused.code, f"a transaction in west/{unique}connectoffsets-" in refused.err) == (1, True), refused.err
+    monkeypatch.setattr(connect_offsets, "DECIDED_WITHIN_S", 60.0)
     deciding = threading.Timer(0.5, lambda: producer.commit_transaction(30))
     deciding.start()
     shown = cli(*words(env, unique))
