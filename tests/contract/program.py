@@ -18,7 +18,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.contract.architecture import levels
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, parsed
 
 ROOTS = (ROOT, ROOT / "spark")
 PACKAGES = ("reconciler", "reconciler_mirror")
@@ -37,21 +37,32 @@ class Module:
     explanation: int
     functions: int
     called_once: int
-    needs: frozenset[str]
 
 
-def modules() -> list[Module]:
-    paths = {
+Needs = Mapping[str, frozenset[str]]
+"""What each module imports of the program."""
+
+
+def paths() -> dict[str, Path]:
+    return {
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
         for root, package in zip(ROOTS, PACKAGES, strict=True)
         for path in sorted((root / package).rglob("*.py"))
     }
-    return [_counted(name, path.read_text("utf-8"), paths) for name, path in paths.items()]
 
 
-def circles(program: Collection[Module]) -> list[list[str]]:
+def modules() -> list[Module]:
+    return [_counted(name, path.read_text("utf-8")) for name, path in paths().items()]
+
+
+def needs() -> Needs:
+    known = paths()
+    return {name: frozenset(_needs(name, parsed(path), known)) for name, path in known.items()}
+
+
+def circles(needs: Needs) -> list[list[str]]:
     """One circle after the other, each cut at its last import before the next is looked for."""
-    graph = {module.name: set(module.needs) for module in program}
+    graph = {name: set(needed) for name, needed in needs.items()}
     found: list[list[str]] = []
     while True:
         try:
@@ -64,10 +75,10 @@ def circles(program: Collection[Module]) -> list[list[str]]:
             return found
 
 
-def arrows_up(program: Collection[Module]) -> list[tuple[str, str]]:
+def arrows_up(needs: Needs) -> list[tuple[str, str]]:
     """Pairs of rooms of the Spark half: the first imports the second, which is not on a floor below it."""
     floor = {room: number for number, rooms in enumerate(levels("reconciler_mirror")) for room in rooms}
-    arrows = {(_room(module.name), _room(needed)) for module in program for needed in module.needs}
+    arrows = {(_room(name), _room(one)) for name, needed in needs.items() for one in needed}
     return sorted(
         (lower, upper)
         for lower, upper in arrows
@@ -80,9 +91,8 @@ def _room(module: str) -> str:
     return rest.partition(".")[0] if package == "reconciler_mirror" else ""
 
 
-def _counted(name: str, text: str, known: Mapping[str, Path]) -> Module:
-    tree = ast.parse(text)
-    nodes = list(ast.walk(tree))
+def _counted(name: str, text: str) -> Module:
+    nodes = list(ast.walk(ast.parse(text)))
     docstrings = set().union(*(_span(node) for node in nodes if _is_docstring(node)))
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
@@ -98,7 +108,6 @@ def _counted(name: str, text: str, known: Mapping[str, Path]) -> Module:
         len(docstrings) + len(comments - code),
         len(functions),
         sum(1 for function in functions if _is_private(function) and used[function.name] <= 1),
-        frozenset(_needs(name, tree, known)),
     )
 
 
@@ -135,7 +144,7 @@ def _needs(name: str, tree: ast.Module, known: Mapping[str, Path]) -> Iterator[s
                     yield needed
 
 
-def table(program: Collection[Module]) -> Iterator[str]:
+def table(program: Collection[Module], imported: Needs) -> Iterator[str]:
     code = sum(module.code for module in program)
     functions, once = sum(m.functions for m in program), sum(m.called_once for m in program)
     yield f"lines of program (installed)         {sum(module.lines for module in program):,}"
@@ -144,11 +153,11 @@ def table(program: Collection[Module]) -> Iterator[str]:
     yield f"private functions with one caller    {once / functions:.1%} ({once:,} of {functions:,} functions)"
     yield f"imports : code                       {sum(m.imports for m in program) / code:.1%}"
     yield f"explanation : code                   {sum(m.explanation for m in program) / code:.1%}"
-    yield f"circles                              {len(found := circles(program))}"
+    yield f"circles                              {len(found := circles(imported))}"
     yield from ("    " + " -> ".join(circle) for circle in found)
-    yield f"arrows up in the Spark half          {len(up := arrows_up(program))}"
+    yield f"arrows up in the Spark half          {len(up := arrows_up(imported))}"
     yield from ("    " + " -> ".join(arrow) for arrow in up)
 
 
 if __name__ == "__main__":
-    sys.stdout.writelines(f"{line}\n" for line in table(modules()))
+    sys.stdout.writelines(f"{line}\n" for line in table(modules(), needs()))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.architecture import PAGE, docstring, levels, packages, rewritten
-from tests.contract.program import circles, modules
+from tests.contract.program import circles, needs
 from tests.support.paths import ROOT
 
 
@@ -42,7 +42,7 @@ def test_every_package_of_the_job_has_its_level() -> None:
 def test_no_module_imports_one_that_imports_it() -> None:
     """Nor over others, nor only for its types, nor inside of a function. Cut: pass the value that is needed, or a
     function that gives it."""
-    assert [circle for circle in circles(modules()) if set(circle) != KNOWN_CIRCLE] == []
+    assert [circle for circle in circles(needs()) if set(circle) != KNOWN_CIRCLE] == []
 
 
 KNOWN_CIRCLE = {"reconciler_mirror.lane.same_offsets.copy", "reconciler_mirror.lane.state"}

@@ -149,10 +149,10 @@ def test_the_last_step_tells_counts_and_points_to_the_artifact() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("render", [plan_markdown, plan_html])
 def test_large_counts_are_written_as_people_write_them(render: Callable[[Plan], str]) -> None:
-    text = render(large(10_000))
-    assert "10,000 changes" in text
-    assert "1,429 HIGH risk" in text
-    assert not re.search(r"\((10000|1429)\)|\b1429 HIGH", text)
+    text = render(large(7_001))
+    assert "7,001 changes" in text
+    assert "1,001 HIGH risk" in text
+    assert not re.search(r"\((7001|1001)\)|\b1001 HIGH", text)
 
 
 def test_less_detail_is_never_longer() -> None:

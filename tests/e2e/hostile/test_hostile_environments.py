@@ -1,7 +1,7 @@
 """Whatever stands in an environment, and on its clusters: no code runs, nothing outside is read, nothing hangs, and no
 output steers a terminal, a browser or CI.
 
-``make test-hostile`` does it 10,000 times with others each time; ``make test`` 50 times, with the same.
+``make test-hostile`` does it 10,000 times with others each time; ``make test`` 40 times, with the same.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from tests.support.builders import World, topology
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.paths import ROOT
 
-EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", settings().max_examples))
 # What hangs would be tried again and again to make it smaller
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 TODAY = date(2026, 1, 1)

@@ -246,11 +246,11 @@ class Load:
     def _run(self, cluster: ClusterHandle, topic: str, partitions: int) -> None:
         maker = producer(cluster, compression_type="lz4")
         while not self._end.is_set():
-            for _ in range(100):
+            for _ in range(40):
                 maker.produce(topic, b"%d" % self._count * 20, b"k", self._count % partitions)
                 self._count += 1
             maker.flush()
-            time.sleep(0.03)
+            time.sleep(0.05)  # 800 a second at most: each look at the copy reads all of them
 
     def stop(self) -> int:
         self._end.set()

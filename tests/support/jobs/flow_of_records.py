@@ -53,7 +53,7 @@ class Arrivals(threading.Thread):
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 20,
+                "fetch.wait.max.ms": 100,
             }
         )
         places = [TopicPartition(prefix + topic, partition) for topic, partition in self.numbers]
@@ -62,7 +62,7 @@ class Arrivals(threading.Thread):
 
     def run(self) -> None:
         while not self.over.is_set():
-            for message in self._consumer.consume(500, 0.02):
+            for message in self._consumer.consume(500, 0.1):
                 if message.error() is None:
                     topic = (message.topic() or "").removeprefix(self._prefix)
                     self.numbers[topic, message.partition() or 0].append(int(message.value() or b""))
@@ -92,7 +92,7 @@ class Arrivals(threading.Thread):
 
 @contextmanager
 def flowing(
-    source: ClusterHandle, target: ClusterHandle, topics: dict[str, int], rate: int = 40
+    source: ClusterHandle, target: ClusterHandle, topics: dict[str, int], rate: int = 20
 ) -> Iterator[tuple[Load, Arrivals]]:
     arrivals, load = Arrivals(target, topics, f"{source.name}."), Load(source, topics, rate)
     arrivals.start()

@@ -170,7 +170,7 @@ class Load:
 
     def _run(self, handle: ClusterHandle, topic: str, partitions: int) -> None:
         made = producer(handle)
-        while not self._end.wait(0.02):
+        while not self._end.wait(0.1):
             for _ in range(20):
                 made.produce(topic, b"%d" % self.count, b"k%d" % (self.count % 50), self.count % partitions)
                 self.count += 1

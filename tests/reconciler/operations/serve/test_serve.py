@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import answering
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView
+from tests.support.commands import Ended
 from tests.support.documents.live import seen_view, standings
 from tests.support.documents.maps import copying, running
 from tests.support.paths import ROOT
@@ -105,19 +106,16 @@ def test_its_token_is_shown_once_and_asked_for(env: Path) -> None:
         assert got(address, "/", {"authorization": f"Bearer {token}", "host": "evil.example.com"})[0] == 421
 
 
-@pytest.mark.slow
-def test_a_port_that_is_taken_and_a_folder_that_is_wrong_are_told(env: Path) -> None:
+def test_a_port_that_is_taken_and_a_folder_that_is_wrong_are_told(env: Path, cli: Callable[..., Ended]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        command = [sys.executable, "-m", "reconciler", "serve", str(env), "--port", str(taken.getsockname()[1])]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 1
-    assert "cannot be served on 127.0.0.1:" in ended.stderr
-    assert "Choose another --port" in ended.stderr
+        ended = cli("serve", env, "--port", taken.getsockname()[1])
+    assert ended.code == 1
+    assert "cannot be served on 127.0.0.1:" in ended.err
+    assert "Choose another --port" in ended.err
     (env / "all.yaml").write_text("topics: [")
-    command = [sys.executable, "-m", "reconciler", "serve", str(env), "--port", "0"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 1
-    assert "all.yaml" in ended.stderr
+    ended = cli("serve", env, "--port", 0)
+    assert ended.code == 1
+    assert "all.yaml" in ended.err
 
 
 def test_a_browser_hears_of_a_change_as_it_comes() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.mirror_jobs.runner.command_line import bundle
-from reconciler.backends.mirror_jobs.runner.python_archive import PACKAGES, pack
+from reconciler.backends.mirror_jobs.runner.python_archive import PACKAGES, PythonArchive, pack
 from reconciler.errors import RunnerError
 
 IMPORTS = """
@@ -22,8 +22,12 @@ for name in ("confluent_kafka", "cramjam", "crc32c", "kafka", "prometheus_client
 """
 
 
-def test_a_task_imports_from_the_archive_alone(tmp_path: Path) -> None:
-    archive = pack(tmp_path / "python.tar.gz")
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> PythonArchive:
+    return pack(tmp_path_factory.mktemp("archive") / "python.tar.gz")
+
+
+def test_a_task_imports_from_the_archive_alone(archive: PythonArchive, tmp_path: Path) -> None:
     assert [name for name, _ in archive.packages] == list(PACKAGES)
     with tarfile.open(archive.path) as opened:
         opened.extractall(tmp_path / "environment", filter="data")
@@ -41,13 +45,11 @@ def test_a_task_imports_from_the_archive_alone(tmp_path: Path) -> None:
     assert all(place.startswith(str(tmp_path / "environment" / "site-packages")) for place in places)
 
 
-def test_the_same_packages_make_the_same_bytes(tmp_path: Path) -> None:
-    first, second = pack(tmp_path / "a"), pack(tmp_path / "b")
-    assert first.path.read_bytes() == second.path.read_bytes()
+def test_the_same_packages_make_the_same_bytes(archive: PythonArchive, tmp_path: Path) -> None:
+    assert pack(tmp_path / "again").path.read_bytes() == archive.path.read_bytes()
 
 
-def test_a_host_without_that_python_is_named(tmp_path: Path) -> None:
-    archive = pack(tmp_path / "python.tar.gz")
+def test_a_host_without_that_python_is_named(archive: PythonArchive, tmp_path: Path) -> None:
     with tarfile.open(archive.path) as opened:
         script = opened.extractfile("bin/python")
         assert script is not None
