@@ -221,7 +221,7 @@ def may_read(cluster: ClusterHandle, topic: str, group: str) -> bool:
     denied = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             message = consumer.poll(0.2)
             if message is None:

@@ -184,7 +184,7 @@ def test_a_clock_that_was_set_back_hides_no_later_record(topic: StatusTopic, rec
 
 @pytest.mark.parametrize(("off_ms", "told"), [(-3_600_000, "3,600 s behind"), (3_600_000, "3,600 s ahead of")])
 def test_a_job_with_a_wrong_clock_is_alive_while_it_writes(
-    topic: StatusTopic, records: StatusRecords, off_ms: int, told: str
+    topic: StatusTopic, records: StatusRecords, off_ms: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, over = Job(topic), threading.Event()
 
@@ -207,9 +207,8 @@ def test_a_job_with_a_wrong_clock_is_alive_while_it_writes(
     until = time.monotonic() + 60
     while known(records.read("west", NOW)).state is not JobState.STALE:
         assert time.monotonic() < until, "it writes no more"
-    began = time.monotonic()
+    monkeypatch.setattr("reconciler.backends.mirror_jobs.status.records.time", None)  # it waits no more
     assert known(records.read("west", NOW)).state is JobState.STALE
-    assert time.monotonic() - began < 4, "what is known to be silent is not waited for again"
 
 
 def test_nobody_waits_for_an_application_that_is_known_to_be_gone(topic: StatusTopic, records: StatusRecords) -> None:

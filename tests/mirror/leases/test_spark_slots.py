@@ -166,7 +166,7 @@ def test_the_cause_of_an_error_is_its_last_line_in_python(text: str, said: str) 
 
 
 def until(wanted: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 60
     while not wanted():
         assert time.monotonic() < give_up
         time.sleep(0.01)

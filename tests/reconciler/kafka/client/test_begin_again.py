@@ -45,7 +45,7 @@ class Holders:
 
     async def open(self, holder: Identity, offset: int) -> None:
         """Brokers know a new topic a moment after its creation was answered."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             try:
                 return await holder.commit_positions({(self.topic, 0): OffsetToCommit(offset, 0, "")})
@@ -56,7 +56,7 @@ class Holders:
 
     async def position(self) -> int:
         """Once it is decided."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             try:
                 found = await self.cluster.positions(f"mirror.{self.topic}", [(self.topic, 0)])
@@ -80,7 +80,7 @@ class Holders:
             return int((await connection.call(request)).error_code)
 
         assert await self.second._patiently(TRANSACTION, ask) == CONCURRENT_TRANSACTIONS
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while (state := await self.second.state()) is None or state.state != "CompleteAbort":
             assert time.monotonic() < until, state
             await asyncio.sleep(0.02)

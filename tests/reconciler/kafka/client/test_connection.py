@@ -23,7 +23,7 @@ from tests.support.lanes.frames import framed, versions_answer
 
 T = TypeVar("T")
 Answer = Callable[[int, bytes], bytes]
-QUICK = ConnectionSettings(connect_timeout=2, request_timeout=1)
+PATIENT = ConnectionSettings(connect_timeout=60, request_timeout=60)
 
 
 async def _with_broker(answer: Answer, use: Callable[[tuple[str, int]], Awaitable[T]]) -> T:
@@ -54,7 +54,7 @@ async def _with_broker(answer: Answer, use: Callable[[tuple[str, int]], Awaitabl
             handler.cancel()
 
 
-def talk(answer: Answer, use: Callable[[Connection], Awaitable[T]], settings: ConnectionSettings = QUICK) -> T:
+def talk(answer: Answer, use: Callable[[Connection], Awaitable[T]], settings: ConnectionSettings = PATIENT) -> T:
     async def connected(address: tuple[str, int]) -> T:
         connection = await connect(address, settings, BufferPool())
         try:
@@ -133,7 +133,7 @@ def test_a_broken_answer_ends_the_connection(answer: Answer) -> None:
 
 def test_a_broker_that_hangs_up_in_the_middle_of_an_answer() -> None:
     async def use(address: tuple[str, int]) -> None:
-        connection = await connect(address, QUICK, BufferPool())
+        connection = await connect(address, PATIENT, BufferPool())
         first, second = (connection.send((0, 8, False), [b"a"]) for _ in range(2))
         connection._loop.call_later(0.2, connection._sock.shutdown, 2)
         for future in (first, second):
@@ -191,7 +191,7 @@ def test_a_mechanism_the_broker_does_not_offer() -> None:
 
     async def use(_: Connection) -> None: ...
 
-    settings = ConnectionSettings(sasl=SaslSettings("SCRAM-SHA-512", "u", "p"), connect_timeout=2)
+    settings = ConnectionSettings(sasl=SaslSettings("SCRAM-SHA-512", "u", "p"), connect_timeout=60)
     with pytest.raises(AuthenticationFailedError, match="it offers PLAIN"):
         talk(answer, use, settings)
 
@@ -199,7 +199,7 @@ def test_a_mechanism_the_broker_does_not_offer() -> None:
 def test_nobody_listens() -> None:
     async def use() -> None:
         with pytest.raises(ConnectionLostError, match="no connection to"):
-            await connect(("127.0.0.1", 1), QUICK, BufferPool())
+            await connect(("127.0.0.1", 1), PATIENT, BufferPool())
 
     asyncio.run(use())
 

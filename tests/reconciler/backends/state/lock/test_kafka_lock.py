@@ -17,6 +17,7 @@ from reconciler.backends.state.lock.kafka_lock import KafkaLock, this_process
 from reconciler.errors import BlockedError, ClusterError, LockHeld
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
 from tests.support.clusters import real_cluster
+from tests.support.waiting import until
 
 Make = Callable[..., KafkaLock]
 
@@ -79,19 +80,19 @@ def test_environments_do_not_know_each_other(make: Make) -> None:
 
 
 def test_a_killed_holder_is_outlived_after_its_lease(make: Make) -> None:
-    first = make(lease_ms=3_000)
+    first = make(lease_ms=6_000)
     first.take()
     killed(first)
     with pytest.raises(LockHeld, match="locked by ada"):
         make().take()
-    time.sleep(3.2)
+    time.sleep(6.2)
     make().take()
 
 
 def test_a_lease_is_renewed_while_its_holder_lives(make: Make) -> None:
-    first = make(lease_ms=1_500)
+    first = make(lease_ms=4_000)
     first.take()
-    time.sleep(4)
+    time.sleep(6)
     with pytest.raises(LockHeld):
         make().take()
     assert first.lost() == ""
@@ -161,7 +162,7 @@ def test_a_cluster_with_another_id_is_not_written_to(make: Make) -> None:
 
 
 def test_a_holder_cut_off_from_the_cluster_says_so_once_its_lease_is_over(make: Make) -> None:
-    first = make(lease_ms=1_500)
+    first = make(lease_ms=5_000)
     first.take()
 
     def cut_off(value: bytes | None, key: str = "") -> None:
@@ -170,8 +171,7 @@ def test_a_holder_cut_off_from_the_cluster_says_so_once_its_lease_is_over(make: 
     write = first._log.write
     first._log.write = cut_off  # type: ignore[method-assign]
     assert first.lost() == "", "its lease still counts"
-    time.sleep(1.6)
-    assert "could not be renewed in time" in first.lost()
+    until(lambda: "could not be renewed in time" in first.lost())
     first._log.write = write  # type: ignore[method-assign]
     assert first.lost() == "", "nobody took it meanwhile"
 
