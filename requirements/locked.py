@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 FOLDER = Path(__file__).parent
 RUNTIME = FOLDER / "runtime.lock"
-DEMO = FOLDER.parent / "reconciler" / "sandbox" / "demo" / "flights.lock"
+DEMO = FOLDER.parent / "sandbox" / "reconciler_sandbox" / "demo" / "flights.lock"
 LOCKS = (RUNTIME, FOLDER / "dev.lock", FOLDER / "build.lock", DEMO)
 """All that `make install` installs. What the first one does not name is for development and the sandbox."""
 _PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9][\w.!+-]*)(?: ; (?P<marker>[^\\]+))?")
