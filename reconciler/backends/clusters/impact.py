@@ -308,7 +308,9 @@ def _stakes(
             for name, group in sorted(readers[0].get(query.topic, {}).items())
         )
     asked = [sizes, offsets[0], offsets[1], readers, *([offsets[2]] if query.keep_ms is not None else [])]
-    size = None if sizes[0] is None else sum(sizes[0].get(key, 0) for key in keys)
+    size = None
+    if sizes[0] is not None and all(key in sizes[0] for key in keys):  # no broker has one: its replicas are offline
+        size = sum(sizes[0][key] for key in keys)
     return Stakes(size, records, expiring, mine, (), tuple(dict.fromkeys(why for _, why in asked if why)))
 
 

@@ -135,7 +135,8 @@ SECTIONS: tuple[EditedSection[Any], ...] = (
         noun="access rule",
         of=lambda topology: (topology.access_declared, topology.access),
         title=_title,
-        gone="what an earlier run made of it is deleted, unless something else asks for it",
+        gone="its rules are deleted where an apply from here made them or found them declared, unless something else"
+        " asks for them; others stay",
         absent_gone="nothing ensures any more that there are no such rules",
         meaning=_of_rule,
     ),

@@ -37,6 +37,12 @@ class Amount:
     bytes: int | None = None
     seconds: float | None = None
 
+    @property
+    def nothing(self) -> bool:
+        """Known to be none: partitions without an offset hold no record, and neither do those without a byte, whatever
+        else could not be read. Of a move only bytes tell."""
+        return self.records == 0 if self.bytes is None else self.bytes == 0 and not self.records
+
 
 def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tuple[TopicHop, ...]:
     """Topics that are there and that a flow begins to carry with this plan: their remote topics are created."""

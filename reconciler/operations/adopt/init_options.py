@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -118,9 +118,24 @@ CERTIFICATE = (
 )
 
 
-def login_settings(name: str, mechanism: str) -> tuple[LoginSetting, ...]:
-    variable = re.sub(r"[^A-Z0-9]", "_", name.upper())
-    variable = f"_{variable}" if variable[0].isdigit() else variable
+def variables_of(names: Iterable[str]) -> Mapping[str, str]:
+    """By cluster, what the names of its variables begin with. Clusters east-1 and east_1 do not share a secret, nor do
+    principal apply of east and cluster east-apply."""
+    begins: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        stem = re.sub(r"[^A-Z0-9]", "_", name.upper())
+        stem = begin = f"_{stem}" if stem[0].isdigit() else stem
+        number = 2
+        while (mine := {begin, *(f"{begin}_{who.name}" for who in Principal)}) & taken:
+            begin, number = f"{stem}_{number}", number + 1
+        begins[name] = begin
+        taken |= mine
+    return begins
+
+
+def login_settings(name: str, mechanism: str, variable: str) -> tuple[LoginSetting, ...]:
+    """``variable``: as ``variables_of`` tells."""
     if mechanism == "OAUTHBEARER":
         return (
             LoginSetting("sasl.oauthbearer.method", "", "oidc"),
@@ -147,8 +162,11 @@ def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) ->
     if options.protocol.upper().startswith("SASL"):
         if without := [name for name, of in settings.items() if "sasl.mechanism" not in of]:
             yield _client_option(without, settings, "sasl.mechanism", ", ".join(MECHANISMS[:1]))
+        variables = variables_of(settings)
         for name, of in settings.items():
-            for setting in login_settings(name, of["sasl.mechanism"]) if "sasl.mechanism" in of else ():
+            for setting in (
+                login_settings(name, of["sasl.mechanism"], variables[name]) if "sasl.mechanism" in of else ()
+            ):
                 if setting.key not in of:
                     example = f"${{env:{setting.default}}}" if setting.secret else setting.default or "..."
                     yield f"--client '{name}:{setting.key}={example}'"

@@ -20,6 +20,7 @@ from reconciler.operations.adopt.init_options import (
     client_by_cluster,
     login_settings,
     no_choice,
+    variables_of,
 )
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
 
@@ -70,13 +71,13 @@ def _ask_principals(
     names: Sequence[str], whom: Sequence[str], questions: _Questions, is_set: Callable[[str], bool]
 ) -> Iterator[str]:
     """Plan only reads; who logs in as plan to apply gives each pull request the right to change the cluster."""
+    variables = variables_of(names)
     for name in names:
         for who in whom:
             user = questions.until(f"User name of {who} on {name} (empty: the one above)", "", str)
             if user:
                 yield f"{name}:{who}:sasl.username={user}"
-                variable = f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{who.upper()}_PASSWORD"
-                variable = f"_{variable}" if variable[0].isdigit() else variable
+                variable = f"{variables[name]}_{who.upper()}_PASSWORD"
 
                 def known(text: str, variable: str = variable) -> str:
                     return _reference(text, lambda word: word == variable or is_set(word))
@@ -148,8 +149,10 @@ def _ask_client(
         if "sasl.mechanism" not in everywhere:
             mechanism = questions.choice("SASL mechanism", MECHANISMS, "SCRAM-SHA-512")
             yield f"sasl.mechanism={mechanism}"
+        variables = variables_of(names)
         for name in names:
-            yield from _ask_settings(login_settings(name, mechanism), set(given[name]), f"{name}:", questions, is_set)
+            settings = login_settings(name, mechanism, variables[name])
+            yield from _ask_settings(settings, set(given[name]), f"{name}:", questions, is_set)
 
 
 def _authority(text: str) -> str:

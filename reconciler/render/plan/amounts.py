@@ -22,7 +22,7 @@ def amounts_sentence(amounts: Sequence[Amount]) -> str:
 def _kinds(amounts: Sequence[Amount]) -> Iterator[AmountKind]:
     """What is copied for the first time is left out while that is nothing, and something is copied again."""
     kinds = {each.kind for each in amounts}
-    if AmountKind.AGAIN in kinds and all(each.bytes == 0 for each in amounts if each.kind is AmountKind.COPY):
+    if AmountKind.AGAIN in kinds and all(each.nothing for each in amounts if each.kind is AmountKind.COPY):
         kinds.discard(AmountKind.COPY)
     return (kind for kind in AmountKind if kind in kinds)
 
@@ -30,10 +30,10 @@ def _kinds(amounts: Sequence[Amount]) -> Iterator[AmountKind]:
 def _sum(kind: AmountKind, some: Sequence[Amount]) -> str:
     topics = counted(sum(each.topics for each in some), "topic")
     if kind is AmountKind.AGAIN:
-        records = total(each.records for each in some)
-        many = _UNKNOWN if records is None else f"at most {counted(records, 'record')}"
+        records = total(0 if each.nothing else each.records for each in some)
+        many = _UNKNOWN if records is None else f"at most {counted(records, 'record')}" if records else "nothing"
         return f"to copy: {many}, again, of {topics} over {counted(len(some), 'flow')}"
-    words = _bounded(total(each.bytes for each in some)), f"of {topics}"
+    words = _bounded(total(0 if each.nothing else each.bytes for each in some)), f"of {topics}"
     over = "over" if kind is AmountKind.COPY else "on"
     return f"{kind.value}: {', '.join(words)} {over} {counted(len(some), _PLACES[kind])}"
 
@@ -51,7 +51,7 @@ def amounts_lines(amounts: Sequence[Amount]) -> tuple[str, ...]:
 def _words(amount: Amount) -> tuple[str, ...]:
     records, bytes_, seconds = _figures(amount)
     of_records = "all of their records" if amount.kind is AmountKind.MOVE else f"{records} records"
-    if amount.bytes == 0 and not amount.records:
+    if amount.nothing:
         return amount.kind.value, _place(amount), counted(amount.topics, "topic"), "no record"
     time = f"time {seconds}" if seconds == _UNKNOWN else seconds
     of_bytes = f"bytes {bytes_}" if bytes_ == _UNKNOWN else bytes_
@@ -78,6 +78,8 @@ def _row(amount: Amount) -> tuple[str, ...]:
 
 def _figures(amount: Amount) -> tuple[str, str, str]:
     """Records, bytes, time."""
+    if amount.nothing:
+        return "none", "nothing", "none"
     records = _UNKNOWN if amount.records is None else f"at most {amount.records:,}"
     if amount.kind is AmountKind.MOVE:
         records = "all of them"

@@ -66,12 +66,13 @@ def _unproved(topology: Topology, places: Places, undecided: Undecided) -> Probl
 
 def _doubled(topology: Topology, places: Places, doubled: Doubled) -> Problem:
     name, other = (", then ".join(way) for way in doubled.ways)
-    doubt = f" (no proof is possible with {', '.join(doubled.doubtful)})" if doubled.doubtful else ""
+    said, doubt = f"records of {doubled.origin}/{doubled.topic} would", ""
+    if doubled.doubtful:  # the name is of a wider rule, and nothing has tried the expressions on it
+        said, doubt = f"records of {doubled.origin} may", f" (no proof covers {', '.join(doubled.doubtful)})"
     return Problem(
         "records-doubled",
         places.of(topology.flows[doubled.ways[1][-1]], "provenance"),
-        f"records of {doubled.origin}/{doubled.topic} {'may' if doubt else 'would'} arrive on {doubled.target} twice: "
-        f"by {name}, and by {other}{doubt}",
+        f"{said} arrive on {doubled.target} twice: by {name}, and by {other}{doubt}",
         "Provenance keeps a record from coming back, not from coming on two ways",
         "Use provenance: local, so that each record travels straight from where it was written, or remove a flow",
     )

@@ -121,6 +121,23 @@ def test_the_page_has_a_line_for_each_and_one_sentence() -> None:
     assert list(amounts_section(())) == []
 
 
+def test_what_is_known_to_be_nothing_is_never_unknown_in_any_format() -> None:
+    """A topic without a byte has no record, and one without an offset none either, whatever else was not read."""
+    for kind in (AmountKind.COPY, AmountKind.AGAIN):
+        for none in (Amount(kind, "all", 19, None, 0, 0.0), Amount(kind, "all", 19, 0, None, None)):
+            [line] = amounts_lines((none,))
+            page, plan = words("".join(amounts_section((none,)))), Plan(Basis("shop", "0"))
+            assert line == f"flow all {kind}: 19 topics, no record"
+            assert amounts_sentence((none,)).startswith("to copy: nothing, ")
+            assert f"{kind}flow all19nonenothingnone" in page
+            assert line in plan_text(plan, amounts=(none,))
+            assert line in plan_markdown(plan, amounts=(none,))
+            assert "unknown" not in page
+    unknown = Amount(AmountKind.COPY, "all", 19, None, None, None)
+    assert amounts_lines((unknown,)) == ("flow all to copy: 19 topics, records unknown, bytes unknown, time unknown",)
+    assert "to copyflow all19unknownunknownunknown" in words("".join(amounts_section((unknown,))))
+
+
 def test_a_plan_that_makes_nothing_new_asks_nothing() -> None:
     seen, declared = widened()
     seen.apply(declared)

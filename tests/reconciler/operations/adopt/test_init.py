@@ -20,7 +20,7 @@ from reconciler.model.live import JobState, LiveMirror, LiveState, LiveUsers
 from reconciler.model.users import Mechanism
 from reconciler.operations.adopt.arguments import expressions_of
 from reconciler.operations.adopt.init import require_new
-from reconciler.operations.adopt.init_options import InitOptions, InitRequest, command_line, init_request
+from reconciler.operations.adopt.init_options import InitOptions, InitRequest, command_line, init_request, variables_of
 from reconciler.operations.adopt.questions import completed
 from tests.support.fakes.cluster import FakeCluster
 
@@ -261,3 +261,16 @@ def test_flags_at_the_beginning_of_the_only_expression_of_an_option_are_taken() 
     assert expressions_of(["(?i)Orders.*"], "--exclude").match("ORDERS.x")
     with pytest.raises(ReconcilerError, match=r"Write flags for a part: \(\?i:Orders\.\*\)"):
         expressions_of(["(?i)Orders.*", "b"], "--exclude")
+
+
+def test_no_two_clusters_share_a_variable_nor_a_cluster_and_a_principal() -> None:
+    assert dict(variables_of(("east-1", "east_1", "east.1"))) == {
+        "east-1": "EAST_1",
+        "east_1": "EAST_1_2",
+        "east.1": "EAST_1_3",
+    }
+    assert dict(variables_of(("east", "east-apply", "2nd"))) == {
+        "east": "EAST",
+        "east-apply": "EAST_APPLY_2",
+        "2nd": "_2ND",
+    }
