@@ -122,7 +122,7 @@ def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCaus
             return _stopped(subject, "is dead", f"the process of its job is gone{detail}", start)
         case JobState.STALE:
             text = f"its job says that it runs, and has said nothing for too long{detail}"
-            todo = f"Look at its machine. Where that is lost, this starts it anew: reconciler apply {folder}"
+            todo = f"Look at its machine. Where that is lost or the job hangs, restart it: reconciler apply {folder}"
             return VerdictCause(Health.UNKNOWN, subject, f"{subject} is silent", text, todo)
         case JobState.RUNNING:
             if mirror.lag_is_current:

@@ -83,7 +83,7 @@ def _compare(
         case JobState.FAILED:
             reason = Reason(Why.FAILED, f"its job failed{': ' + live.detail if live.detail else ''}")
         case JobState.STALE:
-            why = "its process on this machine is gone" if live.gone else "it is old and no process was found"
+            why = "its process on this machine is gone" if live.gone else "it has reported nothing for too long"
             reason = Reason(Why.STALE, f"its last status says running, but {why}")
         case _:
             assert_never(live.state)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler.replication.names import ConditionCode
-from reconciler_mirror.model.lane import Claim, Condition, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
@@ -178,7 +178,7 @@ def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
 def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
     todo = {
         "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
-        f"{lane.source.cluster}; reconciler plan lists them. The lane is retried automatically.",
+        f"{lane.source.cluster}: {GRANTS}. The lane is retried automatically.",
         "hanging_transaction": "Compare the last records of both partitions (reconciler verify), then end the "
         "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is retried automatically.",
         "transaction_timeout_refused": f"Set transaction.max.timeout.ms of {lane.target.cluster} to at least "
@@ -207,7 +207,8 @@ def refused(
             "permission_denied",
             spec,
             f"is not copied: the target refuses writing {spec.target_topic}: {why}",
-            f"Give the mirror's principal WRITE on {spec.target_topic} at the target; copying resumes automatically.",
+            f"Give the mirror's principal WRITE on {spec.target_topic} at the target: {GRANTS}. Copying resumes "
+            "automatically.",
         )
     problem = f"what begins at source offset {reached}"
     if record is not None:
@@ -263,7 +264,7 @@ def source_refuses(spec: PartitionSpec, code: int) -> Condition:
             "permission_denied",
             spec,
             f"is not copied: the source refuses reading it: {name_of(code)}",
-            f"Give the mirror's principal READ on {spec.topic} at the source; copying resumes automatically.",
+            f"Give the mirror's principal READ on {spec.topic} at the source: {GRANTS}. Copying resumes automatically.",
         )
     return unavailable(spec, "source", name_of(code))
 

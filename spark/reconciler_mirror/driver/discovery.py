@@ -20,7 +20,7 @@ from reconciler.replication.names import LONGEST_TOPIC, ConditionCode
 from reconciler.replication.policy import TopicSelector
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.conditions.flow import setting_refused
-from reconciler_mirror.model.lane import OF_A_READ, Condition, Discovered, PartitionSpec
+from reconciler_mirror.model.lane import GRANTS, OF_A_READ, Condition, Discovered, PartitionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,8 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
         "permission_denied",
         f"{topic} is not copied: {endpoint.cluster} does not let the mirror describe {named}, so whether it exists is "
         "not known",
-        f"Give the mirror's principal DESCRIBE on {named} at {endpoint.cluster} (READ and WRITE imply it; reconciler "
-        "doctor prints the command); copying resumes automatically.",
+        f"Give the mirror's principal DESCRIBE on {named} at {endpoint.cluster} (READ and WRITE imply it): "
+        f"{GRANTS}. Copying resumes automatically.",
         topic,
         stops=True,
     )

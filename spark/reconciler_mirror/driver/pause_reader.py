@@ -19,7 +19,7 @@ from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
 from reconciler_mirror.clients.status_topic import DENIED, MISSING, followed
-from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.lane import GRANTS, Condition
 
 _AGAIN_S = 2.0
 _log = logs.logger("pauses")
@@ -93,7 +93,7 @@ class PauseReader:
             self.trouble = Condition(
                 "pauses_unreadable",
                 f"pause and resume have no effect: the mirror's principal may not read {topic} at {cluster}",
-                f"Give it READ on {topic}; it is retried automatically.",
+                f"Give it READ on {topic}: {GRANTS}. It is retried automatically.",
             )
             self.known.set()
         else:

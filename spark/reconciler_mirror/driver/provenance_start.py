@@ -19,7 +19,7 @@ from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane.positions import LanePosition, read_all
-from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.lane import GRANTS, Condition
 from reconciler_mirror.model.record_work import ProvenanceSettings
 from reconciler_mirror.record_work.provenance_header import short_id
 
@@ -113,6 +113,6 @@ def _denied(flow: FlowSettings, arriving: str) -> Condition:
         "permission_denied",
         f"{flow.name} waits: the mirror may not read the group {group} at {flow.source.cluster}, which says where "
         "marked copies begin",
-        f"Give the mirror's principal DESCRIBE on the group {group} at {flow.source.cluster}.",
+        f"Give the mirror's principal DESCRIBE on the group {group} at {flow.source.cluster}: {GRANTS}.",
         stops=True,
     )

@@ -26,7 +26,7 @@ from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.two_way import BothWays
-from reconciler_mirror.model.lane import Condition, PartitionSpec
+from reconciler_mirror.model.lane import GRANTS, Condition, PartitionSpec
 from reconciler_mirror.model.views import GroupsView
 
 SHARE = 0.046
@@ -198,7 +198,7 @@ def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
     why = ", ".join(sorted({name_of(code) for code in refused.values()}))
     todo = "It is retried automatically."
     if any(code in DENIED for code in refused.values()):
-        todo = f"Grant the mirror's principal Read on these groups and Read on their topics at {target}."
+        todo = f"Give the mirror's principal READ on these groups and on their topics at {target}: {GRANTS}."
     names = _some(set(refused), ", ")
     return Condition("groups_refused", f"{target} did not take the offsets of {names}: {why}", todo)
 
@@ -206,7 +206,7 @@ def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
 def _not_synced(flow: FlowSettings, error: Exception) -> Condition:
     todo = "Look at the cluster named; records are copied all the same, and it is retried automatically."
     if isinstance(error, BrokerError) and error.code in DENIED:
-        todo = "Grant the mirror's principal what docs/consumers/failover.md lists; it is retried automatically."
+        todo = f"Give the mirror's principal its rights on groups: {GRANTS}. It is retried automatically."
     return Condition("groups_not_synced", f"group offsets of {flow.name} are not synced now: {error}", todo)
 
 

@@ -131,6 +131,10 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
     )
 
 
+GRANTS = "reconciler doctor ENV prints the commands, or reconciler apply ENV grants them where `access` is in git"
+"""What to do about a missing right: the job knows neither the name of its principal nor what git declares."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Something a person must know. ``stops``: the partition is not copied until someone acts."""

@@ -113,6 +113,9 @@ class SparkRunner:
             alone = not supervised and folder.driver_pid(reported.pid) is not None and not folder.follows_elsewhere()
             unkept = "its supervisor is gone: a crash would end it" if alone else ""
             return self._with_successor(mirror, replace(reported, unkept=unkept))
+        if supervised and not crashed and _is_silent(folder, reported):
+            detail = "; ".join(word for word in (reported.detail, "its process here does not answer") if word)
+            return replace(reported, detail=detail)
         if supervised and reported.state is not JobState.STARTING:
             word = _after_crash(folder) if crashed or state == "pausing" else "the supervised process is starting"
             again = replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=word)
@@ -148,11 +151,13 @@ class SparkRunner:
         return CopyWait(self.observe, progress).until_copying(self._restart(mirror, handover, progress))
 
     def _start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        """Waits for one that starts already with this hand-over, and has not failed to."""
+        """Waits for one that starts already with this hand-over, and has not failed to. One that copied and is silent
+        now does not start: it is stopped first."""
         self.require_startable([mirror])
         folder, fingerprint = self.folder(mirror), json.loads(handover)["fingerprint"]
         asked_at_ms = _asked_at_ms(folder, fingerprint)
-        if asked_at_ms is not None and self.other_folder(mirror).supervisor_pid() is None:
+        silent = asked_at_ms is not None and _is_silent(folder, self.status(mirror))
+        if asked_at_ms is not None and not silent and self.other_folder(mirror).supervisor_pid() is None:
             progress(f"mirror {mirror}: it is starting already")
             return self._await_running(mirror, fingerprint, asked_at_ms, progress)
         if any(each.supervisor_pid() for each in (folder, self.other_folder(mirror))):
@@ -351,6 +356,14 @@ def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:
     """Whether the application that reported ran under this folder's supervisor, which has begun another one since."""
     here = reported.host == socket.gethostname() and bool(folder.number("supervisor.json", "restarts"))
     return here and not folder.follows_elsewhere() and not works_in(reported.pid, folder.path)
+
+
+def _is_silent(folder: RunFolder, reported: LiveMirror | None) -> bool:
+    """Whether the application that this folder's supervisor keeps has reported, and does so no more: its driver hangs,
+    is stopped, or cannot write its status."""
+    if reported is None or reported.state is not JobState.STALE:
+        return False
+    return folder.word("driver.json", "application_id") == reported.application_id
 
 
 def _after_crash(folder: RunFolder) -> str:

@@ -88,6 +88,17 @@ def test_a_job_that_starts_has_the_fingerprint_it_was_handed_and_not_its_predece
         assert (found.state, found.fingerprint) == (JobState.STARTING, "new")
 
 
+def test_a_job_that_ran_and_whose_driver_hangs_does_not_start(supervised: RunFolder) -> None:
+    """It said "starting", for ever, and that one should wait for it."""
+    said = LiveMirror("west", JobState.STALE, application_id="local-2", fingerprint="new", detail="host here")
+    write_json(supervised.path / "driver.json", {"pid": os.getpid(), "application_id": "local-2"})
+    found = observed(supervised, said)
+    assert (found.state, found.gone) == (JobState.STALE, False)
+    assert found.detail == "host here; its process here does not answer"
+    earlier = replace(said, application_id="local-1")
+    assert observed(supervised, earlier).state is JobState.STARTING, "that was the application before it"
+
+
 def test_a_job_that_runs_and_whose_status_topic_is_gone_is_not_seen(supervised: RunFolder, tmp_path: Path) -> None:
     why = Unknown("mirror west", "its status topic is gone", "Run reconciler apply.")
     runner = SparkRunner(supervised.path.parent, {}, lambda _: None, lambda _: why)
