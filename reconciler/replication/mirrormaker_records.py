@@ -75,6 +75,23 @@ class Heartbeat:
         return _string(self.source) + _string(self.target), _HEARTBEAT.pack(0, self.timestamp_ms)
 
 
+def no_heartbeat(key: bytes | None, value: bytes | None) -> str:
+    """Why a record is no heartbeat of MirrorMaker 2, of whatever version; else empty. A tombstone is judged by its
+    key: tools clean up with them."""
+    if key is None:
+        return "it has no key"
+    try:
+        _, at = _read_string(key, 0)
+        _, at = _read_string(key, at)
+        if at != len(key):
+            raise ValueError("bytes behind the two aliases")
+        if value is not None:
+            _read(_HEARTBEAT, value, 0)
+    except ValueError:  # so is what is no UTF-8
+        return "its key and value are not two aliases and a time"
+    return ""
+
+
 def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     """Raises ValueError."""
     group, at = _read_string(key, 0)

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.backends.connections.own import cluster_of
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key, by_topic, parsed_id
 from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
@@ -23,6 +24,8 @@ from reconciler.kafka.protocol import acls, log_dirs, transactions
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
 from reconciler.kafka.protocol.producers import describe_producers
+from reconciler.kafka.records.batches import CONTROL, scan
+from reconciler.kafka.records.records import key_and_value, records_of
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
 from reconciler.model.reports.impact import (
@@ -34,11 +37,14 @@ from reconciler.model.reports.impact import (
     RemoteFacts,
     Stakes,
 )
+from reconciler.replication.mirrormaker_records import HEARTBEATS, no_heartbeat
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.copied_before import copied_before
 from reconciler.replication.offsets.position_metadata import PositionMark, mark_of
 
 WITHIN_SECONDS = 10.0
+LOOKED_AT = 20
+"""Records at each end of a partition of heartbeats."""
 MOST_GROUPS = 2_000
 MOST_PRODUCERS = 1_000
 DENIED = (29, 30, 31)
@@ -198,6 +204,45 @@ async def _remote_facts(declared: DeclaredCluster, principal: Principal, flows: 
             writers, _ = await _or_why("their transactional ids", _transactional_ids(cluster, last or {}))
         written = {topic: max(producers.values()) for topic, producers in (last or {}).items()}
         return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, why)
+    finally:
+        cluster.close()
+
+
+def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) -> str | Unknown:
+    """Which record of the topic ``heartbeats`` is no heartbeat of MirrorMaker 2, in words; empty: none that was looked
+    at, the first and the last of each partition. ``principals``: the next one is asked where one may not read."""
+    unread = Unknown("", "")
+    for principal in principals:
+        try:
+            return asyncio.run(asyncio.wait_for(_foreign_in_heartbeats(declared, principal), WITHIN_SECONDS))
+        except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
+            subject = f"topic {HEARTBEATS} on {declared.name}"
+            todo = f"Give the principal Read on topic {HEARTBEATS} there, or write heartbeats: false"
+            unread = Unknown(subject, f"{_words('its records', error)}; whether they are an application's", todo)
+    return unread
+
+
+async def _foreign_in_heartbeats(declared: DeclaredCluster, principal: Principal) -> str:
+    """Aged records tell whose the topic was before a mirror wrote there, late ones who writes now."""
+    cluster = cluster_of(declared, principal)
+    try:
+        await small_topics.leaders(cluster, [HEARTBEATS])
+        keys = [(HEARTBEATS, number) for number in cluster.topics[HEARTBEATS].leaders]
+        begins, ends = await small_topics.begins(cluster, keys), await small_topics.ends(cluster, keys)
+        late = {key: max(begins[key], ends[key] - LOOKED_AT) for key in keys}
+        early = {key: min(late[key], begins[key] + LOOKED_AT) for key in keys}
+        for first, until in ((begins, early), (late, ends)):
+            foreign = [
+                f"the record at {record.offset} of partition {answer.partition}: {why}"
+                async for answer in small_topics.read(cluster, first, until)
+                for batch in scan(answer.records)
+                if not batch.attributes & CONTROL
+                for record in records_of(answer.records, batch)
+                if (why := no_heartbeat(*key_and_value(record)))
+            ]
+            if foreign:
+                return foreign[0]
+        return ""
     finally:
         cluster.close()
 

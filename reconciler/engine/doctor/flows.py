@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from reconciler.engine.doctor.broker_limits import keeps_as_much
 from reconciler.engine.doctor.check import Check
-from reconciler.engine.guards.remote_topics import judge, with_remote_topics
+from reconciler.engine.guards.remote_topics import judge, with_heartbeats, with_remote_topics
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
@@ -79,11 +79,17 @@ def _offsets(check: Check, flow: Flow) -> Finding:
 
 
 def remote_findings(
-    topology: Topology, live: LiveState, copies: Mapping[str, Sequence[FlowCopies]], facts: Mapping[str, RemoteFacts]
+    topology: Topology,
+    live: LiveState,
+    copies: Mapping[str, Sequence[FlowCopies]],
+    facts: Mapping[str, RemoteFacts],
+    heartbeats: Mapping[str, str | Unknown] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """What a plan would be blocked for: remote topics that others filled, and flows of other environments."""
+    """What a plan would be blocked for: remote topics that others filled, heartbeats of an application, and flows of
+    other environments."""
     judged = judge(topology, copies, facts)
     plan = with_remote_topics(Plan(Basis(topology.environment, "")), topology, live, judged, copies, facts, None)
+    plan = with_heartbeats(plan, topology, live, heartbeats, None)
     for refusal in plan.refused:
         why = f"plan and apply are blocked ({refusal.reason.code})"
         yield Check(str(refusal.subject), "remote topics").problem(refusal.reason.text, why, refusal.todo)

@@ -20,6 +20,7 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
 from reconciler.model.state.last_apply import Applied
 from reconciler.replication.handover import AGAIN
+from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark, stranger, ways_on, whose
 from reconciler.resources.application_topics import MIRRORMAKER, owner_of
@@ -192,6 +193,37 @@ def with_remote_topics(
                 Unknown(f"remote topics on {target}", error, "Plan again when all of its partitions have a leader")
             )
     return replace(plan, refused=tuple(refused), unknown=tuple(unknown), notes=tuple(notes))
+
+
+def with_heartbeats(
+    plan: Plan,
+    topology: Topology,
+    live: LiveState,
+    foreign: Mapping[str, str | Unknown],
+    applied: Applied | Unknown | None,
+) -> Plan:
+    """``plan`` with the topics ``heartbeats`` that an application uses. ``foreign``: by cluster, what is no heartbeat
+    there, or empty. A topic that cannot be read is no reason to stop a flow that writes there already."""
+    refused, unknown = list(plan.refused), list(plan.unknown)
+    for cluster, record in foreign.items():
+        beating = [flow for flow in topology.flows.values() if flow.mirrormaker_topics.heartbeats is not None]
+        writers = [flow for flow in beating if cluster in (flow.source, flow.target)]
+        if isinstance(record, Unknown):
+            if not all(_ran_before(live, applied, flow) for flow in writers):
+                unknown.append(record)
+        elif record:
+            ref, names = TopicRef(cluster, HEARTBEATS), ", ".join(flow.name for flow in writers)
+            text = (
+                f"flow {names} would write heartbeats to {ref}, which an application uses: {record}. It would read"
+                " records that are not its own"
+            )
+            todo = (
+                "Switch heartbeats off: "
+                + ", ".join(f"flows.{flow.name}.mirrormaker_topics.heartbeats: false" for flow in writers)
+                + "; the topic is then mirrored as any other. Or move the application to a topic of another name"
+            )
+            refused.append(Refused.of(of_topic(ref), Why.HEARTBEATS_NOT_OURS, text, todo))
+    return replace(plan, refused=tuple(refused), unknown=tuple(unknown))
 
 
 def _ran_before(live: LiveState, applied: Applied | Unknown | None, flow: Flow) -> bool:

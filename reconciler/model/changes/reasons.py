@@ -75,6 +75,7 @@ class Why(StrEnum):
     FLOW_NOT_OURS = "flow-not-ours"
     REMOTE_TOPIC_NOT_EMPTY = "remote-topic-not-empty"
     REMOTE_TOPIC_NOT_OURS = "remote-topic-not-ours"
+    HEARTBEATS_NOT_OURS = "heartbeats-not-ours"
     # What is refused of replicas.
     REPLICATION_FACTOR_ABOVE_BROKERS = "replication-factor-above-brokers"
     BROKER_AWAY = "broker-away"

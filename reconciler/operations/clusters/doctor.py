@@ -44,7 +44,7 @@ from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook,
 from reconciler.model.reports.impact import RemoteFacts
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
-from reconciler.operations.review.copy_facts import remote_facts
+from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts
 from reconciler.operations.session.session import read_topology
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import handovers
@@ -100,6 +100,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
     routing, copies = find_routes(topology, live), copies_of(topology, live)
     remotes = _begun(partial(remote_facts, topology, Principal.PLAN, copies))
+    beats = _begun(partial(heartbeats_found, topology, Principal.PLAN, live))
     all_rights = _rights(topology, live, routing.routes, deadline)
     read_facts = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}
     targets = {flow.target for flow in topology.flows.values()}
@@ -110,7 +111,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         findings += permission_findings(topology, name, mine, routing.routes)
     findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
     late = {target: RemoteFacts(unknown=f"no answer within {within_s:g} s") for target in copies}
-    findings += remote_findings(topology, live, copies, _by(remotes, deadline) or late)
+    findings += remote_findings(topology, live, copies, _by(remotes, deadline) or late, _by(beats, deadline) or {})
     if topology.mirrors:
         here = machine(state_folder(folder))
         findings += machine_findings(here)

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from reconciler.backends.clusters.impact import read_copy_facts, read_remote_facts
+from reconciler.backends.clusters.impact import read_copy_facts, read_heartbeats, read_remote_facts
 from reconciler.backends.clusters.permissions import read_marker_right
 from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
-from reconciler.model.environment.topology import Principal, Topology
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, RemoteFacts
+from reconciler.replication.mirrormaker_records import HEARTBEATS
+from reconciler.resources.topics.internal import heartbeats_places
 
 
 def remote_facts(
@@ -29,6 +32,17 @@ def remote_facts(
             for target, some in copies.items()
         }
         return {target: answer.result() for target, answer in answers.items()}
+
+
+def heartbeats_found(topology: Topology, principal: Principal, live: LiveState) -> Mapping[str, str | Unknown]:
+    """By cluster: what is no heartbeat in a topic of that name that is there and that a flow is to write to."""
+    there = [name for name in heartbeats_places(topology) if live.topic(TopicRef(name, HEARTBEATS)) is not None]
+    if not there:
+        return {}
+    with ThreadPoolExecutor(len(there)) as pool:
+        principals = (principal,) if principal is Principal.PLAN else (principal, Principal.MIRROR)
+        answers = {name: pool.submit(read_heartbeats, topology.clusters[name], principals) for name in sorted(there)}
+        return {name: answer.result() for name, answer in answers.items()}
 
 
 def with_copy_facts(made: Plan, topology: Topology, live: LiveState, principal: Principal) -> Plan:

@@ -10,7 +10,14 @@ from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.lock.topic_refused import lock_topic_refused
 from reconciler.engine.guards import from_here, guarded
-from reconciler.engine.guards.remote_topics import copied_again, copied_first, copies_of, judge, with_remote_topics
+from reconciler.engine.guards.remote_topics import (
+    copied_again,
+    copied_first,
+    copies_of,
+    judge,
+    with_heartbeats,
+    with_remote_topics,
+)
 from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions
 from reconciler.engine.plan.build import plan, with_broker_refusals
 from reconciler.engine.plan.fingerprints import topology_digest
@@ -23,7 +30,7 @@ from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Edition, Plan
 from reconciler.model.reports.impact import Stakes
 from reconciler.model.state.last_apply import Consent
-from reconciler.operations.review.copy_facts import remote_facts, with_copy_facts
+from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts, with_copy_facts
 from reconciler.operations.session.session import NOTHING_AGREED, Session
 from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
@@ -76,6 +83,12 @@ def _nothing_by_accident(made: Plan, on: Ground) -> Plan:
     return guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent)
 
 
+def _heartbeats_are_ours(made: Plan, on: Ground) -> Plan:
+    session = on.session
+    foreign = heartbeats_found(session.topology, session.principal, on.live)
+    return with_heartbeats(made, session.topology, on.live, foreign, session.last.applied)
+
+
 def _same_offsets(made: Plan, on: Ground) -> Plan:
     return with_copy_facts(made, on.session.topology, on.live, on.session.principal)
 
@@ -92,6 +105,7 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     _brokers_agree,  # First: a step that a broker refuses leaves the plan, and no guard counts it.
     _same_repository,  # Before the guards, which let a consent release it.
     _nothing_by_accident,  # Counts what is left to be deleted, and asks for consent.
+    _heartbeats_are_ours,  # Adds refusals alone: nothing after it depends on them.
     _same_offsets,  # Needs the clusters' answers of its own; refuses copies, so it comes before stakes are told.
     _records_at_stake,  # Last, because it waits for the slowest answers: how many records each step touches.
     _readers_at_stake,  # Raises the risk of what the reviews before it left in the plan.

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from reconciler.replication.mirrormaker_records import HEARTBEATS, Heartbeat
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.offsets.position_metadata import written
 from tests.support.clusters import CreateTopic
@@ -133,3 +134,28 @@ def test_doctor_and_validate_say_so_too(cli: Cli, write: Write, plain: Sandbox, 
     assert said.code == 1, said.words
     assert "remote-topic-not-empty" in said.out
     assert f"import-positions ENV {beside} --write" in said.out
+
+
+def test_heartbeats_are_not_written_into_a_topic_of_an_application(
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    """MirrorMaker 2's own are no reason. Nothing else on these clusters has heartbeats, so the topic goes again."""
+    east, beat = plain["east"], Heartbeat("west", "east", 1).record()
+    env = write(environment(plain, unique, ", mirrormaker_topics: {heartbeats: true}"), unique)
+    create_topic(east, HEARTBEATS)
+    try:
+        producer = Producer(east.super_client())
+        producer.produce(HEARTBEATS, beat[1], beat[0])
+        assert producer.flush(30) == 0
+        assert "heartbeats-not-ours" not in cli("plan", env).out
+        producer.produce(HEARTBEATS, b"device 7 is alive")
+        assert producer.flush(30) == 0
+        planned = cli("plan", env)
+        assert planned.code == 3, planned.words
+        assert "heartbeats-not-ours" in planned.out
+        assert f"flows.{unique}.mirrormaker_topics.heartbeats: false" in planned.out
+        assert "[heartbeats-not-ours]" in cli("validate", env, "--live").out
+        assert cli("plan", write(environment(plain, unique), unique)).code == 2
+    finally:
+        admin = AdminClient(east.super_client())
+        admin.delete_topics([HEARTBEATS], request_timeout=30)[HEARTBEATS].result(30)

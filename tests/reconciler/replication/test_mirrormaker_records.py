@@ -12,6 +12,7 @@ from reconciler.replication.mirrormaker_records import (
     OffsetSync,
     checkpoints_topic,
     internal_separator,
+    no_heartbeat,
     offset_syncs_topic,
     read_checkpoint,
 )
@@ -98,3 +99,13 @@ def test_who_applies_that_rule_to_our_syncs_is_never_ahead(
         assert theirs is None or theirs <= ours
     if kept and kept[-1] is syncs[-1]:
         assert translate(kept, source) == exact.downstream(source).offset  # caught up: exact for them, too
+
+
+def test_what_an_application_writes_is_no_heartbeat() -> None:
+    """Of any version, and with fields that a later one may add."""
+    key, value = Heartbeat("east", "west", 1).record()
+    for fine in (value, b"\x00\x01" + value[2:], value + b"more", None):
+        assert no_heartbeat(key, fine) == ""
+    assert no_heartbeat(None, value) == "it has no key"
+    for other_key, other in ((b"device", value), (key + b"x", value), (key, b"alive"), (b"\x00\x01\xff" * 2, value)):
+        assert no_heartbeat(other_key, other) == "its key and value are not two aliases and a time"

@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.guards.remote_topics import copied_again, copied_first, copies_of, judge, with_remote_topics
+from reconciler.engine.guards.remote_topics import (
+    copied_again,
+    copied_first,
+    copies_of,
+    judge,
+    with_heartbeats,
+    with_remote_topics,
+)
 from reconciler.engine.plan.amounts import amounts
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import Why
-from reconciler.model.environment.flows import OffsetsKept
+from reconciler.model.environment.flows import MirrorMakerTopics, OffsetsKept
 from reconciler.model.environment.topology import Carry, Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
@@ -195,3 +202,32 @@ def test_what_could_not_be_read_is_unknown_or_left_to_the_job_of_a_flow_that_ran
     assert "its job looks for itself" in made.notes[-1]
     made, _ = blocked(replace(NOTHING, unknown="where east.orders-0 ends: no leader"))
     assert made.exit_code is ExitCode.ERROR
+
+
+FOREIGN = "the record at 7 of partition 0: it has no key"
+
+
+def beating() -> tuple[Topology, LiveState]:
+    there = world("east", "west")
+    there.clusters["east"].put("heartbeats", 1, 1)
+    declared = topology(flow("east", "west", SOURCE, mirrormaker_topics=MirrorMakerTopics(heartbeats=1_000)))
+    return declared, there.look(declared)
+
+
+def test_no_flow_writes_heartbeats_into_a_topic_of_an_application() -> None:
+    declared, live = beating()
+    made = with_heartbeats(world().plan(topology()), declared, live, {"east": FOREIGN}, None)
+    [refused] = made.refused
+    assert refused.reason.code == Why.HEARTBEATS_NOT_OURS
+    assert "write heartbeats to east/heartbeats, which an application uses" in refused.reason.text
+    assert FOREIGN in refused.reason.text
+    assert "flows.east-to-west.mirrormaker_topics.heartbeats: false" in refused.todo
+    assert with_heartbeats(world().plan(topology()), declared, live, {"east": "", "west": ""}, None).refused == ()
+
+
+def test_heartbeats_that_cannot_be_read_are_unknown_until_the_flow_has_run() -> None:
+    declared, live = beating()
+    unread = {"east": Unknown("topic heartbeats on east", "may not read")}
+    ran = Applied("test", 0, "ada", "", {}, (), tuple(declared.flows))
+    assert with_heartbeats(world().plan(topology()), declared, live, unread, None).unknown == (unread["east"],)
+    assert with_heartbeats(world().plan(topology()), declared, live, unread, ran).unknown == ()
