@@ -23,13 +23,14 @@ from reconciler.engine.topic_list import topic_list
 from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
-from reconciler.model.live import FlowStatus, LiveMirror, LiveState
+from reconciler.model.live import LiveMirror, LiveState
 from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import answering
 from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.reports.status.status import StatusInputs
+from reconciler.replication.status import FlowStatus
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.fakes.chromium import Chromium
 

@@ -28,7 +28,7 @@ from reconciler.kafka.records.batches import scan, seal, verify
 from reconciler.kafka.records.codecs import LZ4
 from reconciler.kafka.records.fields import body
 from reconciler.kafka.records.records import Record, encode
-from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Exists, Key
 from reconciler.replication.handover import LOCAL, Provenance
 

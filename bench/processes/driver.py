@@ -32,11 +32,12 @@ from reconciler_mirror.leases.channel_listener import open_listener
 from reconciler_mirror.leases.leases import ROWS_PER_S, Leases
 from reconciler_mirror.model.lane import Claim, Discovered, PartitionSpec
 from reconciler_mirror.report.metrics import MetricsSnapshot, families
-from reconciler_mirror.report.status import Application, lag_header, now_ms, record
+from reconciler_mirror.report.status import Application, now_ms, record
 
 from bench.processes.lane_reports import ManyLanes, OneLane
 from reconciler.replication.handover import ChannelSettings, MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.status import document
 from tests.support.access.certificates import self_signed
 from tests.support.lanes.handover import handover
 
@@ -117,8 +118,8 @@ def watch(board: Board, leases: Leases, settings: MirrorSettings, over: threadin
             leases.share_rates()
         if every("status", STATUS_S):
             began, flows = time.thread_time(), board.view()
-            value = json.dumps(record(settings, who, "running", flows, now_ms()), separators=(",", ":"))
-            seen.status_bytes = max(seen.status_bytes, len(value) + len(lag_header(flows)))
+            value = json.dumps(document(record(settings, who, "running", flows, now_ms())), separators=(",", ":"))
+            seen.status_bytes = max(seen.status_bytes, len(value))
             seen.status_s = max(seen.status_s, time.thread_time() - began)
         if every("scrape", SCRAPE_S):
             began = time.thread_time()
@@ -166,7 +167,7 @@ def run(given: argparse.Namespace) -> None:
         played = subprocess.Popen([sys.executable, "-m", "bench.processes.lane_reports", file.name], env=environ())
         try:
             threading.Thread(target=watch, args=(board, leases, settings, over, seen), daemon=True).start()
-            while sum(view.records_total for view in board.view()) == 0:
+            while sum(view.figures.records_total for view in board.view()) == 0:
                 time.sleep(0.5)
             time.sleep(SETTLE_S)
             records, cpu, began = copied(board), cpu_s(), time.monotonic()
@@ -190,7 +191,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def copied(board: Board) -> int:
-    return sum(view.records_total for view in board.view())
+    return sum(view.figures.records_total for view in board.view())
 
 
 def environ() -> dict[str, str]:

@@ -16,7 +16,7 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import About, Action, MirrorChange, Risk, StartMirror, StopMirror, Subject
 from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, TopicRef, Topology
-from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.health import Health, Verdict
 from reconciler.model.reports.topology_map import (
@@ -31,6 +31,7 @@ from reconciler.model.reports.topology_map import (
     worst_mark,
 )
 from reconciler.model.state.rollout_progress import Promotion
+from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.mirrors.handover import flow_handover
 from reconciler.text import counted

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from reconciler.model.live import FlowStatus
+from reconciler.replication.status import FlowStatus, ReportedCondition
 from reconciler.text import counted
 
 WAITS_FOR_OTHERS = frozenset(
@@ -48,11 +47,11 @@ class FlowLook:
 
 
 def look(flow: FlowStatus) -> FlowLook:
-    stopping = [condition for condition in flow.conditions if condition.get("stops")]
-    whole = [condition for condition in stopping if not condition.get("topic")]
-    if failed := [condition for condition in whole if condition["code"] not in WAITS_FOR_OTHERS]:
+    stopping = [condition for condition in flow.conditions if condition.stops]
+    whole = [condition for condition in stopping if condition.topic is None]
+    if failed := [condition for condition in whole if condition.code not in WAITS_FOR_OTHERS]:
         return _said(flow, Copying.NO, failed[0])
-    if flow.state == "paused" or any(not pause.get("topic") for pause in flow.pauses):
+    if flow.state == "paused" or any(pause.topic is None for pause in flow.pauses):
         return FlowLook(flow.name, Copying.YES)
     if whole:
         return _said(flow, Copying.UNKNOWN, whole[0])
@@ -69,6 +68,5 @@ def look(flow: FlowStatus) -> FlowLook:
     return FlowLook(flow.name, Copying.YES)
 
 
-def _said(flow: FlowStatus, copying: Copying, condition: Mapping[str, object]) -> FlowLook:
-    why, todo, code = (str(condition.get(key, "")) for key in ("text", "todo", "code"))
-    return FlowLook(flow.name, copying, f"{code}: {why}", todo, code)
+def _said(flow: FlowStatus, copying: Copying, condition: ReportedCondition) -> FlowLook:
+    return FlowLook(flow.name, copying, f"{condition.code}: {condition.text}", condition.todo, condition.code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +14,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.quotas import Limits, QuotaEntity
 from reconciler.model.replicas import ReplicaFacts
 from reconciler.model.users import Credentials, UserRecord
-from reconciler.replication.json_codec import SPARSE, named
+from reconciler.replication.status import FlowStatus
 
 
 class Source(StrEnum):
@@ -187,69 +186,6 @@ class LiveCluster:
 
 LAG_LATE_MS = 10_000
 """A record that comes later than this tells no lag any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowStatus:
-    """One flow as its job reports it, and as ``status`` shows it in JSON. Lag is None while not known; then
-    ``records_lag_at_least`` is what is known of it, ``lag_unknown_partitions`` how many partitions it is not known of.
-    ``stalled_partitions`` have records to copy, or may have, and do not move.
-
-    ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
-    ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
-    A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
-    ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
-    where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
-    ``pauses`` holds only the newest; None where it holds all. ``same_offsets``: holes, fillers, refusals, and what is
-    left to fill before new copies begin, of a flow that keeps offsets; None: it does not. ``last_lag``: of an unknown
-    lag, when the job knew it last: ``records`` of what the source had ``at_ms``.
-    """
-
-    name: str
-    fingerprint: str
-    state: str = "unknown"
-    topics: int = 0
-    partitions: int = 0
-    records_total: int = 0
-    records_per_second: float = 0.0
-    bytes_per_second: float = 0.0
-    records_lag: int | None = None
-    seconds_lag: float | None = None
-    transactions: int | None = None
-    retries: int | None = None
-    filtered: int | None = field(default=None, metadata={**SPARSE, **named("records_filtered")})
-    returning: int | None = field(default=None, metadata={**SPARSE, **named("records_returning")})
-    groups: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
-    paths: tuple[Mapping[str, object], ...] = ()
-    worst_partitions: tuple[Mapping[str, object], ...] = ()
-    conditions: tuple[Mapping[str, object], ...] = ()
-    condition_counts: tuple[Mapping[str, object], ...] = field(default=(), metadata=SPARSE)
-    pauses: tuple[Mapping[str, object], ...] = ()
-    pause_counts: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
-    resuming_partitions: int = 0
-    lost: tuple[Mapping[str, object], ...] = ()
-    rate_limit: int | None = None
-    throttled_seconds: float | None = None
-    catch_up: Mapping[str, object] | None = None
-    records_lag_at_least: int = 0
-    lag_unknown_partitions: int = 0
-    stalled_partitions: int = 0
-    same_offsets: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
-    last_lag: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
-
-    @property
-    def counted_conditions(self) -> Mapping[tuple[str, bool], int]:
-        """(code, whether it stops copying) -> conditions, those that are not told in full included."""
-        if self.condition_counts:
-            return {(str(c["code"]), bool(c["stops"])): int(str(c["conditions"])) for c in self.condition_counts}
-        return Counter((str(condition["code"]), bool(condition.get("stops"))) for condition in self.conditions)
-
-    @property
-    def counted_pauses(self) -> tuple[int, int]:
-        """Requests, and partitions that are paused: those included that are not told one by one."""
-        if self.pause_counts is not None:
-            return int(str(self.pause_counts["pauses"])), int(str(self.pause_counts["paused_partitions"]))
-        return len(self.pauses), sum(int(str(pause["paused_partitions"])) for pause in self.pauses)
 
 
 class JobState(StrEnum):

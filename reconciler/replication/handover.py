@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.replication.added_headers import AddedHeader
 from reconciler.replication.deployment import Deployment
 from reconciler.replication.expressions import record_filter
+from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Where
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import GroupSelector, make_group_selector

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 STATUS_TOPIC = "__mirror_status"
-LAG_HEADER = "lag"
-"""Header of a status record: schemas/status-lag.schema.json."""
 LAG_HOLDS_MS = 20_000
 """A lag that a job calls known is of an end that is so old at most: what a source told of its end holds for 10 s, and
 what a lane told the driver as well."""

@@ -26,7 +26,7 @@ from reconciler.kafka.records.batches import Batch, CorruptBatchError
 from reconciler.model.state import home, last_apply, left_by_apply, lock, rollout_progress
 from reconciler.model.state.mirror_control import DESIRED, LEASE, PRESENCE
 from reconciler.replication import pauses
-from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import AllOf, Equals, Exists, Header, Key, Matches, Not, Prefix
 from reconciler.replication.mirrormaker_records import read_checkpoint
 from reconciler.replication.offsets import codec as offset_map

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
@@ -34,18 +34,14 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
 
 
 def _seen(check: Check, live: LiveMirror) -> Finding:
-    conditions = [each for flow in live.flows.values() for each in flow.conditions if each.get("code") in TOLD]
-    texts = list(dict.fromkeys(_text(each) for each in conditions))
+    conditions = [each for flow in live.flows.values() for each in flow.conditions if each.code in TOLD]
+    texts = list(dict.fromkeys(each.text or each.code for each in conditions))
     if texts:
         left = f"; and {len(texts) - SHOWN} more: reconciler status" if len(texts) > SHOWN else ""
         why = "lanes are copied by none of these executors, or by fewer than are wanted"
-        todo = next((str(each["todo"]) for each in conditions if each.get("todo")), "See docs/mirror/spark-clusters.md")
+        todo = next((each.todo for each in conditions if each.todo), "See docs/mirror/spark-clusters.md")
         return check.problem("; ".join(texts[:SHOWN]) + left, why, todo)
     if live.state is JobState.STARTING or any(flow.state != "running" for flow in live.flows.values()):
         text = "its tasks have not said yet what they lack; not every flow runs"
         return check.unknown(text, "", "Ask again once reconciler status says that they run")
     return check.ok("its tasks have their packages, secrets, the control channel and all brokers")
-
-
-def _text(condition: Mapping[str, object]) -> str:
-    return str(condition.get("text") or condition["code"])

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.replication.names import WAITING
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.pauses import Scope
+from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, words
 from reconciler.text import counted, time_words
 
@@ -162,14 +163,13 @@ def _quiet(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
 
 def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
     subject = f"flow {flow.name}"
-    for fields in flow.conditions:
-        code, topic, partition = str(fields["code"]), str(fields.get("topic") or ""), fields.get("partition")
-        number = partition if isinstance(partition, int) else None
+    for condition in flow.conditions:
+        code, topic, number = condition.code, condition.topic or "", condition.partition
         place = topic if number is None else f"{topic}-{number}"
-        health = _of_condition(flow, code, stops=bool(fields.get("stops")))
+        health = _of_condition(flow, code, stops=condition.stops)
         brief = f"{subject}: {code}" + (f" on {place}" if place else "")
-        text = f"{code}: {str(fields['text']).rstrip('. ')}"  # what a broker says may end with a stop of its own
-        todo = command_of(str(fields["todo"]), folder, flow.name)
+        text = f"{code}: {condition.text.rstrip('. ')}"  # what a broker says may end with a stop of its own
+        todo = command_of(condition.todo, folder, flow.name)
         yield VerdictCause(health, subject, brief, text, todo, code, topic, number, code in WAITING)
     counts = flow.counted_conditions
     if more := sum(counts.values()) - len(flow.conditions):  # a record has room for the first of very many
@@ -190,9 +190,8 @@ def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[Verdi
     subject = f"flow {flow.name}"
     known = flow.records_lag if mirror.lag_is_current else None
     waiting = "how many records wait is unknown" if known is None else f"{counted(known, 'record')} of the flow wait"
-    for scope, fields in reported_pauses(flow.name, flow):
-        pause = Pause(scope, int(str(fields["since_ms"])), str(fields["by"]), str(fields["reason"]))
-        every = f"{fields['paused_partitions']} of {counted(int(str(fields['partitions'])), 'partition')}"
+    for pause, reported in reported_pauses(flow.name, flow):
+        scope, every = pause.scope, f"{reported.paused_partitions} of {counted(reported.partitions, 'partition')}"
         text = f"{scope} is paused {words(pause)}; {every}; {waiting}"
         brief, todo = f"{scope} is paused", f"Resume it: {_resume(scope, folder)}"
         if destination := failed_over_to(pause.reason):

@@ -11,9 +11,10 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import MirrorChange
 from reconciler.model.environment.rollout import Gates, MirrorGate
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror
+from reconciler.model.live import JobState, LiveCluster, LiveMirror
 from reconciler.model.plan import Planned
 from reconciler.model.reports.health import ClusterHealth, Fault, Short, Sight
+from reconciler.replication.status import FlowStatus
 from reconciler.text import counted, first_of, time_words
 
 SHOWN = 3
@@ -124,7 +125,7 @@ def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
         flow = mirror.flows.get(name)
         count = sum(n for (_, stops), n in flow.counted_conditions.items() if stops) if flow else 0
         if flow and count:
-            examples = (f", such as {each['code']}: {each['text']}" for each in flow.conditions if each.get("stops"))
+            examples = (f", such as {each.code}: {each.text}" for each in flow.conditions if each.stops)
             text = f"{counted(count, 'condition')} stop copying{next(examples, '')}"
             yield Fault("mirrors", f"flow {name}", text)
 

@@ -10,7 +10,7 @@ from reconciler.environment.parse.values import Wrong
 from reconciler.environment.yaml.locations import Step
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
-from reconciler.replication.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
+from reconciler.replication.expressions.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
 from reconciler.replication.expressions.record_filter import (
     AllOf,
     AnyOf,

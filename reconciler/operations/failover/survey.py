@@ -18,7 +18,7 @@ from reconciler.backends.clusters.groups import (
 )
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Flow, Isolation, Topology
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.failover import (
     ConsumerMove,
     DrainedFlow,
@@ -47,6 +47,7 @@ from reconciler.replication.offsets.map import beyond_log
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.pauses import Pause
 from reconciler.replication.policy import TopicSelector, is_heartbeats
+from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted
 
@@ -328,15 +329,14 @@ def _waited_for(selector: TopicSelector, topic: str) -> bool:
 
 def _read_ms(flow: FlowStatus) -> int | None:
     """When its groups were read last; None before the first time, and where they are not synced."""
-    read = (flow.groups or {}).get("read_ms")
-    return read if isinstance(read, int) and read > 0 else None
+    return (flow.groups.read_ms or None) if flow.groups is not None else None
 
 
 def _conditions(flow: FlowStatus) -> tuple[str, ...]:
     """Those that stop copying. Of very many the record tells only the first in full, and counts the others."""
-    texts = [str(each["text"]) for each in flow.conditions if each.get("stops")]
+    texts = [each.text for each in flow.conditions if each.stops]
     stopping = Counter({code: count for (code, stops), count in flow.counted_conditions.items() if stops})
-    stopping.subtract(str(each["code"]) for each in flow.conditions if each.get("stops"))
+    stopping.subtract(each.code for each in flow.conditions if each.stops)
     if rest := +stopping:
         codes = ", ".join(f"{code} x{count:,}" for code, count in rest.most_common())
         texts.append(f"{counted(rest.total(), 'more condition')} that stop copying: {codes}")
@@ -347,14 +347,13 @@ def _lag(flow: FlowStatus, told_ms: int | None, selector: TopicSelector, now_ms:
     """As the job knew it last, whose record is of ``told_ms``. Without heartbeats, as far as they are among the
     partitions furthest behind; where they are not, they are few. An end counts as that of now for a while, so that the
     lag may be of an end as old as this."""
-    if flow.records_lag is None or told_ms is None:
-        last = flow.last_lag or {}
-        records, at_ms = last.get("records"), last.get("at_ms")
-    else:
-        beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, str(worst["topic"])))
-        records = max(0, flow.records_lag - sum(int(str(beat["records_lag"] or 0)) for beat in beats))
+    if flow.records_lag is not None and told_ms is not None:
+        beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, worst.topic))
+        records = max(0, flow.records_lag - sum(beat.records_lag for beat in beats))
         at_ms = told_ms - LAG_HOLDS_MS
-    if not isinstance(records, int) or not isinstance(at_ms, int):
+    elif flow.last_lag is not None:
+        records, at_ms = flow.last_lag.records, flow.last_lag.at_ms
+    else:
         return None
     return KnownLag(records, at_ms, max(0, math.ceil((now_ms - at_ms) / 1000)))
 

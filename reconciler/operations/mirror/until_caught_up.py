@@ -12,9 +12,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from reconciler.backends.mirror_jobs.runner.until_caught_up import EndedJob, begin, follow
 from reconciler.errors import ReconcilerError
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.operations.apply.execution import Execution
 from reconciler.render.console import say
+from reconciler.replication.status import CatchUpStatus, FlowStatus
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.text import counted
 
@@ -46,12 +47,11 @@ def _copied(job: EndedJob, flow: str | None) -> Iterator[str]:
     yield f"mirror {job.mirror} has caught up and has stopped by itself"
     for name, flow_status in job.last.flows.items() if job.last is not None else ():
         more = "" if flow in (None, name) else ", copied along; it may be behind"
-        lost = sum(int(str(loss["offsets"])) for loss in flow_status.lost)
+        lost = sum(loss.offsets for loss in flow_status.lost)
         where = f"{counted(flow_status.partitions, 'partition')} of {counted(flow_status.topics, 'topic')}"
         words = f"{counted(flow_status.records_total, 'record')} in {where}"
         yield f"  flow {name}: {words}{', ' + counted(lost, 'offset') + ' lost' if lost else ''}{more}"
-        undecided = (flow_status.catch_up or {}).get("offsets_undecided")
-        if isinstance(undecided, int):
+        if undecided := flow_status.catch_up.offsets_undecided if flow_status.catch_up is not None else 0:
             yield f"    not copied: {counted(undecided, 'offset')} behind transactions still open at the source"
 
 
@@ -86,7 +86,7 @@ class _Shown:
                 say(f"flow {flow.name}: {_words(flow)}")
 
     def _bar(self, bars: Progress, flow: FlowStatus) -> None:
-        lag = _offsets_left(flow)
+        lag = flow.catch_up.offsets_left if flow.catch_up is not None else None
         if lag is None:
             return
         self.most[flow.name] = most = max(self.most.get(flow.name, 0), lag)
@@ -96,15 +96,11 @@ class _Shown:
         bars.update(task, total=max(1, most), completed=max(1, most) - lag, description=f"{flow.name}: {_words(flow)}")
 
 
-def _offsets_left(flow: FlowStatus) -> int | None:
-    lag = (flow.catch_up or {}).get("offsets_left")
-    return lag if isinstance(lag, int) else None
-
-
 def _words(flow: FlowStatus) -> str:
-    goal, lag = flow.catch_up or {}, _offsets_left(flow)
-    offsets = "not all positions known yet" if lag is None else f"{counted(lag, 'offset')} left"
-    done = f"{goal.get('done')} of {goal.get('partitions')} partitions"
+    goal = flow.catch_up or CatchUpStatus(0, 0, None)
+    left = goal.offsets_left
+    offsets = "not all positions known yet" if left is None else f"{counted(left, 'offset')} left"
+    done = f"{goal.done} of {goal.partitions} partitions"
     return f"{done}, {offsets}, {flow.records_per_second:,.0f} records/s"
 
 

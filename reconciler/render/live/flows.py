@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from urllib.parse import quote
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow
-from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.render.elements import code, codes, mono, table
 from reconciler.render.escape import page as safe
@@ -24,6 +24,7 @@ from reconciler.render.reports.status.status import (
 )
 from reconciler.render.reports.status.verdict import headline
 from reconciler.replication.names import WAITING, runbook_of
+from reconciler.replication.status import FlowStatus
 from reconciler.text import counted
 
 _HEADS = ("flow", "from, to", "state", "records/s", "volume/s", "lag", "seconds", "time left", "conditions")
@@ -32,7 +33,6 @@ _NUMBERS = frozenset(
 )
 _WORST = {"problem": 0, "unknown": 1, "busy": 2, "idle": 3, "ok": 4}
 MOST_CARDS = 60
-Fields = Mapping[str, object]
 
 
 def flows_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
@@ -165,9 +165,9 @@ def _behind(status: FlowStatus | None, mirror: LiveMirror | Unknown | None) -> I
     yield _columns(status.worst_partitions, ("topic", "partition", "records_lag", "seconds_lag"))
 
 
-def _columns(rows: Sequence[Fields], keys: Sequence[str]) -> str:
+def _columns(rows: Sequence[object], keys: Sequence[str]) -> str:
     heads = [key.replace("_", " ") for key in keys]
-    return table(heads, ([_cell(row.get(key)) for key in keys] for row in rows), _NUMBERS)
+    return table(heads, ([_cell(getattr(row, key)) for key in keys] for row in rows), _NUMBERS)
 
 
 def _cell(value: object) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror
+from reconciler.model.live import JobState, LiveCluster, LiveMirror
 from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.status import FlowStatus, ReportedPause
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted, moment, suggestion
 
@@ -88,18 +89,20 @@ def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
     """For plans and drift reports: what differs from what git declares because a person asked for it."""
     names = []
     for name, flow in sorted(mirror.flows.items()):
-        for scope, fields in reported_pauses(name, flow):
-            pause = Pause(scope, _number(fields["since_ms"]), str(fields["by"]), str(fields["reason"]))
-            names.append(f"{scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume")
+        for pause, _ in reported_pauses(name, flow):
+            names.append(
+                f"{pause.scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume"
+            )
         if more := flow.counted_pauses[0] - len(flow.pauses):
             names.append(f"flow {name} has {counted(more, 'pause')} more; see reconciler status")
     return tuple(names)
 
 
-def reported_pauses(name: str, flow: FlowStatus) -> Iterator[tuple[Scope, Mapping[str, object]]]:
-    """The pauses of a flow as its job reports them."""
-    for pause in flow.pauses:
-        yield Scope(name, str(pause.get("topic", "")), _number(pause.get("partition", -1))), pause
+def reported_pauses(name: str, flow: FlowStatus) -> Iterator[tuple[Pause, ReportedPause]]:
+    """The pauses of a flow, each with what its job reports of it."""
+    for reported in flow.pauses:
+        scope = Scope(name, reported.topic or "", -1 if reported.partition is None else reported.partition)
+        yield Pause(scope, reported.since_ms, reported.by, reported.reason), reported
 
 
 def to_lift(scope: Scope, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
@@ -153,10 +156,10 @@ def progress(
         return PauseProgress(True, False, "the mirror job that runs does not carry the flow; apply starts it anew")
     fresh = (mirror.updated_at_ms or 0) > asked_ms
     reported = {
-        scope: fields
+        pause.scope: counts
         for name, flow in flows.items()
         if flow is not None
-        for scope, fields in reported_pauses(name, flow)
+        for pause, counts in reported_pauses(name, flow)
     }
     capped = [flow for flow in flows.values() if flow is not None and flow.pause_counts is not None]
     if not paused:
@@ -166,15 +169,9 @@ def progress(
         if gone and capped:
             said = "it has too many pauses to tell each, so whether it has read this request is not known"
         return PauseProgress(True, fresh and gone and not resuming and not capped, said)
-    counts = [reported.get(scope) for scope in wanted]
-    total = sum(_number(count["partitions"]) for count in counts if count is not None)
-    done = sum(_number(count["paused_partitions"]) for count in counts if count is not None)
-    complete = fresh and None not in counts and done == total
+    asked = [reported[scope] for scope in wanted if scope in reported]
+    total, done = sum(each.partitions for each in asked), sum(each.paused_partitions for each in asked)
+    complete = fresh and len(asked) == len(wanted) and done == total
     return PauseProgress(
         True, complete, f"{done} of {total} partitions are paused" if reported else "it has not read the request yet"
     )
-
-
-def _number(value: object) -> int:
-    assert isinstance(value, int)
-    return value

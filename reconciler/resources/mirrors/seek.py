@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.pauses import Scope
+from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import reported_pauses
 from reconciler.text import columns, counted
 
@@ -116,9 +117,9 @@ def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions:
 
 
 def _still(flow: FlowStatus, topic: str, partition: int) -> bool:
-    pauses = [pause for scope, pause in reported_pauses(flow.name, flow) if scope.covers(topic, partition)]
-    return any(pause["partitions"] == pause["paused_partitions"] for pause in pauses) or any(
-        condition.get("stops") and condition.get("topic") == topic and condition.get("partition") in (None, partition)
+    covering = [each for pause, each in reported_pauses(flow.name, flow) if pause.scope.covers(topic, partition)]
+    return any(each.partitions == each.paused_partitions for each in covering) or any(
+        condition.stops and condition.topic == topic and condition.partition in (None, partition)
         for condition in flow.conditions
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause, scopes_around
+from reconciler.replication.status import CatchUpStatus, GroupSyncStatus
 from reconciler_mirror.board import unassigned as untasked
 from reconciler_mirror.board.flow_state import (
     FlowState,
@@ -30,7 +31,7 @@ from reconciler_mirror.model.lane import (
     LaneReport,
     PartitionSpec,
 )
-from reconciler_mirror.model.views import FlowView, GoalView, GroupsView
+from reconciler_mirror.model.views import FlowView
 
 _SHARE_S = 0.5
 
@@ -98,9 +99,9 @@ class Board:
         with self._guard:
             self._flows[flow].taken = True
 
-    def groups_synced(self, flow: str, view: GroupsView, conditions: tuple[Condition, ...]) -> None:
+    def groups_synced(self, flow: str, synced: GroupSyncStatus, conditions: tuple[Condition, ...]) -> None:
         with self._guard:
-            self._flows[flow].groups, self._flows[flow].group_conditions = view, conditions
+            self._flows[flow].groups, self._flows[flow].group_conditions = synced, conditions
 
     def set_condition(self, flow: str, code: str, condition: Condition | None) -> None:
         """A condition of the flow as a whole, kept until it is set to None."""
@@ -179,7 +180,7 @@ class Board:
         with self._guard:
             return frozenset(key for key, offsets_left in goal_left(self._flows[flow]).items() if not offsets_left)
 
-    def goal_view(self, flow: str) -> GoalView | None:
+    def goal_view(self, flow: str) -> CatchUpStatus | None:
         with self._guard:
             return goal_view(self._flows[flow])
 

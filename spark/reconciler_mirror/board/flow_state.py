@@ -12,6 +12,14 @@ from dataclasses import dataclass, field, replace
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.pauses import Pause
+from reconciler.replication.status import (
+    CatchUpStatus,
+    Filling,
+    FlowStatus,
+    GroupSyncStatus,
+    LastLag,
+    SameOffsetsStatus,
+)
 from reconciler_mirror.board.unassigned import LANE_CODES
 from reconciler_mirror.conditions.flow import STALLED_S, partitions_stalled
 from reconciler_mirror.model.lane import (
@@ -27,11 +35,7 @@ from reconciler_mirror.model.latency import NO_LATENCY, Latency
 from reconciler_mirror.model.losses import Losses, added, since
 from reconciler_mirror.model.views import (
     FlowView,
-    GoalView,
-    GroupsView,
-    LastLag,
     PartitionView,
-    SameOffsetsView,
     lag_of,
     lost_of,
 )
@@ -114,7 +118,7 @@ class FlowState:
     discovered: Discovered = Discovered()  # noqa: RUF009  # frozen
     taken: bool = False
     own: dict[str, Condition] = field(default_factory=dict)
-    groups: GroupsView | None = None
+    groups: GroupSyncStatus | None = None
     group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     filling: FillSamples = field(default_factory=FillSamples)
@@ -214,47 +218,54 @@ def flow_view(flow: FlowState) -> FlowView:
     latency = NO_LATENCY
     for lane in lanes:
         latency = latency.plus(lane.latency)
-    return FlowView(
-        flow.settings,
-        running,
-        flow.discovered.topics,
-        partitions,
-        records,
-        size,
-        *_rates(flow.samples, records, size),
-        *lag,
-        _conditions(flow, partitions),
-        sum(lane.transactions for lane in lanes),
-        sum(lane.retries for lane in lanes),
-        latency,
-        max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None),
-        flow.pauses,
-        None if flow.settings.where is None else sum(lane.filtered for lane in lanes),
-        None if flow.settings.provenance is None else sum(lane.returning for lane in lanes),
-        flow.groups,
-        lost_of(losses for lane in lanes for losses in lane.losses.values()),
-        round(sum(lane.throttled_ms for lane in lanes) / 1000, 1),
-        goal_view(flow),
-        sum(p.at_least for p in partitions),
-        sum(p.records_lag is None for p in partitions) + uncopied,
-        sum(p.stalled for p in partitions) + uncopied,
-        _same_offsets(flow) if flow.settings.keeps_offsets else None,
-        flow.last_lag if lag[0] is None else None,
+    settings = flow.settings
+    at_least = sum(p.at_least for p in partitions)
+    unknown = sum(p.records_lag is None for p in partitions) + uncopied
+    stalled = sum(p.stalled for p in partitions) + uncopied
+    records_per_second, bytes_per_second = _rates(flow.samples, records, size)
+    figures = FlowStatus(
+        settings.name,
+        settings.fingerprint,
+        topics=flow.discovered.topics,
+        partitions=len(partitions),
+        records_total=records,
+        records_per_second=records_per_second,
+        bytes_per_second=bytes_per_second,
+        records_lag=lag[0],
+        seconds_lag=lag[1],
+        transactions=sum(lane.transactions for lane in lanes),
+        retries=sum(lane.retries for lane in lanes),
+        filtered=None if settings.where is None else sum(lane.filtered for lane in lanes),
+        returning=None if settings.provenance is None else sum(lane.returning for lane in lanes),
+        groups=flow.groups,
+        lost=lost_of(losses for lane in lanes for losses in lane.losses.values()),
+        rate_limit=settings.rate_limit,
+        throttled_seconds=None
+        if settings.rate_limit is None
+        else round(sum(lane.throttled_ms for lane in lanes) / 1000, 1),
+        catch_up=goal_view(flow),
+        records_lag_at_least=at_least if unknown or stalled or lag[0] is None else 0,
+        lag_unknown_partitions=unknown,
+        stalled_partitions=stalled,
+        same_offsets=_same_offsets(flow) if settings.keeps_offsets else None,
+        last_lag=flow.last_lag if lag[0] is None else None,
+        lanes=settings.lanes,
     )
+    committed = max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None)
+    conditions = _conditions(flow, partitions)
+    return FlowView(settings, running, partitions, figures, conditions, size, at_least, latency, committed, flow.pauses)
 
 
-def _same_offsets(flow: FlowState) -> SameOffsetsView:
+def _same_offsets(flow: FlowState) -> SameOffsetsStatus:
     counts = [lane.holes for lane in flow.lanes.values()]
-    left = sum(count.left for count in counts)
+    left, partitions = sum(count.left for count in counts), sum(count.filling for count in counts)
     now = time.monotonic()
     flow.filling = flow.filling.seen(now, left)
-    return SameOffsetsView(
+    return SameOffsetsStatus(
         sum(count.holes for count in counts),
         sum(count.fillers for count in counts),
         sum(count.refusals for count in counts),
-        sum(count.filling for count in counts),
-        left,
-        flow.filling.per_second(now),
+        Filling(partitions, left, flow.filling.per_second(now)) if partitions else None,
     )
 
 
@@ -365,9 +376,11 @@ def goal_left(flow: FlowState) -> Mapping[tuple[str, int], int | None]:
     return {key: None if (at := places.get(key)) is None else max(0, end - at) for key, end in goal.items()}
 
 
-def goal_view(flow: FlowState) -> GoalView | None:
+def goal_view(flow: FlowState) -> CatchUpStatus | None:
     if flow.goal is None:
         return None
     offsets_left = goal_left(flow)
     known = None if None in offsets_left.values() else sum(offsets or 0 for offsets in offsets_left.values())
-    return GoalView(len(offsets_left), sum(offsets == 0 for offsets in offsets_left.values()), known, flow.undecided)
+    return CatchUpStatus(
+        len(offsets_left), sum(offsets == 0 for offsets in offsets_left.values()), known, flow.undecided
+    )

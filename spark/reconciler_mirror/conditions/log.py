@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.replication.names import ConditionCode, runbook_of
+from reconciler.replication.status import ReportedLoss
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.losses import Loss
 from reconciler_mirror.model.views import FlowView
 
 _log = logs.logger("condition")
@@ -20,7 +20,7 @@ class ConditionLog:
     def __init__(self, docs_url: str = "") -> None:
         self._docs_url = docs_url
         self._holding: dict[_Key, Condition] = {}
-        self._lost: dict[tuple[str, str], Loss] = {}
+        self._lost: dict[tuple[str, str], ReportedLoss] = {}
 
     def log_changes(self, flows: Sequence[FlowView]) -> None:
         now = {
@@ -42,11 +42,11 @@ class ConditionLog:
             _log.info("condition over", **_place(key))
         self._holding = now
         for view in flows:
-            for lost in view.lost:
-                self._went_on(view.settings.name, lost.loss)
+            for loss in view.figures.lost:
+                self._went_on(view.settings.name, loss)
 
-    def _went_on(self, flow: str, loss: Loss) -> None:
-        known = self._lost.get((flow, loss.code), Loss(loss.code))
+    def _went_on(self, flow: str, loss: ReportedLoss) -> None:
+        known = self._lost.get((flow, loss.code), ReportedLoss(loss.code, 0))
         if loss == known:
             return
         self._lost[flow, loss.code] = loss

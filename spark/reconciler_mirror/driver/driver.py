@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import Endpoint, FlowSettings, MirrorSettings
 from reconciler.replication.names import position_group
+from reconciler.replication.status import ApplicationState, document
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.conditions.flow import setting_refused
@@ -32,7 +33,7 @@ from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.model.lane import Condition, Discovered
 from reconciler_mirror.report.metrics import MetricsSnapshot
 from reconciler_mirror.report.metrics_server import MetricsEndpoint
-from reconciler_mirror.report.status import Application, StatusWriter, lag_header, now_ms, record
+from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
@@ -97,7 +98,7 @@ class Driver:
         listener = listen_for_tasks(settings.channel, channel_host, context)
         self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
-        self._state = "starting"
+        self._state: ApplicationState = "starting"
         self._pauses = PauseReader(settings.status, settings.environment, self._paused)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
@@ -118,14 +119,15 @@ class Driver:
             self._metrics.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> DriverOutcome:
-        number, shared, looked, state, began, settled = 0.0, 0.0, 0.0, "starting", time.monotonic(), False
+        number, shared, looked, began, settled = 0.0, 0.0, 0.0, time.monotonic(), False
+        state: ApplicationState = "starting"
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 return self._replaced()
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
             settled = settled or self._settled(began)
-            now = "running" if settled else "starting"
+            now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
                 if hopeless := self._leases.tell_untasked():
@@ -214,7 +216,7 @@ class Driver:
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
 
-    def _ended(self, state: str, detail: str, *, announced: bool) -> DriverOutcome:
+    def _ended(self, state: ApplicationState, detail: str, *, announced: bool) -> DriverOutcome:
         """As it was asked to, or by itself: at its goal, because that cannot be reached, or without hope for a task.
         Another application may have what this one lost: folders, executors."""
         self._stop_group_syncs()
@@ -324,13 +326,13 @@ class Driver:
         running, lost = self._leases.counts()
         return MetricsSnapshot(self._settings, self._who, self._state, self._board.view(), running, lost)
 
-    def _tell(self, state: str, detail: str = "") -> None:
+    def _tell(self, state: ApplicationState, detail: str = "") -> None:
         with self._status_guard:
             self._state = state
             flows = self._board.view()
             self._conditions.log_changes(flows)
             value = record(self._settings, self._who, state, flows, now_ms(), detail)
-            self._status.write(value, lag=lag_header(flows))
+            self._status.write(document(value))
 
 
 def _waits_for_positions(flow: FlowSettings, old: int) -> Condition:

@@ -87,7 +87,7 @@ class CatchUp:
         reached = self._calm(flows) if self.goal.calm_s else all(self._reached(view) for view in flows)
         if not reached:
             return None
-        counts = ", ".join(f"{view.settings.name} {view.records_total:,} records" for view in flows)
+        counts = ", ".join(f"{view.settings.name} {view.figures.records_total:,} records" for view in flows)
         return CatchUpVerdict(True, f"caught up and stopped by itself: {counts}")
 
     def _wanted(self, flow: FlowSettings) -> bool:
@@ -119,7 +119,7 @@ class CatchUp:
         return goal is not None and goal.partitions == goal.done
 
     def _calm(self, flows: Iterable[FlowView]) -> bool:
-        if any(view.records_lag != 0 for view in flows):
+        if any(view.figures.records_lag != 0 for view in flows):
             self._calm_since = None
             return False
         self._calm_since = self._calm_since or time.monotonic()

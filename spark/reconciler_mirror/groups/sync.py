@@ -20,6 +20,7 @@ from reconciler.replication.handover import FlowSettings, GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.status import GroupSyncStatus
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.groups.as_committed import AsCommitted
@@ -27,7 +28,6 @@ from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.two_way import BothWays
 from reconciler_mirror.model.lane import GRANTS, Condition, PartitionSpec
-from reconciler_mirror.model.views import GroupsView
 
 SHARE = 0.046
 PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0
@@ -35,7 +35,7 @@ _NAMED = 5
 _log = logs.logger("groups")
 
 Specs = Callable[[], tuple[PartitionSpec, ...]]
-Tell = Callable[[GroupsView, tuple[Condition, ...]], None]
+Tell = Callable[[GroupSyncStatus, tuple[Condition, ...]], None]
 
 
 class GroupSync:
@@ -50,7 +50,8 @@ class GroupSync:
         self._unpaused = unpaused or specs
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"groups {flow.name}", daemon=True)
-        self._view = GroupsView()
+        self._told = GroupSyncStatus()
+        self.rounds = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -63,14 +64,14 @@ class GroupSync:
     def _run(self) -> None:
         pause = PAUSE_FIRST
         while not self._end.is_set():
-            before = self._view.rounds
+            before = self.rounds
             try:
                 asyncio.run(self._rounds())
             except (WireError, SettingError, LookupError) as error:
-                self._report(self._view, (_not_synced(self._flow, error),))
+                self._report(self._told, (_not_synced(self._flow, error),))
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("bug while syncing groups; retrying", flow=self._flow.name)
-            pause = PAUSE_FIRST if self._view.rounds > before else min(PAUSE_LAST, pause * 2)
+            pause = PAUSE_FIRST if self.rounds > before else min(PAUSE_LAST, pause * 2)
             self._end.wait(pause)
 
     async def _rounds(self) -> None:
@@ -121,19 +122,19 @@ class GroupSync:
             await asyncio.sleep(min(seconds_left, 0.2))
 
     def _tell(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
-        view = self._view
-        self._view = GroupsView(
+        before = self._told
+        self.rounds += 1
+        self._told = GroupSyncStatus(
             groups=round_result.groups,
             active=len(round_result.active),
             unsupported=len(round_result.unsupported),
             inexact=round_result.inexact,
-            written_total=view.written_total + round_result.written,
-            checkpoints_total=view.checkpoints_total + len(round_result.checkpoints),
+            written_total=before.written_total + round_result.written,
+            checkpoints_total=before.checkpoints_total + len(round_result.checkpoints),
             read_ms=read_ms,
-            rounds=view.rounds + 1,
-            cpu_seconds=round(view.cpu_seconds + cpu, 3),
+            cpu_seconds=round(before.cpu_seconds + cpu, 3),
         )
-        self._report(self._view, tuple(_conditions(self._flow, round_result)))
+        self._report(self._told, tuple(_conditions(self._flow, round_result)))
 
 
 def returning_routes(specs: Iterable[PartitionSpec]) -> dict[Key, str]:

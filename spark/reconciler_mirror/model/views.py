@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause, Scope, scopes_around
+from reconciler.replication.status import FlowStatus, PathCount, ReportedLoss
 from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.model.latency import NO_LATENCY, Latency
-from reconciler_mirror.model.losses import Loss, Losses, added
+from reconciler_mirror.model.losses import Losses, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,110 +35,25 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsView:
-    """Group sync of a flow, after its last round. ``active``: groups with members at the target, left alone.
-
-    ``inexact``: partitions whose target offset is a safe earlier one for now. ``read_ms``: when the source was read.
-    """
-
-    groups: int = 0
-    active: int = 0
-    unsupported: int = 0
-    inexact: int = 0
-    written_total: int = 0
-    checkpoints_total: int = 0
-    read_ms: int = 0
-    rounds: int = 0
-    cpu_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SameOffsetsView:
-    """Of a flow that keeps offsets, by this application. ``holes``: stretches of source offsets without a record that
-    were filled; ``fillers``: empty records they were filled with; ``refusals``: batches that brokers refused as not the
-    next one, so that the log's end was looked up anew.
-
-    ``filling_partitions``: new copies that are being brought to where their source begins; ``filling_left``: offsets
-    that are left of that; ``filling_rate``: offsets per second, 0 while not known.
-    """
-
-    holes: int = 0
-    fillers: int = 0
-    refusals: int = 0
-    filling_partitions: int = 0
-    filling_left: int = 0
-    filling_rate: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class GoalView:
-    """In the mode that ends by itself: partitions, those that are copied so far, and offsets left (None: not known).
-    ``undecided``: offsets that were held back by open transactions of the source when it began; not waited for."""
-
-    partitions: int
-    done: int
-    left: int | None
-    undecided: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FlowLoss:
-    """What the partitions of a flow left behind because of one condition, together; the text is the newest of one."""
-
-    loss: Loss
-    partitions: int
-
-
-@dataclass(frozen=True, slots=True)
-class LastLag:
-    """The lag of a flow when it was known last: of what its source had at ``at_ms``, at most ``records`` are not
-    copied. Nothing is known of what was written there since."""
-
-    records: int
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. ``records_lag`` and ``seconds_lag`` are None while that of one partition is not known, of which there
-    are ``lag_unknown``; ``lag_at_least``: what is known of it. ``stalled``: partitions that have records to copy, or
-    may have, and do not move. Both count those that match and have no place at the target. A condition comes with its
-    first time.
+    """One flow. ``figures``: as the status record has them, without state, paths, conditions and pauses, which
+    ``report.status`` adds. Their ``records_lag`` and ``seconds_lag`` are None while that of one partition is not known;
+    ``lag_at_least``: the records behind of all the others. A condition comes with its first time.
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is asked for; each
-    partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
-    from the target, None where the flow does not ask for it. ``lost``: what was left behind where the flow goes on.
-    ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes. ``same_offsets`` None: the flow
-    does not keep offsets. ``last_lag``: of a lag that is unknown now, None where this application never knew it.
+    partition says whether it is in effect.
     """
 
     settings: FlowSettings
     running: bool
-    topics: int
     partitions: tuple[PartitionView, ...]
-    records_total: int
-    bytes_total: int
-    records_per_second: float
-    bytes_per_second: float
-    records_lag: int | None
-    seconds_lag: float | None
+    figures: FlowStatus
     conditions: tuple[tuple[Condition, int], ...]
-    transactions: int = 0
-    retries: int = 0
+    bytes_total: int = 0
+    lag_at_least: int = 0
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
     pauses: tuple[Pause, ...] = ()
-    filtered: int | None = None
-    returning: int | None = None
-    groups: GroupsView | None = None
-    lost: tuple[FlowLoss, ...] = ()
-    throttled_seconds: float = 0.0
-    goal: GoalView | None = None
-    lag_at_least: int = 0
-    lag_unknown: int = 0
-    stalled: int = 0
-    same_offsets: SameOffsetsView | None = None
-    last_lag: LastLag | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +99,7 @@ def worst(partitions: Iterable[PartitionView], count: int) -> tuple[PartitionVie
 
 
 @dataclass(frozen=True, slots=True)
-class PauseCounts:
+class PausedCounts:
     """``by_scope``: of each pause, the partitions that it covers, and for how many of them lanes have confirmed.
     ``partitions`` and ``paused``: the same of all pauses together, each partition once. ``resuming``: partitions that
     no pause covers any more and that a lane still holds."""
@@ -194,7 +110,7 @@ class PauseCounts:
     resuming: int
 
 
-def pause_counts(view: FlowView) -> PauseCounts:
+def pause_counts(view: FlowView) -> PausedCounts:
     by_scope = {pause.scope: (0, 0) for pause in view.pauses}
     partitions = paused = resuming = 0
     for partition in view.partitions if by_scope else ():
@@ -211,14 +127,19 @@ def pause_counts(view: FlowView) -> PauseCounts:
         resuming += partition.paused and not covering
     if not by_scope:
         resuming = sum(partition.paused for partition in view.partitions)
-    return PauseCounts(by_scope, partitions, paused, resuming)
+    return PausedCounts(by_scope, partitions, paused, resuming)
 
 
-def lost_of(partitions: Iterable[Losses]) -> tuple[FlowLoss, ...]:
+def lost_of(partitions: Iterable[Losses]) -> tuple[ReportedLoss, ...]:
     each = [loss for losses in partitions for loss in losses]
-    return tuple(FlowLoss(loss, sum(each_loss.code == loss.code for each_loss in each)) for loss in added((), each))
+    counts = Counter(loss.code for loss in each)
+    return tuple(
+        ReportedLoss(loss.code, counts[loss.code], loss.offsets, loss.records, loss.batches, loss.text)
+        for loss in added((), each)
+    )
 
 
-def path_counts(partitions: Iterable[PartitionView]) -> Mapping[tuple[str, str], int]:
-    """(path, reason) -> partitions that are copied this way."""
-    return dict(sorted(Counter((partition.path, partition.reason) for partition in partitions).items()))
+def path_counts(partitions: Iterable[PartitionView]) -> tuple[PathCount, ...]:
+    """How many partitions are copied which way."""
+    counts = Counter((partition.path, partition.reason) for partition in partitions)
+    return tuple(PathCount(path, reason, count) for (path, reason), count in sorted(counts.items()))

@@ -10,8 +10,8 @@ from crc32c import crc32c
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.records import Record, record_of
-from reconciler.replication.added_headers import filled, varies
 from reconciler.replication.expressions import record_filter as selection
+from reconciler.replication.expressions.added_headers import filled, varies
 from reconciler.replication.expressions.match import ValueTooLongError
 from reconciler_mirror.model.lane import LaneSpec, PartitionSpec
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork

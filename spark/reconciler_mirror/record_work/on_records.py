@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.replication.added_headers import PROVENANCE_HEADER, filled
 from reconciler.replication.expressions import record_filter as selection
+from reconciler.replication.expressions.added_headers import PROVENANCE_HEADER, filled
 from reconciler.replication.handover import FlowSettings
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork, work_of

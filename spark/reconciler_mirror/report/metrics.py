@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 
 from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.names import FORMER_NAMES, runbook_of
+from reconciler.replication.status import ReportedLoss, SameOffsetsStatus
 from reconciler_mirror.model.latency import BOUNDS_MS
-from reconciler_mirror.model.losses import Loss
 from reconciler_mirror.model.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
 from reconciler_mirror.report.status import Application, flow_state
 
@@ -62,21 +62,35 @@ class _FlowFigure:
     value: Callable[[FlowView], float | None]
 
 
+def _same(view: FlowView, figure: Callable[[SameOffsetsStatus], int]) -> int | None:
+    return None if view.figures.same_offsets is None else figure(view.figures.same_offsets)
+
+
 _counter = partial(_FlowFigure, CounterMetricFamily)
 _gauge = partial(_FlowFigure, GaugeMetricFamily)
 _FLOW_FIGURES = (
-    _counter("records", "Records copied and committed.", lambda v: v.records_total),
+    _counter("records", "Records copied and committed.", lambda v: v.figures.records_total),
     _counter("bytes", "Bytes copied and committed.", lambda v: v.bytes_total),
-    _counter("transactions", "Transactions committed.", lambda v: v.transactions),
-    _counter("retries", "Lanes that failed and were restarted.", lambda v: v.retries),
-    _counter("filtered", "Records that `where` kept from the target.", lambda v: v.filtered),
-    _counter("returning", "Records that provenance kept from the target.", lambda v: v.returning),
-    _gauge("lag_records", "Source offsets not yet committed.", lambda v: v.records_lag),
-    _gauge("lag_seconds", "Age of the oldest record not committed.", lambda v: v.seconds_lag),
-    _gauge("lag_known", "1 while the lag of every partition is known, else 0.", lambda v: v.records_lag is not None),
+    _counter("transactions", "Transactions committed.", lambda v: v.figures.transactions),
+    _counter("retries", "Lanes that failed and were restarted.", lambda v: v.figures.retries),
+    _counter("filtered", "Records that `where` kept from the target.", lambda v: v.figures.filtered),
+    _counter("returning", "Records that provenance kept from the target.", lambda v: v.figures.returning),
+    _gauge("lag_records", "Source offsets not yet committed.", lambda v: v.figures.records_lag),
+    _gauge("lag_seconds", "Age of the oldest record not committed.", lambda v: v.figures.seconds_lag),
+    _gauge(
+        "lag_known", "1 while the lag of every partition is known, else 0.", lambda v: v.figures.records_lag is not None
+    ),
     _gauge("lag_records_at_least", "Source offsets not yet committed, as far as known.", lambda v: v.lag_at_least),
-    _gauge("lag_unknown_partitions", "Source partitions whose lag is not known.", lambda v: v.lag_unknown),
-    _gauge("stalled_partitions", "Partitions that have or may have records and do not move.", lambda v: v.stalled),
+    _gauge(
+        "lag_unknown_partitions",
+        "Source partitions whose lag is not known.",
+        lambda v: v.figures.lag_unknown_partitions,
+    ),
+    _gauge(
+        "stalled_partitions",
+        "Partitions that have or may have records and do not move.",
+        lambda v: v.figures.stalled_partitions,
+    ),
     _gauge(
         "due_records",
         "Source offsets not yet committed of partitions that are not paused, as far as known.",
@@ -87,7 +101,7 @@ _FLOW_FIGURES = (
         "Age of the oldest record not committed of partitions that are not paused.",
         lambda v: lag_of(p for p in v.partitions if not p.paused)[1],
     ),
-    _gauge("topics", "Source topics that are copied.", lambda v: v.topics),
+    _gauge("topics", "Source topics that are copied.", lambda v: v.figures.topics),
     _gauge("partitions", "Source partitions that are copied.", lambda v: len(v.partitions)),
     _gauge("paused_partitions", "Source partitions that are paused.", lambda v: sum(p.paused for p in v.partitions)),
     _gauge(
@@ -95,29 +109,27 @@ _FLOW_FIGURES = (
         "Since when the oldest pause holds, in seconds since 1970.",
         lambda v: min((pause.since_ms / 1000 for pause in v.pauses if pause.since_ms), default=None),
     ),
-    _gauge("rate_limit_bytes", "Most bytes per second, where limited.", lambda v: v.settings.rate_limit),
+    _gauge("rate_limit_bytes", "Most bytes per second, where limited.", lambda v: v.figures.rate_limit),
     _counter(
         "throttled_seconds",
         "How long the rate limit held lanes back, added up over lanes.",
-        lambda v: None if v.settings.rate_limit is None else v.throttled_seconds,
+        lambda v: v.figures.throttled_seconds,
     ),
     _gauge("lanes", "Lanes of the flow.", lambda v: v.settings.lanes),
-    _gauge("same_offsets", "1 where copies keep the source's offsets.", lambda v: 1 if v.same_offsets else None),
-    _counter(
-        "holes",
-        "Holes of the source that were filled.",
-        lambda v: None if v.same_offsets is None else v.same_offsets.holes,
+    _gauge(
+        "same_offsets", "1 where copies keep the source's offsets.", lambda v: 1 if v.figures.same_offsets else None
     ),
-    _counter("fillers", "Empty records in them.", lambda v: None if v.same_offsets is None else v.same_offsets.fillers),
+    _counter("holes", "Holes of the source that were filled.", lambda v: _same(v, lambda same: same.holes)),
+    _counter("fillers", "Empty records in them.", lambda v: _same(v, lambda same: same.fillers)),
     _counter(
         "sequence_refusals",
         "Batches refused as not the next one of the copy.",
-        lambda v: None if v.same_offsets is None else v.same_offsets.refusals,
+        lambda v: _same(v, lambda same: same.refusals),
     ),
     _gauge(
         "filling_offsets_left",
         "Empty offsets left until new copies begin.",
-        lambda v: None if v.same_offsets is None else v.same_offsets.filling_left,
+        lambda v: _same(v, lambda same: same.filling.offsets_left if same.filling else 0),
     ),
     _gauge(
         "last_commit_timestamp_seconds",
@@ -201,8 +213,9 @@ def _former(name: str) -> Iterator[str]:
 def _lost(flows: Sequence[FlowView]) -> Iterator[Metric]:
     """By condition, where the flow goes on."""
     losses = [
-        ([view.settings.name, code], next((lost.loss for lost in view.lost if lost.loss.code == code), Loss(code)))
+        ([view.settings.name, code], lost.get(code, ReportedLoss(code, 0)))
         for view in flows
+        for lost in [{loss.code: loss for loss in view.figures.lost}]
         for code in view.settings.continue_on or ()
     ]
     for name, text in _LOST.items():
@@ -212,7 +225,8 @@ def _lost(flows: Sequence[FlowView]) -> Iterator[Metric]:
 
 def _paths(flows: Iterable[FlowView]) -> Metric:
     labels, text = ["flow", "path", "reason"], "Partitions by the path they take."
-    samples = (([v.settings.name, *way], count) for v in flows for way, count in path_counts(v.partitions).items())
+    ways = ((view.settings.name, each) for view in flows for each in path_counts(view.partitions))
+    samples = (([flow, each.path, each.reason], each.partitions) for flow, each in ways)
     return _family(GaugeMetricFamily, "mirror_flow_path_partitions", text, labels, samples)
 
 

@@ -9,32 +9,31 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.replication.handover import MirrorSettings, StatusPlace
-from reconciler.replication.names import LAG_HEADER, with_former_names
 from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.status import (
+    ApplicationState,
+    ConditionCount,
+    FlowState,
+    FlowStatus,
+    PartitionLag,
+    PauseCounts,
+    ReportedCondition,
+    ReportedPause,
+    StatusRecord,
+    encoded,
+)
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.views import (
-    FlowLoss,
-    FlowView,
-    GoalView,
-    GroupsView,
-    PartitionView,
-    PauseCounts,
-    SameOffsetsView,
-    path_counts,
-    pause_counts,
-    worst,
-)
+from reconciler_mirror.model.views import FlowView, PausedCounts, path_counts, pause_counts, worst
 
-FORMAT_VERSION = 1
 _NOW, _NO_TIMESTAMP = 0, -1
 WORST_PARTITIONS = 5
 """The partitions furthest behind that the record names, a flow."""
@@ -43,10 +42,6 @@ CONDITION_BYTES = 128_000
 sends no record above 1 MB before compression, and readers begin with the last 500 records."""
 PAUSE_BYTES = 64_000
 """Of a record, for the pauses that it tells, shared among its flows as well; all of them are counted."""
-_FIGURES = (
-    *("records_total", "records_per_second", "bytes_per_second", "records_lag", "seconds_lag"),
-    *("transactions", "retries"),
-)
 _log = logs.logger("status")
 
 
@@ -62,149 +57,75 @@ class Application:
 
 
 def record(
-    settings: MirrorSettings, who: Application, state: str, flows: tuple[FlowView, ...], now_ms: int, detail: str = ""
-) -> Mapping[str, Any]:
+    settings: MirrorSettings,
+    who: Application,
+    state: ApplicationState,
+    flows: tuple[FlowView, ...],
+    now_ms: int,
+    detail: str = "",
+) -> StatusRecord:
     share = CONDITION_BYTES // max(1, sum(bool(view.conditions) for view in flows))
     of_pauses = PAUSE_BYTES // max(1, sum(bool(view.pauses) for view in flows))
-    return {
-        "format_version": FORMAT_VERSION,
-        "environment": settings.environment,
-        "mirror": settings.mirror,
-        "state": state,
-        **({"detail": detail} if detail else {}),
-        "application_id": who.application_id,
-        "fingerprint": settings.fingerprint,
-        "started_at_ms": who.started_at_ms,
-        "updated_at_ms": now_ms,
-        "status_interval_ms": settings.status_interval_ms,
-        "host": who.host,
-        "pid": who.pid,
-        **({"run": who.run} if who.run else {}),
-        "flows": {view.settings.name: _flow(view, state, share, of_pauses) for view in flows},
-    }
+    return StatusRecord(
+        environment=settings.environment,
+        mirror=settings.mirror,
+        state=state,
+        detail=detail,
+        application_id=who.application_id,
+        fingerprint=settings.fingerprint,
+        started_at_ms=who.started_at_ms,
+        updated_at_ms=now_ms,
+        status_interval_ms=settings.status_interval_ms,
+        host=who.host,
+        pid=who.pid,
+        run=who.run,
+        flows={view.settings.name: _flow(view, state, share, of_pauses) for view in flows},
+    )
 
 
-def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> Mapping[str, Any]:
-    """What is None among the last ones is left out: a reader of an older release would not know the fields. ``share``:
-    bytes for its conditions; ``of_pauses``: for its pauses. Nothing else here grows with partitions."""
-    settings, counts = view.settings, pause_counts(view)
-    pauses = _first_pauses(view.pauses, counts, of_pauses)
-    return {
-        "fingerprint": settings.fingerprint,
-        "state": flow_state(view, state),
-        "lanes": settings.lanes,
-        "topics": view.topics,
-        "partitions": len(view.partitions),
-        **{name: getattr(view, name) for name in _FIGURES},
-        **_known({"records_filtered": view.filtered, "records_returning": view.returning}),
-        "paths": [
-            {"path": path, "reason": reason, "partitions": count}
-            for (path, reason), count in path_counts(view.partitions).items()
-        ],
-        "worst_partitions": [_partition(partition) for partition in worst(view.partitions, WORST_PARTITIONS)],
-        **_known({"groups": None if view.groups is None else _groups(view.groups)}),
-        "conditions": (shown := list(_first_conditions(view.conditions, share))),
-        **_known(
-            {
-                "condition_counts": _counted(view.conditions) if len(shown) < len(view.conditions) else None,
-                "pauses": pauses or None,
-                "pause_counts": _pauses_counted(view.pauses, counts) if len(pauses) < len(view.pauses) else None,
-                "resuming_partitions": counts.resuming or None,
-                "rate_limit": settings.rate_limit,
-                "throttled_seconds": None if settings.rate_limit is None else view.throttled_seconds,
-                "catch_up": None if view.goal is None else _goal(view.goal),
-                "lost": [_lost(flow_loss) for flow_loss in view.lost] or None,
-                "same_offsets": None if view.same_offsets is None else _same_offsets(view.same_offsets),
-            }
+def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> FlowStatus:
+    """``share``: bytes for its conditions; ``of_pauses``: for its pauses. Nothing else here grows with partitions."""
+    counts = pause_counts(view)
+    conditions, pauses = _first_conditions(view.conditions, share), _first_pauses(view.pauses, counts, of_pauses)
+    all_told = len(conditions) == len(view.conditions), len(pauses) == len(view.pauses)
+    return replace(
+        view.figures,
+        state=flow_state(view, state),
+        paths=path_counts(view.partitions),
+        worst_partitions=tuple(
+            PartitionLag(p.topic, p.partition, p.records_lag or 0, p.seconds_lag)
+            for p in worst(view.partitions, WORST_PARTITIONS)
         ),
-    }
+        conditions=conditions,
+        condition_counts=() if all_told[0] else _counted(view.conditions),
+        pauses=pauses,
+        pause_counts=None if all_told[1] else PauseCounts(len(view.pauses), counts.partitions, counts.paused),
+        resuming_partitions=counts.resuming,
+    )
 
 
-def lag_header(flows: tuple[FlowView, ...]) -> bytes:
-    """What is known of a lag that is not known as a whole, and how many partitions are stalled. Only of flows where
-    either applies.
-
-    A header of the record and not fields of its value, because the release before refuses values with fields that it
-    does not know, and it must be able to read the record in the very trouble that these tell of.
-    """
-    figures = {
-        view.settings.name: with_former_names(
-            {
-                "records_lag_at_least": view.lag_at_least,
-                "lag_unknown_partitions": view.lag_unknown,
-                "stalled_partitions": view.stalled,
-                **({"last_lag": asdict(view.last_lag)} if view.last_lag is not None else {}),
-            }
-        )
-        for view in flows
-        if view.lag_unknown or view.stalled or view.records_lag is None
-    }
-    return json.dumps({"format_version": FORMAT_VERSION, "flows": figures}, separators=(",", ":")).encode()
-
-
-def _known(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _same_offsets(same: SameOffsetsView) -> Mapping[str, Any]:
-    counts = {"holes": same.holes, "fillers": same.fillers, "refusals": same.refusals}
-    if not same.filling_partitions:
-        return counts
-    filling = {
-        "partitions": same.filling_partitions,
-        "offsets_left": same.filling_left,
-        "offsets_per_second": same.filling_rate,
-    }
-    return {**counts, "filling": filling}
-
-
-def _goal(goal: GoalView) -> Mapping[str, Any]:
-    undecided = {"offsets_undecided": goal.undecided} if goal.undecided else {}
-    return {"partitions": goal.partitions, "done": goal.done, "offsets_left": goal.left, **undecided}
-
-
-def _lost(flow_loss: FlowLoss) -> Mapping[str, Any]:
-    loss = asdict(flow_loss.loss)
-    return {"code": loss.pop("code"), "partitions": flow_loss.partitions, **loss}
-
-
-def _first_pauses(pauses: Sequence[Pause], counts: PauseCounts, share: int) -> list[Mapping[str, Any]]:
+def _first_pauses(pauses: Sequence[Pause], counts: PausedCounts, share: int) -> tuple[ReportedPause, ...]:
     """Of the flow as a whole, and the newest, because somebody may wait for it: as many as ``share`` bytes hold."""
-    shown: list[tuple[Scope, Mapping[str, Any]]] = []
+    shown: list[tuple[Scope, ReportedPause]] = []
     for pause in sorted(pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope)):
-        fields = _pause(pause, counts)
-        share -= len(json.dumps(fields))
+        scope, (partitions, paused) = pause.scope, counts.by_scope[pause.scope]
+        reported = ReportedPause(
+            topic=scope.topic or None,
+            partition=scope.partition if scope.partition >= 0 else None,
+            since_ms=pause.since_ms,
+            by=pause.by,
+            reason=pause.reason,
+            partitions=partitions,
+            paused_partitions=paused,
+        )
+        share -= len(json.dumps(encoded(reported)))
         if share < 0:
             break
-        shown.append((pause.scope, fields))
-    return [fields for _, fields in sorted(shown, key=lambda pair: pair[0])]
+        shown.append((scope, reported))
+    return tuple(reported for _, reported in sorted(shown, key=lambda pair: pair[0]))
 
 
-def _pauses_counted(pauses: Sequence[Pause], counts: PauseCounts) -> Mapping[str, Any]:
-    return {"pauses": len(pauses), "partitions": counts.partitions, "paused_partitions": counts.paused}
-
-
-def _pause(pause: Pause, counts: PauseCounts) -> Mapping[str, Any]:
-    scope, (partitions, paused) = pause.scope, counts.by_scope[pause.scope]
-    return {
-        **_known({"topic": scope.topic or None, "partition": scope.partition if scope.partition >= 0 else None}),
-        "since_ms": pause.since_ms,
-        "by": pause.by,
-        "reason": pause.reason,
-        "partitions": partitions,
-        "paused_partitions": paused,
-    }
-
-
-def _groups(view: GroupsView) -> Mapping[str, Any]:
-    return {name: figure for name, figure in asdict(view).items() if name != "rounds"}
-
-
-def _partition(partition: PartitionView) -> Mapping[str, Any]:
-    return {name: getattr(partition, name) for name in ("topic", "partition", "records_lag", "seconds_lag")}
-
-
-def flow_state(view: FlowView, state: str) -> str:
+def flow_state(view: FlowView, state: str) -> FlowState:
     """``state`` is the application's."""
     if state in ("stopped", "superseded", "failed"):
         return "stopped"
@@ -215,30 +136,29 @@ def flow_state(view: FlowView, state: str) -> str:
     return "running" if view.running else "starting"
 
 
-def _first_conditions(conditions: Sequence[tuple[Condition, int]], share: int) -> Iterator[Mapping[str, Any]]:
+def _first_conditions(conditions: Sequence[tuple[Condition, int]], share: int) -> tuple[ReportedCondition, ...]:
     """Those that stop copying first, then by age; as many as ``share`` bytes hold."""
-    for condition, since in sorted(conditions, key=lambda pair: (not pair[0].stops, pair[1])):
-        fields = _condition(condition, since)
-        share -= len(json.dumps(fields))
+    shown: list[ReportedCondition] = []
+    for condition, since_ms in sorted(conditions, key=lambda pair: (not pair[0].stops, pair[1])):
+        reported = ReportedCondition(
+            code=condition.code,
+            topic=condition.topic,
+            partition=condition.partition,
+            text=condition.text,
+            todo=condition.todo,
+            since_ms=since_ms,
+            stops=condition.stops,
+        )
+        share -= len(json.dumps(encoded(reported)))
         if share < 0:
-            return
-        yield fields
+            break
+        shown.append(reported)
+    return tuple(shown)
 
 
-def _counted(conditions: Iterable[tuple[Condition, int]]) -> list[Mapping[str, Any]]:
+def _counted(conditions: Iterable[tuple[Condition, int]]) -> tuple[ConditionCount, ...]:
     counts = Counter((condition.code, condition.stops) for condition, _ in conditions)
-    return [{"code": code, "stops": stops, "conditions": count} for (code, stops), count in counts.most_common()]
-
-
-def _condition(condition: Condition, since_ms: int) -> Mapping[str, Any]:
-    return {
-        "code": condition.code,
-        **_known({"topic": condition.topic, "partition": condition.partition}),
-        "text": condition.text,
-        "todo": condition.todo,
-        "since_ms": since_ms,
-        "stops": condition.stops,
-    }
+    return tuple(ConditionCount(code, stops, count) for (code, stops), count in counts.most_common())
 
 
 class StatusWriter:
@@ -250,10 +170,9 @@ class StatusWriter:
         self._complained = ""
         self._timestamp = _NOW
 
-    def write(self, content: Mapping[str, Any], patience_s: float = 5.0, lag: bytes = b"") -> bool:
-        """True when the record stands. Where the broker refuses our time it stands without one. ``lag``: as
-        ``lag_header`` has it."""
-        why = self._tried(content, lag, patience_s)
+    def write(self, content: Mapping[str, Any], patience_s: float = 5.0) -> bool:
+        """True when the record stands. Where the broker refuses our time it stands without one."""
+        why = self._tried(content, patience_s)
         if why == KafkaError(KafkaError.INVALID_TIMESTAMP).str() and self._timestamp == _NOW:
             self._timestamp = _NO_TIMESTAMP
             _log.warning(
@@ -262,14 +181,14 @@ class StatusWriter:
                 cluster=self._place.cluster.cluster,
                 todo="compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms",
             )
-            why = self._tried(content, lag, patience_s)
+            why = self._tried(content, patience_s)
         if why:
             self._complain(why)
             return False
         self._complained = ""
         return True
 
-    def _tried(self, content: Mapping[str, Any], lag: bytes, patience_s: float) -> str:
+    def _tried(self, content: Mapping[str, Any], patience_s: float) -> str:
         """Why it does not stand; empty when it does."""
         failures: list[KafkaError] = []
 
@@ -280,7 +199,7 @@ class StatusWriter:
         try:
             producer = self._ready()
             value, key = json.dumps(content, separators=(",", ":")), self._place.key
-            more: dict[str, Any] = {"timestamp": self._timestamp, "headers": {LAG_HEADER: lag}}
+            more: dict[str, Any] = {"timestamp": self._timestamp}
             producer.produce(self._place.topic, value, key, on_delivery=delivered, **more)
             waiting = producer.flush(patience_s)
         except KafkaException as error:

@@ -91,10 +91,10 @@ def test_the_lag_of_a_lane_without_a_task_is_unknown_at_once_and_told_by_a_condi
     board.taken_over("orders")
     lane = lane_of("orders", 0, settings.flows[0].lanes)
     board.progress(LaneProgress("orders", lane, (PartitionProgress("orders", 0, 7, 7),)))
-    assert board.view()[0].records_lag == 0
+    assert board.view()[0].figures.records_lag == 0
     board.lost([("orders", lane)])
     view = board.view()[0]
-    assert (view.records_lag, view.lag_at_least, view.lag_unknown) == (None, 0, 1)
+    assert (view.figures.records_lag, view.lag_at_least, view.figures.lag_unknown_partitions) == (None, 0, 1)
     board.set_untasked({("orders", lane): WithoutTask(42.0, "No such file")})
     ((told, _),) = board.view()[0].conditions
     assert (told.code, told.stops) == ("lane_without_task", True)
@@ -102,4 +102,4 @@ def test_the_lag_of_a_lane_without_a_task_is_unknown_at_once_and_told_by_a_condi
     assert "No such file" in told.text
     board.set_untasked({})
     board.at_work([("orders", lane)])
-    assert (board.view()[0].records_lag, board.view()[0].conditions) == (0, ())
+    assert (board.view()[0].figures.records_lag, board.view()[0].conditions) == (0, ())

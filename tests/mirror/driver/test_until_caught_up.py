@@ -24,6 +24,7 @@ from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import ConditionCode
 from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.status import document
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_spec import lane as any_lane
 from tests.support.paths import SCHEMAS
@@ -252,7 +253,7 @@ def test_open_transactions_of_the_source_are_not_waited_for_and_told(
     verdict = world.mode.look()
     assert verdict is not None
     assert verdict.reached
-    told = record(settings, Application("app", 1, "host", 2), "running", world.board.view(), 5)
+    told = document(record(settings, Application("app", 1, "host", 2), "running", world.board.view(), 5))
     assert told["flows"][world.flow.name]["catch_up"] == {
         "partitions": 2, "done": 2, "offsets_left": 0, "offsets_undecided": 30
     }  # fmt: skip

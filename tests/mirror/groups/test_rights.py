@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.views import GroupsView
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.handover import FlowSettings, GroupSettings, Naming, Start
 from reconciler.replication.mirrormaker_records import checkpoints_topic
+from reconciler.replication.status import GroupSyncStatus
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.lane_runs import Flow, endpoint
 from tests.support.lanes.synced import Synced, write
@@ -43,7 +43,7 @@ def test_the_mirrors_principal_syncs_groups(secure: Sandbox, unique: str, create
     synced.commit(unique, {0: 7}, "kept")
     flow.run(batch_path, flow.at_end())
 
-    told: list[tuple[GroupsView, tuple[Condition, ...]]] = []
+    told: list[tuple[GroupSyncStatus, tuple[Condition, ...]]] = []
     desired = settings_of(flow, unique)
     assert desired.groups is not None
     sync = GroupSync(desired, desired.groups, flow.specs, lambda view, found: told.append((view, found)))

@@ -180,9 +180,9 @@ def test_a_lost_executor_makes_the_lag_unknown_at_once_and_is_told_soon(
     spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (spark.waiting(slot).run() for slot in range(2))
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     first.dies()
-    until(lambda: view(board).records_lag is None)
+    until(lambda: view(board).figures.records_lag is None)
     lost = {(p.topic, p.partition) for p in view(board).partitions if p.records_lag is None}
     assert first.spec is not None
     assert second.spec is not None
@@ -236,11 +236,11 @@ def test_a_task_that_spark_tries_again_in_the_same_job_is_one_with_a_task(
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     task = spark.waiting(0).run()
     spark.waiting(1).run()
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     task.dies()
-    until(lambda: view(board).records_lag is None)
+    until(lambda: view(board).figures.records_lag is None)
     task.run()
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     assert codes(leases, board) == set()
 
 
@@ -250,8 +250,8 @@ def test_a_line_that_breaks_and_comes_back_counts_nothing_twice_and_is_no_loss(
     """Within the 20 s after which a lane without a task is told, and its lanes may be given to another."""
     task = spark.waiting(0).run()
     spark.waiting(1).run()
-    until(lambda: view(board).records_lag == 0)
-    copied = view(board).records_total
+    until(lambda: view(board).figures.records_lag == 0)
+    copied = view(board).figures.records_total
     assert task.spec is not None
     assert task.line is not None
     lines = task.line.lines
@@ -259,8 +259,8 @@ def test_a_line_that_breaks_and_comes_back_counts_nothing_twice_and_is_no_loss(
     until(lambda: task.line is not None and task.line.lines > lines)
     until(lambda: task.spec is not None and task.spec.name in leases._running.signs)
     task.tell()
-    until(lambda: view(board).records_lag == 0)
-    assert view(board).records_total == copied
+    until(lambda: view(board).figures.records_lag == 0)
+    assert view(board).figures.records_total == copied
     assert not task.over.is_set()
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     assert codes(leases, board) == set()
@@ -289,12 +289,12 @@ def test_an_executor_that_is_not_fit_is_named_until_it_is_or_its_lease_ends(
 
 def test_a_task_that_ends_in_good_order_is_not_lost(spark: Spark, leases: Leases, board: Board) -> None:
     tasks = [spark.waiting(slot).run() for slot in range(2)]
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     for task in tasks:
         task.end()
         task.dies()
     until(lambda: len(spark.submitted) == 4)
-    assert view(board).records_lag == 0
+    assert view(board).figures.records_lag == 0
     assert codes(leases, board) == set()
 
 
@@ -303,7 +303,7 @@ def test_a_silent_task_is_told_and_ended_after_a_lease(
 ) -> None:
     for slot in range(2):
         spark.waiting(slot).run()
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     leases.tell_untasked()
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     monkeypatch.setattr(running, "SILENT_S", 0.0)
@@ -325,9 +325,9 @@ def test_a_stopped_context_is_the_end_at_once(spark: Spark, leases: Leases) -> N
 def lose_the_task_of_slot_0(spark: Spark, leases: Leases, board: Board) -> Task:
     """Both leases have run. Returns that of slot 1, which goes on."""
     lost, other = (spark.waiting(slot).run() for slot in range(2))
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     lost.dies()
-    until(lambda: view(board).records_lag is None)
+    until(lambda: view(board).figures.records_lag is None)
     leases.tell_untasked()
     return other
 
@@ -344,7 +344,7 @@ def test_lanes_without_a_place_go_to_a_lease_that_has_one_and_come_back(
     assert alone.spec is not None
     assert len(alone.spec.lanes) == 4
     alone.run()
-    until(lambda: view(board).records_lag == 0)
+    until(lambda: view(board).figures.records_lag == 0)
     assert codes(leases, board) == set()
     until(lambda: spark.has(0))  # it looks for a place, with a task that does nothing
     probe = spark.waiting(0)

@@ -159,7 +159,7 @@ def test_the_board_builds_views_of_what_was_told_and_of_what_lags() -> None:
         assert built.call_count == MANY + 1
         [late] = board.view()
         assert built.call_count == MANY + 2, "its age grows"
-        assert (late.records_lag, len(late.partitions)) == (2, MANY)
+        assert (late.figures.records_lag, len(late.partitions)) == (2, MANY)
 
 
 FEW = 6
@@ -226,8 +226,6 @@ def shown(board: Board) -> FlowView:
     return replace(
         view,
         committed_ms=None,
-        records_per_second=0.0,
-        bytes_per_second=0.0,
-        last_lag=None,
+        figures=replace(view.figures, records_per_second=0.0, bytes_per_second=0.0, last_lag=None),
         conditions=tuple((condition, 0) for condition, _ in view.conditions),
     )

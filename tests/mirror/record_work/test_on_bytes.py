@@ -20,7 +20,7 @@ from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.batches import CorruptBatchError
 from reconciler.kafka.records.records import Record
-from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Exists, Header, Key, Matches, Not, Prefix, Timestamp, Where
 from reconciler.replication.handover import FORWARD, LOCAL, Provenance
 from tests.support.lanes.batches import (

@@ -18,7 +18,7 @@ from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.flow_state import SILENT_S
 from reconciler_mirror.model.lane import Condition, Discovered, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.model.latency import BOUNDS_MS, LatencyCounter
-from reconciler_mirror.model.views import SameOffsetsView
+from reconciler_mirror.model.views import FlowView
 from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsSnapshot, families
 from reconciler_mirror.report.metrics_server import MetricsEndpoint
 from reconciler_mirror.report.status import Application, record
@@ -27,6 +27,7 @@ from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import CONDITION_CODES, FORMER_NAMES, ConditionCode
 from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.status import Filling, SameOffsetsStatus, document
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
 
@@ -240,16 +241,20 @@ def test_a_level_with_too_many_series_is_left_out_as_a_whole_and_says_so(
     assert of(found, "mirror_flow_partitions", flow=FLOW.name) == topics * partitions
 
 
+def with_same(view: FlowView, same: SameOffsetsStatus) -> FlowView:
+    return replace(view, figures=replace(view.figures, same_offsets=same))
+
+
 def test_what_same_offsets_cost_is_served_of_such_flows_alone() -> None:
     plain = seen(board_of(*specs(1, 1)))
     names = ("same_offsets", "holes_total", "fillers_total", "sequence_refusals_total", "filling_offsets_left")
     assert not [name for name, _ in samples(families(plain)) if name.removeprefix("mirror_flow_") in names]
-    same = replace(plain.flows[0], same_offsets=SameOffsetsView(3, 7, 2, 1, 90, 5.0))
+    same = with_same(plain.flows[0], SameOffsetsStatus(3, 7, 2, Filling(1, 90, 5.0)))
     served = samples(families(replace(plain, flows=(same,))))
     assert [of(served, f"mirror_flow_{name}", flow=FLOW.name) for name in names] == [1, 3, 7, 2, 90]
-    empty = samples(families(replace(plain, flows=(replace(same, same_offsets=SameOffsetsView()),))))
+    empty = samples(families(replace(plain, flows=(with_same(same, SameOffsetsStatus()),))))
     assert of(empty, "mirror_flow_holes_total", flow=FLOW.name) == 0
-    written = record(SETTINGS, Application("app-1", 1, "host", 2), "running", (same,), 1)
+    written = document(record(SETTINGS, Application("app-1", 1, "host", 2), "running", (same,), 1))
     jsonschema.Draft202012Validator(schema_of("status")).validate(written)
     assert written["flows"][FLOW.name]["same_offsets"]["filling"]["offsets_left"] == 90
 

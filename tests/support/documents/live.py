@@ -10,14 +10,16 @@ from reconciler.engine.topic_list import topic_list
 from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, LiveMirror, LiveState
+from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.reports.audit import AuditVerification
 from reconciler.model.reports.failover import ConsumerMove, GroupMove, GroupOffset, GroupState, TranslatedPartition, Way
 from reconciler.model.state.audit_chain import check
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import AuditTrail, ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.reports.status.status import StatusInputs
+from reconciler.replication.status import FlowStatus
 from tests.support.builders import World, cluster, flow, topic, topology
+from tests.support.documents.live_values import condition
 from tests.support.documents.maps import copying, observed, regions, regions_world, running
 from tests.support.fakes.cluster import FakeCluster
 
@@ -55,13 +57,12 @@ def described_view(at_ms: int) -> LiveView:
     view = seen_view(at_ms)
     jobs = view.jobs.value
     assert jobs is not None
-    told = {
-        "code": "record_refused",
-        "stops": True,
-        "text": "refunds-0: a batch of 1,204,311 bytes at offset 88,120 is larger than max.message.bytes of the copy, "
+    told = condition(
+        "record_refused",
+        "refunds-0: a batch of 1,204,311 bytes at offset 88,120 is larger than max.message.bytes of the copy, "
         "1,048,588. Later records of this partition wait.",
-        "todo": "Raise max.message.bytes of east/west.refunds in git, and apply.",
-    }
+        "Raise max.message.bytes of east/west.refunds in git, and apply.",
+    )
     flow_status = copying("west-to-east", state="degraded", records_lag=1_234, seconds_lag=42.0, conditions=(told,))
     hub = running("hub", copying("west-to-hub", records_per_second=900.0, bytes_per_second=300_000.0),
                   copying("east-to-hub", state="paused", records_lag=88_000))  # fmt: skip

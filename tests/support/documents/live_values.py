@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
-from reconciler.model.live import Broker, FlowStatus, JobState, LiveCluster, LiveMirror, LivePartition, LiveTopic
+from reconciler.model.live import Broker, JobState, LiveCluster, LiveMirror, LivePartition, LiveTopic
+from reconciler.replication.status import FlowStatus, ReportedCondition, ReportedPause
 
 
 def live_topic(name: str, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...] = (1,), leader: int = 1) -> LiveTopic:
@@ -16,6 +18,17 @@ def live_topic(name: str, replicas: tuple[int, ...] = (1,), isr: tuple[int, ...]
 def live_cluster(name: str, topics: Mapping[str, LiveTopic], brokers: int = 1) -> LiveCluster:
     nodes = tuple(Broker(number, "host", 9092) for number in range(1, brokers + 1))
     return LiveCluster(name, f"id-{name}", nodes, topics)
+
+
+def condition(code: str, text: str = "t", todo: str = "d", *, stops: bool = True, **place: Any) -> ReportedCondition:
+    """``place``: topic and partition."""
+    return ReportedCondition(code=code, text=text, todo=todo, since_ms=1, stops=stops, **place)
+
+
+def pause(partitions: int, paused: int, reason: str = "why", **place: Any) -> ReportedPause:
+    return ReportedPause(
+        since_ms=1, by="ann@host", reason=reason, partitions=partitions, paused_partitions=paused, **place
+    )
 
 
 def live_mirror(name: str, flows: Iterable[FlowStatus], state: JobState = JobState.RUNNING) -> LiveMirror:

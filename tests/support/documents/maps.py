@@ -9,10 +9,12 @@ from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.topology_map import MapCluster, MapFlow, State, TopologyMap
+from reconciler.replication.status import FlowStatus
 from tests.support.builders import World, cluster, flow, topic, topology, world
+from tests.support.documents.live_values import condition
 
 
 def regions(**fields: Any) -> Topology:
@@ -53,7 +55,7 @@ def observed(declared: Topology) -> LiveState:
     seen = regions_world()
     seen.apply(declared)
     live = seen.look(declared)
-    stopped = ({"code": "record-too-large", "stops": True, "text": "t", "todo": "d"},)
+    stopped = (condition("record-too-large"),)
     mirrors: dict[str, LiveMirror | Unknown] = {
         "west": running("west", copying("east-to-west", records_per_second=12_000.0, bytes_per_second=9.4 * 2**20)),
         "east": running("east", copying("west-to-east", state="degraded", records_lag=1_234, conditions=stopped)),

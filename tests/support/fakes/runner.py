@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reconciler.errors import RunnerError
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication.status import FlowStatus
 
 
 class FakeRunner:

@@ -81,7 +81,7 @@ def _look(source: StatusSource, mirror: str, expected: StartedAs, here: str) -> 
         return None, "it has written no status record yet"
     if reported.state is JobState.RUNNING:
         return reported, ""
-    texts = [f"{flow.name}: {each['text']}" for flow in reported.flows.values() for each in flow.conditions]
+    texts = [f"{flow.name}: {each.text}" for flow in reported.flows.values() for each in flow.conditions]
     return None, f"lanes are being taken{f'; {first_of(texts, _NAMED)}' if texts else ''}"
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from reconciler.backends.mirror_jobs.status.tail import Newest, Tail, open_tail
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
-from reconciler.model.schemas import validator
-from reconciler.replication.json_codec import parsed
-from reconciler.replication.names import LAG_HEADER, STATUS_TOPIC, renamed, status_key
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication import status
+from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
+from reconciler.replication.status import FORMER_LAG_HEADER, StatusRecord
 
 STALE_AT_LEAST_MS = 30_000
 STALE_INTERVALS = 10
@@ -45,7 +44,7 @@ Lost = Callable[[LiveMirror], bool]
 
 
 class MalformedStatusError(ValueError):
-    """A status record that does not follow its schema."""
+    """A status record that cannot be read."""
 
 
 def _nobody_knows(_: LiveMirror) -> bool:
@@ -53,76 +52,55 @@ def _nobody_knows(_: LiveMirror) -> bool:
 
 
 def mirror_from_record(value: bytes, now_ms: int, lag: bytes = b"") -> LiveMirror:
-    """A record's value, and its header of lags, as a LiveMirror. Raises MalformedStatusError.
+    """A record's value, and its header in the last release, as a LiveMirror. Raises MalformedStatusError.
 
     A job that says it is alive, but said so longer ago than max(30 s, 10 status intervals), is STALE.
     """
     return _mirror(_record(value, lag), now_ms)
 
 
-def _record(value: bytes, lag: bytes) -> Mapping[str, Any]:
-    """What a later release writes besides is left aside, and what the last release wrote has the names of now."""
+def _record(value: bytes, lag: bytes) -> StatusRecord:
     try:
-        record = parsed(value)
+        return status.loads(value, lag)
     except ValueError as error:
-        raise MalformedStatusError(f"no JSON: {error}") from None
-    try:
-        figures = parsed(lag)["flows"] if lag else {}
-        if figures:
-            flows = {name: {**flow, **figures.get(name, {})} for name, flow in record["flows"].items()}
-            record = {**record, "flows": flows}
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
-        raise MalformedStatusError(f"it, or its header {LAG_HEADER}: {error}") from None
-    for problem in validator("status").iter_errors(record):
-        if problem.validator != "additionalProperties":
-            raise MalformedStatusError(f"{problem.json_path}: {problem.message[:_MOST_WORDS]}")
-    return {**record, "flows": {name: _as_named_now(flow) for name, flow in record["flows"].items()}}
+        raise MalformedStatusError(str(error)[:_MOST_WORDS]) from None
 
 
-def _as_named_now(flow: Mapping[str, Any]) -> dict[str, Any]:
-    """Both names of a figure have one value, where a job writes both for older readers."""
-    now = {renamed(name): value for name, value in flow.items()}
-    for name in ("conditions", "condition_counts"):
-        if name in now:
-            now[name] = [{**each, "code": renamed(each["code"])} for each in now[name]]
-    return now
+def _stale_after_ms(record: StatusRecord) -> int:
+    return max(STALE_AT_LEAST_MS, STALE_INTERVALS * record.status_interval_ms)
 
 
-def _stale_after_ms(record: Mapping[str, Any]) -> int:
-    return max(STALE_AT_LEAST_MS, STALE_INTERVALS * int(record["status_interval_ms"]))
-
-
-def _mirror(record: Mapping[str, Any], now_ms: int) -> LiveMirror:
-    state = _STATES[record["state"]]
-    silent_ms = now_ms - record["updated_at_ms"]
+def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
+    state = _STATES[record.state]
+    silent_ms = now_ms - record.updated_at_ms
     if state in _ALIVE and silent_ms > _stale_after_ms(record):
         state = JobState.STALE
-    words = (record.get("detail", ""), "stopping" if record["state"] == "stopping" else "", f"host {record['host']}")
+    words = (record.detail, "stopping" if record.state == "stopping" else "", f"host {record.host}")
     return LiveMirror(
-        name=record["mirror"],
+        name=record.mirror,
         state=state,
-        application_id=record["application_id"],
-        fingerprint=record["fingerprint"],
-        started_at_ms=record["started_at_ms"],
-        updated_at_ms=record["updated_at_ms"],
-        late_ms=max(0, silent_ms - LATE_INTERVALS * record["status_interval_ms"]) if state in _ALIVE else 0,
-        pid=record["pid"],
-        host=record["host"],
-        run=record.get("run", ""),
+        application_id=record.application_id,
+        fingerprint=record.fingerprint,
+        started_at_ms=record.started_at_ms,
+        updated_at_ms=record.updated_at_ms,
+        late_ms=max(0, silent_ms - LATE_INTERVALS * record.status_interval_ms) if state in _ALIVE else 0,
+        pid=record.pid,
+        host=record.host,
+        run=record.run,
         detail="; ".join(word.rstrip(". ") for word in words if word),
-        flows=MappingProxyType({name: _flow(name, flow) for name, flow in record["flows"].items()}),
+        flows=MappingProxyType(dict(record.flows)),
     )
 
 
-def _clock_in_doubt(record: Mapping[str, Any], now_ms: int) -> bool:
+def _clock_in_doubt(record: StatusRecord, now_ms: int) -> bool:
     """It says it is alive, at a time at which it should have said so again, or that is yet to come."""
-    alive = _STATES[record["state"]] in _ALIVE
-    return alive and abs(now_ms - record["updated_at_ms"]) > _stale_after_ms(record)
+    alive = _STATES[record.state] in _ALIVE
+    return alive and abs(now_ms - record.updated_at_ms) > _stale_after_ms(record)
 
 
-def _by_what_it_writes(record: Mapping[str, Any], now_ms: int, speaks: bool) -> LiveMirror:
-    ahead_ms = record["updated_at_ms"] - now_ms
-    mirror = _mirror(record, record["updated_at_ms"] if speaks else now_ms)
+def _by_what_it_writes(record: StatusRecord, now_ms: int, speaks: bool) -> LiveMirror:
+    ahead_ms = record.updated_at_ms - now_ms
+    mirror = _mirror(record, record.updated_at_ms if speaks else now_ms)
     if not speaks and ahead_ms < 0:
         return mirror
     side = "ahead of" if ahead_ms > 0 else "behind"
@@ -130,19 +108,6 @@ def _by_what_it_writes(record: Mapping[str, Any], now_ms: int, speaks: bool) -> 
     if speaks:
         return replace(mirror, detail=f"{mirror.detail}; {clock}")
     return replace(mirror, state=JobState.STALE, late_ms=0, detail=f"{mirror.detail}; {clock}, and it writes no more")
-
-
-def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
-    """What a job of an older release does not write has its default."""
-    titles = {field.name: field.metadata.get("name", field.name) for field in fields(FlowStatus)}
-    known = {key: _frozen(flow[title]) for key, title in titles.items() if title in flow}
-    return FlowStatus(**{**known, "name": name})
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_frozen, value))
-    return MappingProxyType(value) if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +187,7 @@ class StatusRecords:
     def _judged(self, key: str, newest: Newest, now_ms: int, lost: Lost) -> LiveMirror | None:
         """None: its clock is in doubt, and it is too early to tell whether it speaks."""
         try:
-            record = _record(newest.value or b"", newest.headers.get(LAG_HEADER, b""))
+            record = _record(newest.value or b"", newest.headers.get(FORMER_LAG_HEADER, b""))
         except MalformedStatusError as error:
             raise ClusterError(
                 self.cluster.name,
@@ -231,7 +196,7 @@ class StatusRecords:
                 "Without it nobody knows what the mirror job runs",
                 "Use the version of this program that started the job, or stop the job and apply again.",
             ) from None
-        patience = LISTEN_SECONDS + LISTEN_INTERVALS * record["status_interval_ms"] / 1000
+        patience = LISTEN_SECONDS + LISTEN_INTERVALS * record.status_interval_ms / 1000
         mirror = _mirror(record, now_ms)
         if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS or lost(mirror):
             return mirror
@@ -245,7 +210,7 @@ class StatusRecords:
             newest = self._fresh(None)
         mirrors: dict[str, LiveMirror | Unknown] = {}
         for key in sorted(newest):
-            value, lag = newest[key].value, newest[key].headers.get(LAG_HEADER, b"")
+            value, lag = newest[key].value, newest[key].headers.get(FORMER_LAG_HEADER, b"")
             if key.startswith(prefix) and value is not None:
                 mirror = key.removeprefix(prefix)
                 try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.replication.status import FlowStatus
 from reconciler.text import time_words
 
 WINDOW_SECONDS = 30.0

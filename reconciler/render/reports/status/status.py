@@ -10,7 +10,7 @@ from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.status import RolloutStatus
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict
 from reconciler.model.state.lock import LockRecord
 from reconciler.render.escape import lines_of
@@ -18,16 +18,17 @@ from reconciler.render.report_json import report_json
 from reconciler.render.reports.status.rollout import standing_lines, standing_value
 from reconciler.render.reports.status.verdict import cause_lines, check_code, headline, verdict_value
 from reconciler.render.wrap import table_lines
-from reconciler.replication.json_codec import Codec
-from reconciler.replication.names import WAITING, runbook_of, with_former_names
-from reconciler.replication.pauses import Pause
+from reconciler.replication.json_codec import sparse_fields
+from reconciler.replication.names import WAITING, runbook_of
+from reconciler.replication.status import FlowStatus, flow_document
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
 from reconciler.text import counted, time_words
 
 Lock = LockRecord | Unknown | None
 """None: nobody ever held it. Unknown: it could not be read."""
-_CODEC = Codec()
+_ALWAYS = ("pauses", "resuming_partitions", "lost", "rate_limit", "throttled_seconds", "catch_up")
+"""Figures of a flow that are in this document also while they say nothing."""
 CLOCKS_AGREE_MS = 30_000
 """A record that is further in the future says nothing of its age."""
 
@@ -140,17 +141,20 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int, docs_url: str) -> dict[st
         "started_at_ms": mirror.started_at_ms,
         "uptime_seconds": _seconds_since(mirror.started_at_ms, now_ms) if mirror.state is JobState.RUNNING else None,
         "status_age_seconds": _seconds_since(mirror.updated_at_ms, now_ms),
-        "flows": {  # without its name, which is its key
-            name: with_former_names({key: value for key, value in _CODEC.encoded(flow).items() if key != "name"})
-            | {
-                "conditions": [
-                    {**fields, "runbook": runbook_of(str(fields["code"]), docs_url)} for fields in flow.conditions
-                ]
-            }
-            | ({} if mirror.lag_is_current else _last_reported(flow))
+        "flows": {
+            name: _flow(flow, docs_url) | ({} if mirror.lag_is_current else _last_reported(flow))
             for name, flow in mirror.flows.items()
         },
     }
+
+
+def _flow(flow: FlowStatus, docs_url: str) -> dict[str, Any]:
+    """As in the record, with what that leaves out while it says nothing, and where each condition is explained."""
+    value = {name: sparse_fields(FlowStatus)[name] for name in _ALWAYS} | flow_document(flow)
+    conditions = [
+        {**condition, "runbook": runbook_of(condition["code"], docs_url)} for condition in value["conditions"]
+    ]
+    return {name: figure for name, figure in value.items() if name != "lanes"} | {"conditions": conditions}
 
 
 def _last_reported(flow: FlowStatus) -> dict[str, Any]:
@@ -282,7 +286,7 @@ def waits(flow: FlowStatus) -> bool:
 
 def work_lines(flow: FlowStatus) -> list[str]:
     """Of flows that ask for record work: why batches are opened, and what was kept from the target."""
-    asked = {str(path["reason"]) for path in flow.paths if str(path["reason"]).startswith("record work")}
+    asked = {path.reason for path in flow.paths if path.reason.startswith("record work")}
     counts = {"filtered": flow.filtered, "not carried because of where they have been": flow.returning}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count is not None]
     return [f"    {flow.name}: {', '.join([*sorted(asked), *parts])}"] if asked or parts else []
@@ -291,24 +295,21 @@ def work_lines(flow: FlowStatus) -> list[str]:
 def _same_lines(flow: FlowStatus) -> list[str]:
     if (same := flow.same_offsets) is None:
         return []
-    holes, fillers, refusals = (int(str(same.get(name, 0))) for name in ("holes", "fillers", "refusals"))
-    parts = [f"{counted(holes, 'hole')} filled with {counted(fillers, 'empty record')}"] if holes else []
-    parts += [f"{counted(refusals, 'refusal')} looked into"] if refusals else []
-    filling = same.get("filling")
-    if isinstance(filling, Mapping):
-        left, rate = int(str(filling["offsets_left"])), float(str(filling["offsets_per_second"]))
+    parts = [f"{counted(same.holes, 'hole')} filled with {counted(same.fillers, 'empty record')}"] if same.holes else []
+    parts += [f"{counted(same.refusals, 'refusal')} looked into"] if same.refusals else []
+    if (filling := same.filling) is not None:
+        left, rate = filling.offsets_left, filling.offsets_per_second
         ends = f"{time_words(left / rate)} at {rate:,.0f} a second" if rate else "how long that takes is not known yet"
-        copies = counted(int(str(filling["partitions"])), "new copy", "new copies")
+        copies = counted(filling.partitions, "new copy", "new copies")
         parts.append(f"{copies} brought to the first offset: {left:,} empty offsets left, {ends}")
     return [f"    {flow.name}: same offsets on both sides{'; ' if parts else ''}{'; '.join(parts)}"]
 
 
 def pause_lines(flow: FlowStatus) -> Iterator[str]:
     """``flow orders is paused since ... by ann@host: maintenance; 6 of 6 partitions``."""
-    for scope, fields in reported_pauses(flow.name, flow):
-        pause = Pause(scope, int(str(fields["since_ms"])), str(fields["by"]), str(fields["reason"]))
-        every = counted(int(str(fields["partitions"])), "partition")
-        yield f"{scope} is paused {words(pause)}; {fields['paused_partitions']} of {every}"
+    for pause, reported in reported_pauses(flow.name, flow):
+        every = counted(reported.partitions, "partition")
+        yield f"{pause.scope} is paused {words(pause)}; {reported.paused_partitions} of {every}"
     requests, paused = flow.counted_pauses
     if more := requests - len(flow.pauses):
         yield f"flow {flow.name}: and {counted(more, 'pause')} more; all together hold {counted(paused, 'partition')}"
@@ -325,12 +326,11 @@ def limit_lines(flow: FlowStatus) -> list[str]:
 
 
 def lost_lines(flow: FlowStatus) -> Iterator[str]:
-    for fields in flow.lost:
-        parts = [counted(int(str(fields[f"{noun}s"])), noun) for noun in ("offset", "record")]
-        parts += [counted(int(str(fields["batches"])), "batch", "batches")] if fields["batches"] else []
-        where = counted(int(str(fields["partitions"])), "partition")
-        lost = f"{', '.join(parts)} lost in {where}"
-        yield f"flow {flow.name} went on behind {fields['code']}: {lost}; last: {fields['text']}"
+    for loss in flow.lost:
+        parts = [counted(loss.offsets, "offset"), counted(loss.records, "record")]
+        parts += [counted(loss.batches, "batch", "batches")] if loss.batches else []
+        lost = f"{', '.join(parts)} lost in {counted(loss.partitions, 'partition')}"
+        yield f"flow {flow.name} went on behind {loss.code}: {lost}; last: {loss.text}"
 
 
 def _duration(seconds: int | None) -> str:

@@ -14,9 +14,10 @@ from rich.text import Text
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.render.reports.status.status import figures, flow_cells
 from reconciler.render.reports.status.verdict import headline
+from reconciler.replication.status import FlowStatus
 from reconciler.text import counted
 
 _NUMBERS = {"records/s", "MB/s", "lag", "seconds", "left"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,13 +9,16 @@ import pytest
 
 from reconciler.backends.mirror_jobs.await_copying import AT_MOST_S, CopyWait
 from reconciler.errors import ClusterError, RunnerError
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication.status import FlowStatus, ReportedCondition
+from tests.support.documents.live_values import condition as told
+from tests.support.documents.live_values import pause
 
 FLOW = FlowStatus("east-to-west", "f", "running", topics=1, partitions=4)
 
 
-def condition(code: str, **more: Any) -> Mapping[str, object]:
-    return {"code": code, "text": f"what {code} says", "todo": f"do this about {code}", "stops": True, **more}
+def condition(code: str, **more: Any) -> ReportedCondition:
+    return told(code, f"what {code} says", f"do this about {code}", **more)
 
 
 def mirror(*flows: FlowStatus, state: JobState = JobState.RUNNING, detail: str = "") -> LiveMirror:
@@ -49,8 +51,8 @@ class Watched:
     [
         FLOW,
         replace(FLOW, partitions=0, topics=0),
-        replace(FLOW, state="paused", pauses=({"since_ms": 1},), lag_unknown_partitions=4),
-        replace(FLOW, conditions=({**condition("groups_inexact"), "stops": False},)),
+        replace(FLOW, state="paused", pauses=(pause(4, 4),), lag_unknown_partitions=4),
+        replace(FLOW, conditions=(condition("groups_inexact", stops=False),)),
     ],
     ids=["copies", "no topic yet", "paused", "stops nothing"],
 )

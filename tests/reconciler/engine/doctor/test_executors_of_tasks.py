@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.engine.doctor import master_findings, task_findings
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Mirror
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.doctor import DoctorVerdict, Finding, SparkMaster
+from reconciler.replication.status import FlowState, FlowStatus, ReportedCondition
+from tests.support.documents.live_values import condition
 
 MIRROR = Mirror("west", ("f",), master="spark://h:7077")
-NOT_FIT = {"code": "executor_unfit", "text": "executor a has crc32c 1, the driver has 2", "todo": "Mend it"}
-OTHER = {"code": "source_unreachable", "text": "east does not answer", "todo": "Check east"}
+NOT_FIT = condition("executor_unfit", "executor a has crc32c 1, the driver has 2", "Mend it")
+OTHER = condition("source_unreachable", "east does not answer", "Check east")
 
 
 def finding(live: LiveMirror | Unknown | None) -> Finding:
@@ -20,7 +24,7 @@ def finding(live: LiveMirror | Unknown | None) -> Finding:
     return made
 
 
-def mirror(state: JobState, flow: str, *conditions: dict[str, str]) -> LiveMirror:
+def mirror(state: JobState, flow: FlowState, *conditions: ReportedCondition) -> LiveMirror:
     return LiveMirror("west", state, flows={"f": FlowStatus("f", "x", flow, partitions=1, conditions=conditions)})
 
 
@@ -33,8 +37,8 @@ def mirror(state: JobState, flow: str, *conditions: dict[str, str]) -> LiveMirro
         (mirror(JobState.STARTING, "starting"), DoctorVerdict.UNKNOWN, "not every flow runs"),
         (mirror(JobState.RUNNING, "starting"), DoctorVerdict.UNKNOWN, "not every flow runs"),
         (mirror(JobState.RUNNING, "running", OTHER), DoctorVerdict.OK, "its tasks have their packages"),
-        (mirror(JobState.STARTING, "starting", NOT_FIT), DoctorVerdict.PROBLEM, NOT_FIT["text"]),
-        (mirror(JobState.RUNNING, "running", OTHER, NOT_FIT), DoctorVerdict.PROBLEM, NOT_FIT["text"]),
+        (mirror(JobState.STARTING, "starting", NOT_FIT), DoctorVerdict.PROBLEM, NOT_FIT.text),
+        (mirror(JobState.RUNNING, "running", OTHER, NOT_FIT), DoctorVerdict.PROBLEM, NOT_FIT.text),
         (Unknown("mirror west", "it cannot be read", "Look"), DoctorVerdict.UNKNOWN, "it cannot be read"),
     ],
 )
@@ -45,7 +49,7 @@ def test_what_no_task_has_said_is_unknown(live: LiveMirror | Unknown | None, ver
 
 
 def test_of_many_problems_three_are_told_once_each() -> None:
-    many = [NOT_FIT | {"text": f"executor {name} lacks structlog"} for name in "aabcde"]
+    many = [replace(NOT_FIT, text=f"executor {name} lacks structlog") for name in "aabcde"]
     text = finding(mirror(JobState.RUNNING, "running", *many)).text
     assert [text.count(f"executor {name} ") for name in "abcde"] == [1, 1, 1, 0, 0]
     assert text.endswith("; and 2 more: reconciler status")

@@ -10,9 +10,11 @@ from reconciler.engine.diff import diff
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import VerdictCause
+from reconciler.replication.status import FlowStatus
 from tests.support.builders import World, flow, topic, topology, world
+from tests.support.documents.live_values import condition
 
 DECLARED = topology(
     topic("orders", "east", partitions=3, replication_factor=1, configs={"max.message.bytes": "1048588"}),
@@ -28,7 +30,7 @@ def applied(declared: Topology = DECLARED) -> World:
 
 
 def told(seen: World, code: str, text: str = REFUSED + "MESSAGE_TOO_LARGE", **place: Any) -> VerdictCause:
-    found = {"code": code, "text": text, "todo": "Compare.", "since_ms": 1, "stops": True, **place}
+    found = condition(code, text, "Compare.", **place)
     job = FlowStatus("east-to-west", "f", "degraded", records_lag=5, conditions=(found,))
     mirror = LiveMirror("west", JobState.RUNNING, "app-1", flows={"east-to-west": job})
     live = LiveState(seen.look(DECLARED).clusters, {"west": mirror})

@@ -10,10 +10,11 @@ import pytest
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Mirror
-from reconciler.model.live import LAG_LATE_MS, FlowStatus, JobState, LiveCluster, LiveState
+from reconciler.model.live import LAG_LATE_MS, JobState, LiveCluster, LiveState
 from reconciler.model.reports.health import Health, Verdict
 from reconciler.render.reports.status.verdict import check_code, headline
 from reconciler.replication.names import CONDITION_CODES, WAITING
+from reconciler.replication.status import ConditionCount, FlowStatus, ReportedCondition, ReportedPause
 from tests.support.builders import flow, topology
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 
@@ -29,13 +30,15 @@ def status(name: str = "east-to-west", **fields: Any) -> FlowStatus:
 CALM = status("clicks")
 
 
-def condition(code: str, *, stops: bool = True, **fields: Any) -> dict[str, object]:
+def condition(code: str, *, stops: bool = True, **fields: Any) -> ReportedCondition:
     todo = "Go on: reconciler mirror seek ENV FLOW --topic orders --partition 0 --to 7."
-    return {"code": code, "text": "t", "todo": todo, "since_ms": 1, "stops": stops, **fields}
+    return ReportedCondition(**{"code": code, "text": "t", "todo": todo, "since_ms": 1, "stops": stops, **fields})
 
 
-def pause(reason: str = "", **fields: Any) -> dict[str, object]:
-    return {"since_ms": 1_000, "by": "ann@host", "reason": reason, "partitions": 6, "paused_partitions": 6, **fields}
+def pause(reason: str = "", **fields: Any) -> ReportedPause:
+    return ReportedPause(
+        **{"since_ms": 1_000, "by": "ann@host", "reason": reason, "partitions": 6, "paused_partitions": 6, **fields}
+    )
 
 
 def seen(*flows: FlowStatus, state: JobState = JobState.RUNNING, **fields: Any) -> LiveState:
@@ -184,8 +187,8 @@ def test_mirrors_that_were_not_looked_at_are_not_fine() -> None:
 
 def test_of_what_a_record_only_counts_the_worst_counts() -> None:
     counts = (
-        {"code": "quota_throttled", "stops": False, "conditions": 9},
-        {"code": "x", "stops": True, "conditions": 1},
+        ConditionCount("quota_throttled", False, 9),
+        ConditionCount("x", True, 1),
     )
     told = condition("quota_throttled", stops=False)
     live = seen(status(conditions=(told,), condition_counts=counts), CALM)

@@ -9,10 +9,12 @@ import pytest
 from reconciler.engine.rollout.gates import GateScope, faults
 from reconciler.errors import Unknown
 from reconciler.model.environment.rollout import Gates, MirrorGate
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.replicas import ReassignmentInFlight
 from reconciler.model.reports.health import ClusterHealth, Short, Sight, lacks_replicas
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand, dumps, loads
+from reconciler.replication.status import FlowStatus
+from tests.support.documents.live_values import condition, pause
 
 SCOPE = GateScope(("east",), {"west": ("east-to-west",)})
 
@@ -42,16 +44,14 @@ WELL = ClusterHealth("east", 3)
         (Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0)}), "61 s behind (3 records), at most 60 s allowed"),
         (Sight({"east": WELL}, {"west": mirror(seconds_lag=None)}), "lag is not known yet"),
         (
-            Sight(
-                {"east": WELL}, {"west": mirror(seconds_lag=61.0, pauses=({"scope": "flow", "paused_partitions": 1},))}
-            ),
+            Sight({"east": WELL}, {"west": mirror(seconds_lag=61.0, pauses=(pause(1, 1),))}),
             None,
         ),
         (
-            Sight({"east": WELL}, {"west": mirror(conditions=({"code": "x", "text": "y", "stops": True},))}),
+            Sight({"east": WELL}, {"west": mirror(conditions=(condition("x", "y"),))}),
             "1 condition stop copying, such as x: y",
         ),
-        (Sight({"east": WELL}, {"west": mirror(conditions=({"code": "x", "text": "y", "stops": False},))}), None),
+        (Sight({"east": WELL}, {"west": mirror(conditions=(condition("x", "y", stops=False),))}), None),
     ],
 )
 def test_what_gates_ask(sight: Sight, words: str | None) -> None:
@@ -65,7 +65,7 @@ def test_a_job_that_hangs_is_not_taken_at_its_last_word() -> None:
     assert told(Gates(), Sight({"east": WELL}, {"west": replace(hung, late_ms=60_000)})) == []
     (fault,) = told(Gates(), Sight({"east": WELL}, {"west": hung}))
     assert "the report of its job is 61 s late, at most 60 s allowed" in fault
-    paused = replace(mirror(pauses=({"scope": "flow", "paused_partitions": 1},)), late_ms=61_000)
+    paused = replace(mirror(pauses=(pause(1, 1),)), late_ms=61_000)
     assert told(Gates(), Sight({"east": WELL}, {"west": paused})) == []
 
 

@@ -10,7 +10,6 @@ import pytest
 from reconciler.backends.clusters.groups import GroupPosition
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.model.live import FlowStatus
 from reconciler.model.reports.failover import (
     DrainedFlow,
     FailoverFacts,
@@ -24,8 +23,10 @@ from reconciler.model.reports.failover import (
 from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
 from reconciler.operations.failover.survey import Survey, _conditions, _lag
 from reconciler.replication.names import LAG_HOLDS_MS
+from reconciler.replication.status import ConditionCount, FlowStatus, LastLag, PartitionLag, ReportedCondition
 from reconciler.resources.flows.routes import selector_of
 from tests.support.builders import flow
+from tests.support.documents.live_values import condition as told
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,12 @@ from tests.support.builders import flow
     [
         (None, (), None),
         (7, (), 7),
-        (7, ({"topic": "heartbeats", "partition": 0, "records_lag": 3},), 4),
-        (7, ({"topic": "orders", "partition": 0, "records_lag": 4}, {"topic": "heartbeats", "records_lag": 3}), 4),
-        (3, ({"topic": "heartbeats", "partition": 0, "records_lag": None},), 3),
+        (7, (PartitionLag("heartbeats", 0, 3, None),), 4),
+        (7, (PartitionLag("orders", 0, 4, None), PartitionLag("heartbeats", 0, 3, None)), 4),
     ],
 )
 def test_the_last_known_lag_is_told_without_heartbeats(
-    lag: int | None, worst: tuple[dict[str, object], ...], left: int | None
+    lag: int | None, worst: tuple[PartitionLag, ...], left: int | None
 ) -> None:
     told = FlowStatus("east-to-west", "", records_lag=lag, worst_partitions=worst)
     known = _lag(told, 100_000, selector_of(flow("east", "west", "orders")), 112_000)
@@ -49,7 +49,7 @@ def test_the_last_known_lag_is_told_without_heartbeats(
 
 def test_a_lag_that_became_unknown_is_told_as_it_was_known_last() -> None:
     """The source died, its ends are too old, and the job says how far behind it was before."""
-    told = FlowStatus("east-to-west", "", records_lag=None, last_lag={"records": 1_161, "at_ms": 1_000})
+    told = FlowStatus("east-to-west", "", records_lag=None, last_lag=LastLag(1_161, 1_000))
     assert _lag(told, 100_000, selector_of(flow("east", "west", "orders")), 21_400) == KnownLag(1_161, 1_000, 21)
 
 
@@ -73,17 +73,15 @@ def test_what_may_be_lost_is_said_with_its_time(lag: KnownLag | None, words: str
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_conditions_that_the_status_record_only_counts_are_named_by_their_codes(counted: bool) -> None:
-    def condition(code: str, *, stops: bool = True) -> dict[str, object]:
-        return {"code": code, "text": f"{code}: the text", "stops": stops}
+    def condition(code: str, *, stops: bool = True) -> ReportedCondition:
+        return told(code, f"{code}: the text", stops=stops)
 
     counts = (("source_truncated", True, 1201), ("target_missing", True, 3), ("slow", False, 9), ("corrupt", True, 1))
     flow_status = FlowStatus(
         "f",
         "",
         conditions=(condition("source_truncated"), condition("corrupt"), condition("slow", stops=False)),
-        condition_counts=tuple({"code": c, "stops": stops, "conditions": n} for c, stops, n in counts)
-        if counted
-        else (),
+        condition_counts=tuple(ConditionCount(*each) for each in counts) if counted else (),
     )
     rest = ("1,203 more conditions that stop copying: source_truncated x1,200, target_missing x3",)
     full = ("source_truncated: the text", "corrupt: the text")

@@ -25,8 +25,10 @@ from reconciler.render.live.view import (
 )
 from reconciler.render.plan.html_style import SCRIPT
 from reconciler.render.reports.status.status import status_json
+from reconciler.replication.status import PartitionLag
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.documents.live import NOW_MS, large_view, seen_view, standings, view_of
+from tests.support.documents.live_values import condition, pause
 from tests.support.documents.maps import copying, running
 from tests.support.documents.pages import NASTY, elements, words
 
@@ -114,7 +116,7 @@ def test_a_folder_that_cannot_be_read_is_told_with_what_to_do() -> None:
 
 def test_one_flow_has_what_to_do_and_the_partitions_that_lag() -> None:
     view = seen_view()
-    behind = {"topic": "refunds", "partition": 3, "records_lag": 1_200, "seconds_lag": None}
+    behind = PartitionLag("refunds", 3, 1_200, None)
     jobs = running("east", copying("west-to-east", records_lag=1_234, worst_partitions=(behind,)))
     view = replace(view, jobs=LiveReading(JobsSeen({**view.jobs.value.mirrors, "east": jobs}), NOW_MS))  # type: ignore[union-attr]
     page = text(view, LivePage(PageKind.FLOWS, "west-to-east"))
@@ -157,8 +159,8 @@ def test_names_are_text_and_nothing_is_asked_of_others(page: LivePage) -> None:
     )  # fmt: skip
     seen = world("east", "west")
     seen.apply(declared)
-    condition = {"code": nasty, "text": nasty, "todo": nasty, "topic": nasty, "partition": 1, "stops": True}
-    job = running("west", copying("f", conditions=(condition,), worst_partitions=({"topic": nasty, "partition": 0},)))
+    told = condition(nasty, nasty, nasty, topic=nasty, partition=1)
+    job = running("west", copying("f", conditions=(told,), worst_partitions=(PartitionLag(nasty, 0, 1, None),)))
     live = seen.look(declared)
     view = view_of(declared, replace(live, mirrors={"west": job}), seen)
     page = replace(page, flow="f" if page.flow else "", search=nasty, cluster=nasty)
@@ -236,7 +238,7 @@ def test_of_many_flows_the_first_page_has_those_with_a_problem() -> None:
 
 def test_runbooks_are_links_where_the_environment_says_where_the_pages_are() -> None:
     view = seen_view()
-    refused = {"code": "record_refused", "stops": True, "text": "t", "todo": "d", "since_ms": 1}
+    refused = condition("record_refused")
     jobs = running("east", copying("west-to-east", conditions=(refused,)))
     view = replace(view, jobs=LiveReading(JobsSeen({**view.jobs.value.mirrors, "east": jobs}), NOW_MS))  # type: ignore[union-attr]
     assert '<a href="docs' not in html(view, LivePage())
@@ -256,8 +258,8 @@ def test_runbooks_are_links_where_the_environment_says_where_the_pages_are() -> 
 def test_after_a_failover_no_page_says_that_all_is_fine() -> None:
     """Clusters answer, the job runs, and nothing is copied: a lag that grows is seen, with who paused and why."""
     view = seen_view()
-    pause = {"since_ms": 0, "by": "ann@laptop", "reason": "failover to west", "partitions": 6, "paused_partitions": 6}
-    paused = copying("east-to-west", state="paused", records_lag=1_161, pauses=(pause,))
+    failed_over = pause(6, 6, "failover to west")
+    paused = copying("east-to-west", state="paused", records_lag=1_161, pauses=(failed_over,))
     jobs = {
         name: running(name, *(copying(each) for each in mirror.flows)) for name, mirror in view.topology.mirrors.items()
     }
@@ -276,7 +278,7 @@ def test_after_a_failover_no_page_says_that_all_is_fine() -> None:
 
 def test_a_source_that_is_stopped_is_no_copying_that_goes_on() -> None:
     view = seen_view()
-    cut = {"code": "source_unreachable", "stops": False, "text": "t", "todo": "d", "since_ms": 1}
+    cut = condition("source_unreachable", stops=False)
     silent = copying("east-to-west", records_lag=None, seconds_lag=None, lag_unknown_partitions=6, conditions=(cut,))
     jobs = {
         name: running(name, *(copying(each) for each in mirror.flows)) for name, mirror in view.topology.mirrors.items()

@@ -13,7 +13,7 @@ from reconciler.model.changes import FlowEdit, RestartMirror, Risk
 from reconciler.model.environment.flows import Groups, MirrorMakerTopics, OffsetsKept
 from reconciler.model.environment.topology import Carry, Cluster, Delivery, Flow, Isolation, Topology
 from reconciler.model.plan import Plan
-from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import read
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.model.live import FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import find_routes
 from reconciler.resources.mirrors.diff import compare_mirrors
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import flow, topic, topology, world
+from tests.support.documents.live_values import condition
 
-CONDITION = {"code": "lane_failed", "text": "lane 0 failed", "todo": "Look into its log.", "stops": True}
+CONDITION = condition("lane_failed", "lane 0 failed", "Look into its log.")
 
 
 def test_a_flow_that_does_not_copy_is_noted() -> None:

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from reconciler.backends.state.audit.file import AuditFile, read_lines
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.mirror.pause import audited
 from reconciler.replication.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
+from reconciler.replication.status import FlowStatus, PauseCounts, ReportedPause
 from reconciler.resources.mirrors.pause import PauseRequest, paused_notes, progress, require_exists, scopes, to_lift
 from tests.support.builders import flow, topology
+from tests.support.documents.live_values import pause
 from tests.support.fakes.cluster import FakeCluster
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -100,13 +102,13 @@ def test_a_topic_that_is_not_there_is_told_with_the_nearest() -> None:
     assert "did not answer" in require_exists(one, Scope(one.name, "orders"), Unknown("cluster east", "down"))
 
 
-def told(*pauses: dict[str, Any], resuming: int = 0, state: JobState = JobState.RUNNING, at: int = 200) -> LiveMirror:
+def told(*pauses: ReportedPause, resuming: int = 0, state: JobState = JobState.RUNNING, at: int = 200) -> LiveMirror:
     status = FlowStatus("f", "x", pauses=pauses, resuming_partitions=resuming)
     return LiveMirror("west", state, updated_at_ms=at, flows=MappingProxyType({"f": status}))
 
 
-def entry(paused: int, **place: Any) -> dict[str, Any]:
-    return {**place, "since_ms": 1, "by": "ann@host", "reason": "why", "partitions": 4, "paused_partitions": paused}
+def entry(paused: int, **place: Any) -> ReportedPause:
+    return pause(4, paused, **place)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_where_not_all_pauses_are_told_a_resume_is_not_taken_for_confirmed() -> 
     """The pause may be among those that the record does not name."""
     mirror = told(entry(1, topic="other"))
     [name] = mirror.flows
-    counts = {"pauses": 900, "partitions": 900, "paused_partitions": 900}
+    counts = PauseCounts(900, 900, 900)
     capped = replace(mirror, flows={name: replace(mirror.flows[name], pause_counts=counts)})
     one = Scope(name, "t")
     assert progress(mirror, [one], paused=False, asked_ms=100).done

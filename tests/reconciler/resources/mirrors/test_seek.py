@@ -15,10 +15,11 @@ from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, 
 from reconciler_mirror.model.lane import Claim
 
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.render.reports.seek import positions_json, positions_text
 from reconciler.replication.offsets.position_metadata import END, moved
 from reconciler.replication.pauses import Scope
+from reconciler.replication.status import FlowStatus, ReportedCondition, ReportedPause
 from reconciler.resources.mirrors.seek import (
     SeekPartition,
     TopicPositions,
@@ -29,6 +30,7 @@ from reconciler.resources.mirrors.seek import (
     taken_over,
 )
 from tests.support.builders import flow
+from tests.support.documents.live_values import condition, pause
 from tests.support.paths import SCHEMAS
 
 KEY = ("east.orders", 0)
@@ -101,12 +103,12 @@ def mirror(state: JobState = JobState.RUNNING, **fields: Any) -> LiveMirror:
     return LiveMirror("west", state, flows=MappingProxyType({"f": FlowStatus("f", "x", **fields)}))
 
 
-def pause(paused: int, **place: Any) -> dict[str, Any]:
-    return {**place, "since_ms": 1, "by": "ann", "reason": "", "partitions": 2, "paused_partitions": paused}
+def paused(partitions: int, **place: Any) -> ReportedPause:
+    return pause(2, partitions, **place)
 
 
-def stopped(**place: Any) -> dict[str, Any]:
-    return {"code": "source_truncated", "stops": True, **place}
+def stopped(**more: Any) -> ReportedCondition:
+    return condition("source_truncated", **more)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +117,8 @@ def stopped(**place: Any) -> dict[str, Any]:
         None,
         mirror(JobState.STOPPED),
         mirror(JobState.ABSENT),
-        mirror(pauses=(pause(2),)),
-        mirror(pauses=(pause(2, topic="orders"),)),
+        mirror(pauses=(paused(2),)),
+        mirror(pauses=(paused(2, topic="orders"),)),
         mirror(conditions=(stopped(topic="orders"),)),
         mirror(conditions=(stopped(topic="orders", partition=0), stopped(topic="orders", partition=1))),
     ],
@@ -130,10 +132,10 @@ def test_a_position_may_move_where_nothing_copies(still: LiveMirror | None) -> N
     [
         mirror(),
         mirror(JobState.STARTING),
-        mirror(pauses=(pause(1),)),
-        mirror(pauses=(pause(2, topic="others"),)),
+        mirror(pauses=(paused(1),)),
+        mirror(pauses=(paused(2, topic="others"),)),
         mirror(conditions=(stopped(topic="orders", partition=0),)),
-        mirror(conditions=({**stopped(topic="orders"), "stops": False},)),
+        mirror(conditions=(stopped(topic="orders", stops=False),)),
         mirror(conditions=(stopped(),)),
     ],
 )

@@ -16,15 +16,17 @@ from reconciler.backends.mirror_jobs.runner import replace as replacing
 from reconciler.backends.mirror_jobs.runner.await_running import NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.errors import ClusterError, RunnerError
-from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication.status import FlowStatus, ReportedCondition
 
 EXPECTED = StartedAs("f" * 16, 1_000)
-STOPS = {
-    "code": "target_unreachable",
-    "text": "orders is not copied yet: no answer",
-    "todo": "Check it.",
-    "stops": True,
-}
+STOPS = ReportedCondition(
+    code="target_unreachable",
+    text="orders is not copied yet: no answer",
+    todo="Check it.",
+    since_ms=1,
+    stops=True,
+)
 STARTING = LiveMirror("west", JobState.STARTING, "app-2", "f" * 16, started_at_ms=2_000)
 BEFORE = replace(STARTING, state=JobState.RUNNING, started_at_ms=500)
 

@@ -6,7 +6,7 @@ import copy
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,7 @@ from reconciler.engine.rollout.status import RolloutStatus, standing_now
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import LAG_LATE_MS, FlowStatus, JobState, LiveMirror, LiveState
+from reconciler.model.live import LAG_LATE_MS, JobState, LiveMirror, LiveState
 from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
@@ -32,17 +32,18 @@ from reconciler.render.reports.status.catch_up import LagTrend
 from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
 from reconciler.render.reports.status.watch import NO_TIME_LEFT, watch_frame
 from reconciler.replication.names import with_former_names
+from reconciler.replication.status import ConditionCount, FlowStatus, PartitionLag, PathCount, PauseCounts
 from tests.support.builders import flow, topology
 from tests.support.documents.live import seen_view
-from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
+from tests.support.documents.live_values import condition, live_cluster, live_mirror, live_topic, pause
 from tests.support.jobs.status_records import FLOW, record
 
-STOP = {"code": "record_refused", "text": "t", "todo": "d", "since_ms": 1, "stops": True}
-HINT = {"code": "quota_throttled", "text": "t", "todo": "d", "since_ms": 1, "stops": False}
+STOP = condition("record_refused")
+HINT = condition("quota_throttled", stops=False)
 BUSY = FlowStatus(
     "orders", "f" * 16, "degraded", 1, 3, 9, 12_345.6, 7_890_000.0, 1_234, 5.25,
-    8, 2, conditions=(STOP, HINT, STOP), paths=({"path": "batch", "reason": "", "partitions": 3},),
-    worst_partitions=({"topic": "orders", "partition": 1, "records_lag": 1_000, "seconds_lag": 5.25},),
+    8, 2, conditions=(STOP, HINT, STOP), paths=(PathCount("batch", "", 3),),
+    worst_partitions=(PartitionLag("orders", 1, 1_000, 5.25),),
 )  # fmt: skip
 NEW = FlowStatus("new", "f" * 16, "starting")
 
@@ -77,13 +78,14 @@ def shown(state: LiveState) -> str:
 
 
 def test_a_pause_is_in_the_row_and_the_json_and_the_text_with_who_and_why() -> None:
-    pause = {"since_ms": 1, "by": "ann@host", "reason": "why", "partitions": 4, "paused_partitions": 3}
-    paused = live(JobState.RUNNING, FlowStatus("calm", "f" * 16, "paused", pauses=(pause,)))
+    paused = live(JobState.RUNNING, FlowStatus("calm", "f" * 16, "paused", pauses=(pause(4, 3),)))
     assert row(paused, "calm")[1] == "paused"
     assert "paused (1 request, 3 partitions)" in row(paused, "calm")[-1]
     assert "flow calm is paused since 1970-01-01 00:00:00 UTC by ann@host: why; 3 of 4 partitions" in text_of(paused, 5)
     told = json.loads(json_of(paused, 5))["mirrors"]["west"]["flows"]["calm"]
-    assert told["pauses"] == [pause]
+    assert told["pauses"] == [
+        {"since_ms": 1, "by": "ann@host", "reason": "why", "partitions": 4, "paused_partitions": 3}
+    ]
 
 
 def row(state: LiveState, first: str) -> list[str]:
@@ -145,7 +147,7 @@ def test_the_time_left_comes_from_how_the_lag_falls_and_is_unknown_where_the_lag
 
 
 def test_of_very_many_conditions_the_true_count_is_told() -> None:
-    counts = tuple({"code": code, "stops": code != "calm", "conditions": n} for code, n in (("a", 9_999), ("calm", 3)))
+    counts = (ConditionCount("a", True, 9_999), ConditionCount("calm", False, 3))
     state = live(JobState.RUNNING, replace(BUSY, conditions=(STOP,) * 20, condition_counts=counts))
     assert row(state, "orders")[-1] == "! a x9,999, calm x3"
     text = text_of(state, 5)
@@ -154,19 +156,20 @@ def test_of_very_many_conditions_the_true_count_is_told() -> None:
     told = json.loads(json_of(state, 5))
     jsonschema.validate(told, schema_of("status-report"))
     assert told["verdict"].endswith("; 10,002 conditions")
-    assert told["mirrors"]["west"]["flows"]["orders"]["condition_counts"] == list(counts)
+    assert told["mirrors"]["west"]["flows"]["orders"]["condition_counts"] == list(map(asdict, counts))
 
 
 def test_of_very_many_pauses_the_true_count_is_told() -> None:
-    pause = {"topic": "t", "since_ms": 0, "by": "ann", "reason": "", "partitions": 1, "paused_partitions": 1}
-    counts = {"pauses": 9_000, "partitions": 9_500, "paused_partitions": 8_999}
-    state = live(JobState.RUNNING, replace(BUSY, conditions=(), pauses=(pause,) * 20, pause_counts=counts))
+    counts = PauseCounts(9_000, 9_500, 8_999)
+    state = live(
+        JobState.RUNNING, replace(BUSY, conditions=(), pauses=(pause(1, 1, topic="t"),) * 20, pause_counts=counts)
+    )
     assert row(state, "orders")[-1] == "paused (9,000 requests, 8,999 partitions)"
     text = text_of(state, 5)
     assert "  PAUSED   flow orders: and 8,980 pauses more; all together hold 8,999 partitions." in text.splitlines()
     told = json.loads(json_of(state, 5))
     jsonschema.validate(told, schema_of("status-report"))
-    assert told["mirrors"]["west"]["flows"]["orders"]["pause_counts"] == counts
+    assert told["mirrors"]["west"]["flows"]["orders"]["pause_counts"] == asdict(counts)
 
 
 def test_a_dead_cluster_is_told_once() -> None:
