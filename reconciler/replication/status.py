@@ -167,7 +167,8 @@ class FlowStatus:
     where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
     ``pauses`` holds only the newest; None where it holds all. ``same_offsets`` None: the flow does not keep offsets.
     ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes. ``last_lag``: of an unknown
-    lag, when the job knew it last.
+    lag, when the job knew it last. ``oldest_unread_seconds``: the age of the oldest source record that is not copied, 0
+    where there is none; None while that of one partition is not known. ``seconds_lag`` is of records under way alone.
     """
 
     name: str
@@ -202,6 +203,7 @@ class FlowStatus:
     same_offsets: SameOffsetsStatus | None = field(default=None, metadata=SPARSE)
     last_lag: LastLag | None = field(default=None, metadata=SPARSE)
     lanes: int = 0
+    oldest_unread_seconds: float | None = None
 
     @property
     def counted_conditions(self) -> Mapping[tuple[str, bool], int]:

@@ -20,6 +20,7 @@ from reconciler.render.reports.status.status import (
     limit_lines,
     lost_lines,
     pause_lines,
+    unread_words,
     work_lines,
 )
 from reconciler.render.reports.status.verdict import headline
@@ -159,6 +160,7 @@ def _behind(status: FlowStatus | None, mirror: LiveMirror | Unknown | None) -> I
         yield f'<p class="unknown">of {counted(status.lag_unknown_partitions, "partition")} the lag is not known</p>'
     if status.stalled_partitions:
         yield f"<p>{counted(status.stalled_partitions, 'partition')} have or may have records and do not move</p>"
+    yield from (f"<p>{words}</p>" for words in unread_words(status))
     if not status.worst_partitions:
         yield "<p>none that is known to be behind</p>"
         return

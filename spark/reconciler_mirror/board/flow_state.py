@@ -250,10 +250,17 @@ def flow_view(flow: FlowState) -> FlowView:
         same_offsets=_same_offsets(flow) if settings.keeps_offsets else None,
         last_lag=flow.last_lag if lag[0] is None else None,
         lanes=settings.lanes,
+        oldest_unread_seconds=None if lag[0] is None else _oldest_unread(partitions),
     )
     committed = max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None)
     conditions = _conditions(flow, partitions)
     return FlowView(settings, running, partitions, figures, conditions, size, at_least, latency, committed, flow.pauses)
+
+
+def _oldest_unread(partitions: Iterable[PartitionView]) -> float | None:
+    """None where some partition has records whose age is not known: none of them was read yet, or they have none."""
+    ages = [p.seconds_lag for p in partitions]
+    return None if None in ages else max((age for age in ages if age is not None), default=0.0)
 
 
 def _same_offsets(flow: FlowState) -> SameOffsetsStatus:
@@ -286,14 +293,14 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
 
 
 def _partition(lane: LaneState, key: tuple[str, int], stopped: bool, now: float) -> PartitionView:
-    """An age needs the timestamp of a record that is under way. What a lane told that is heard no more is no bound of
-    its lag either: it may have gone on."""
+    """An age needs the timestamp of a record that is under way, and that it has one. What a lane told that is heard no
+    more is no bound of its lag either: it may have gone on."""
     p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
     at_least = 0 if p.position is None or p.end is None or not lane.known else max(0, p.end - p.position)
     unknown = p.position is None or p.end is None or not lane.known or p.silent_since_ms is not None
     lag = None if unknown else at_least
     seconds = 0.0 if lag == 0 else None
-    if lag and p.waiting_since_ms is not None:
+    if lag and p.waiting_since_ms is not None and p.waiting_since_ms >= 0:
         seconds = max(0.0, round(time.time() - p.waiting_since_ms / 1000, 3))
     how = (p.path or lane.path, p.path_reason or lane.path_reason)
     stalled = False

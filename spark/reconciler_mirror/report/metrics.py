@@ -78,6 +78,11 @@ _FLOW_FIGURES = (
     _gauge("lag_records", "Source offsets not yet committed.", lambda v: v.figures.records_lag),
     _gauge("lag_seconds", "Age of the oldest record not committed.", lambda v: v.figures.seconds_lag),
     _gauge(
+        "oldest_unread_seconds",
+        "Age of the oldest source record that is not copied.",
+        lambda v: v.figures.oldest_unread_seconds,
+    ),
+    _gauge(
         "lag_known", "1 while the lag of every partition is known, else 0.", lambda v: v.figures.records_lag is not None
     ),
     _gauge("lag_records_at_least", "Source offsets not yet committed, as far as known.", lambda v: v.lag_at_least),

@@ -169,6 +169,8 @@ def test_metrics_tell_what_was_copied(mirror: Mirror) -> None:
     flow = f"{mirror.name}-main"
     mirror.until_equal(f"{mirror.name}-main-early", 1500)
     until("all is counted", lambda: mirror.metrics().get(("mirror_flow_records_total", flow), 0) >= 1500, mirror.job)
+    oldest = ("mirror_flow_oldest_unread_seconds", flow)
+    until("no record is left unread", lambda: mirror.metrics().get(oldest) == 0, mirror.job)
     found = mirror.metrics()
     for level in ("topic", "partition"):
         for figure in ("records_total", "bytes_total"):

@@ -141,6 +141,25 @@ def test_records_without_a_timestamp_have_no_latency_and_the_future_has_none_to_
     assert (counted.snapshot().counts[0], counted.snapshot().total_ms) == (1, 0)
 
 
+def test_the_oldest_record_to_copy_has_an_age_while_that_of_every_partition_is_known(board: Board) -> None:
+    """Where one partition has records of which none was read, an older one may be among them."""
+    now_ms = int(time.time() * 1000)
+
+    def oldest(*since_ms: int | None) -> float | None:
+        for number, since in enumerate(since_ms):
+            one = told(number, 5, 9 if since is None or since else 5)
+            board.progress(replace(one, partitions=tuple(replace(p, waiting_since_ms=since) for p in one.partitions)))
+        return board.view()[0].figures.oldest_unread_seconds
+
+    assert oldest(0) is None, "nothing is known of the other partition"
+    assert oldest(0, 0) == 0.0
+    assert (oldest(now_ms - 60_000, now_ms - 5_000) or 0) >= 60
+    assert (oldest(0, now_ms - 5_000) or 60) < 60
+    assert oldest(now_ms - 60_000, None) is None
+    assert board.view()[0].figures.seconds_lag is not None, "that of the others, which it may hide"
+    assert oldest(now_ms - 60_000, -1) is None, "a record without a timestamp"
+
+
 def test_the_record_names_how_partitions_are_copied_and_which_are_furthest_behind(
     board: Board, settings: MirrorSettings
 ) -> None:

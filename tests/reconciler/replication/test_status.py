@@ -56,6 +56,7 @@ EVERYTHING = FlowStatus(
     same_offsets=SameOffsetsStatus(1, 2, 3, Filling(1, 2, 3.5)),
     last_lag=LastLag(5, 6),
     lanes=4,
+    oldest_unread_seconds=7.5,
 )  # fmt: skip
 RECORD = StatusRecord(
     environment="prod", mirror="west", state="running", detail="why", application_id="app-1", fingerprint="f",

@@ -160,7 +160,8 @@ def _flow(flow: FlowStatus, docs_url: str) -> dict[str, Any]:
 def _last_reported(flow: FlowStatus) -> dict[str, Any]:
     """Of a job that says nothing now: its lag is as old as its last record, and no bound of that of now."""
     last = {"records_lag": flow.records_lag, "seconds_lag": flow.seconds_lag}
-    return {"records_lag": None, "seconds_lag": None, "records_lag_at_least": 0, "last_reported": last}
+    unknown = dict.fromkeys(("records_lag", "seconds_lag", "oldest_unread_seconds"))
+    return {**unknown, "records_lag_at_least": 0, "last_reported": last}
 
 
 def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
@@ -245,6 +246,7 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[st
     for flow in mirror.flows.values():
         lines += [*work_lines(flow), *_same_lines(flow)]
         lines += limit_lines(flow)
+        lines += [f"    {flow.name}: {words}" for words in unread_words(flow) if mirror.lag_is_current]
         lines += [f"  - {line}" for line in lost_lines(flow)]
     return lines
 
@@ -315,6 +317,13 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
         yield f"flow {flow.name}: and {counted(more, 'pause')} more; all together hold {counted(paused, 'partition')}"
     if flow.resuming_partitions:
         yield f"flow {flow.name} is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
+
+
+def unread_words(flow: FlowStatus) -> Iterator[str]:
+    """Of a flow that has records to copy."""
+    if flow.records_lag:
+        age = flow.oldest_unread_seconds
+        yield f"the oldest record to copy is {'of unknown age' if age is None else time_words(age) + ' old'}"
 
 
 def limit_lines(flow: FlowStatus) -> list[str]:

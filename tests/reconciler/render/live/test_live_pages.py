@@ -121,6 +121,7 @@ def test_one_flow_has_what_to_do_and_the_partitions_that_lag() -> None:
     view = replace(view, jobs=LiveReading(JobsSeen({**view.jobs.value.mirrors, "east": jobs}), NOW_MS))  # type: ignore[union-attr]
     page = text(view, LivePage(PageKind.FLOWS, "west-to-east"))
     assert "refunds31,200unknown" in page
+    assert "the oldest record to copy is of unknown age" in page
     assert "unknown: no job reports now" in text(view, LivePage(PageKind.FLOWS, "west-to-hub"))
     assert "No flow nobody is declared" in text(view, LivePage(PageKind.FLOWS, "nobody"))
 

@@ -300,6 +300,17 @@ def test_the_json_of_a_flow_holds_how_and_where_it_lags() -> None:
     assert told["worst_partitions"][0]["records_lag"] == 1_000
 
 
+@pytest.mark.parametrize(("age", "words"), [(90.0, "90 s old"), (None, "of unknown age")])
+def test_of_a_flow_that_is_behind_the_age_of_its_oldest_record_is_told(age: float | None, words: str) -> None:
+    state = live(JobState.RUNNING, replace(BUSY, oldest_unread_seconds=age), replace(NEW, records_lag=0))
+    assert f"    orders: the oldest record to copy is {words}" in text_of(state, 5).splitlines()
+    assert "new: the oldest" not in text_of(state, 5)
+    assert json.loads(json_of(state, 5))["mirrors"]["west"]["flows"]["orders"]["oldest_unread_seconds"] == age
+    silent = live(JobState.STALE, replace(BUSY, oldest_unread_seconds=age))
+    assert "the oldest record to copy" not in text_of(silent, 5)
+    assert json.loads(json_of(silent, 5))["mirrors"]["west"]["flows"]["orders"]["oldest_unread_seconds"] is None
+
+
 COURSE = Course((CourseWave("canary", ("east",), 60_000), CourseWave("rest", ("west",), 0)), Gates())
 SHORT = live_topic("orders", replicas=(1, 2), leader=-1)
 EAST = live_cluster("east", {"orders": SHORT})
@@ -316,6 +327,7 @@ EVERYTHING = FLOW | {
     "lost": [{"code": "c", "partitions": 1, "offsets": 2, "records": 3, "batches": 0, "text": "t"}],
     "rate_limit": 9, "throttled_seconds": 0.5, "resuming_partitions": 1,
     "catch_up": {"partitions": 3, "done": 1, "offsets_left": None},
+    "oldest_unread_seconds": 90.5,
     "same_offsets": {
         "holes": 2, "fillers": 5, "refusals": 1,
         "filling": {"partitions": 1, "offsets_left": 1_700_000_000, "offsets_per_second": 17_000_000.0},
