@@ -6,7 +6,7 @@ that nobody wrote.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.errors import Unknown
@@ -64,7 +64,12 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
                 if rule.absent:
                     absent[cluster].setdefault(acl, grant)
                 else:
-                    _add(rules[cluster], DesiredRule(acl, grant, travels=rule.role not in _AT_HOME))
+                    # The first one names the rule; one that may travel makes it travel.
+                    here = rules[cluster]
+                    desired = DesiredRule(acl, grant, travels=rule.role not in _AT_HOME)
+                    before = here.get(desired.acl)
+                    if before is None or (desired.travels and not before.travels):
+                        here[desired.acl] = desired
         if rule.role is AccessRole.MIRROR:
             _doubt(flows_of(rule, topology), live, doubtful)
     flows = [flow for flow in topology.flows.values() if flow.access.enabled]
@@ -77,13 +82,6 @@ def _expanded(rule: AccessRule, topology: Topology, routing: Routing, cluster: s
     if rule.role is AccessRole.MIRROR:
         return bindings(rule, mirror_rights(flows_of(rule, topology), topology, routing.routes, cluster))
     return (*expand_stable(rule), *bindings(rule, record_rights(rule.role, topology, cluster)))
-
-
-def _add(rules: Rules, desired: DesiredRule) -> None:
-    """The first one names the rule; one that may travel makes it travel."""
-    known = rules.get(desired.acl)
-    if known is None or (desired.travels and not known.travels):
-        rules[desired.acl] = desired
 
 
 def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
@@ -116,14 +114,24 @@ def _derive(
     """Adds to the rules of ``declared`` what flows make of them, over as many hops as there are clusters. The second
     part: those that must not be there."""
     rules, absent = declared
-    own = _own_principals(topology)
+    # Whom plan, apply and mirror log in as, where the files say so: they speak to each cluster for themselves, and
+    # what they may on one says nothing about another.
+    logins = (
+        cluster.client_for(kind).get("sasl.username", "")
+        for cluster in topology.clusters.values()
+        for kind in Principal
+    )
+    own = frozenset(f"User:{login}" for login in logins if login and "${" not in login)
     carriages = [carriage_of(f, routing.routes, live) for f in flows if live.known(f.source) and live.known(f.target)]
     fresh = {name: _roots(live.known(name), rules[name], absent[name]) for name in rules}
     for _ in rules:
         acls: dict[str, set[AclBinding]] = {name: set() for name in rules}
         for carriage in carriages:
             target = carriage.flow.target
-            made = _made(live.known(target))
+            # Rules that earlier runs made stay: a mirror may live by one.
+            cluster = live.known(target)
+            access = cluster.access if cluster is not None else None
+            made = () if access is None or isinstance(access.owned, Unknown) else access.owned
             for desired in _follows(carriage, fresh[carriage.flow.source]):
                 if desired.acl.principal in own and desired.acl not in made:
                     continue
@@ -133,23 +141,6 @@ def _derive(
         fresh = acls
         if not any(fresh.values()):
             return
-
-
-def _own_principals(topology: Topology) -> frozenset[str]:
-    """Whom plan, apply and mirror log in as, where the files say so: they speak to each cluster for themselves, and
-    what they may on one says nothing about another."""
-    logins = (
-        cluster.client_for(kind).get("sasl.username", "")
-        for cluster in topology.clusters.values()
-        for kind in Principal
-    )
-    return frozenset(f"User:{login}" for login in logins if login and "${" not in login)
-
-
-def _made(cluster: LiveCluster | None) -> Collection[AclBinding]:
-    """Rules that earlier runs made stay: a mirror may live by one."""
-    access = cluster.access if cluster is not None else None
-    return () if access is None or isinstance(access.owned, Unknown) else access.owned
 
 
 def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBinding, Grant]) -> set[AclBinding]:

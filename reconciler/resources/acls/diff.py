@@ -45,7 +45,25 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
     rules_of_cluster = desired_rules(topology, live, routing)
     limit = topology.rules.shrink_limit
     findings = merged(_cluster(name, live, rules_of_cluster, limit) for name in sorted(topology.clusters))
-    return merged((findings, Findings(notes=tuple(_unknown_topics(topology, live, routing)))))
+    # Literal topic names in rules that nobody has: perhaps a slip.
+    notes: list[str] = []
+    value: set[tuple[str, str]] = set()
+    for rule in topology.access:
+        for cluster in rule.clusters:
+            if (live_cluster := live.known(cluster)) is None:
+                continue
+            names = routing.prospects.names(cluster)
+            for name in literal_topics(rule):
+                known = name in names or name in live_cluster.hidden or name in OURS
+                if known or (cluster, name) in value or len(value) >= NOTED:
+                    continue
+                value.add((cluster, name))
+                near = nearest(name, names)
+                perhaps = f"; perhaps {near} is meant" if near else ""
+                notes.append(
+                    f"the access rule at {rule.where} names topic {name}, which {cluster} does not have{perhaps}"
+                )
+    return merged((findings, Findings(notes=tuple(notes))))
 
 
 def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: ShrinkLimit) -> Findings:
@@ -78,7 +96,10 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     }
     kept = acls - deleted.keys()
     needed = frozenset(rules)
-    standing = _standing(kept, owned, rules)
+    # By principal, rules that will be there and that no flow makes: what follows from a flow need not repeat them.
+    there = [acl for acl in kept if acl not in owned or owned[acl].maker == DECLARED]
+    declared = [acl for acl, desired in rules.items() if not desired.rests_on]
+    standing = grouped((acl.principal, acl) for acl in dict.fromkeys((*there, *declared)))
     creates, settled = [], []
     for acl, desired in sorted(rules.items()):
         if acl in acls and (cut := access.pending.get(acl)) is not None and not cut.there:
@@ -100,35 +121,24 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
         unknown = (
             Unknown(f"access {name}", this_unknown.error, this_unknown.todo, ("which rules earlier runs made",)),
         )
+    count = len(adopted)
+    taken_over = (
+        f"{counted(count, 'declared access rule')} of {name}, there before any apply from here: apply records as ours"
+        " what it finds declared, and deletes it once it leaves the files"
+    )
     return Findings(
         changes=(*creates, *(deleted[acl] for acl in sorted(deleted))),
         unknown=unknown,
         ignored=tuple(_left_alone(name, access, acls, owned, rules_of_cluster)),
         unmanaged_acls=tuple(UnmanagedAcl(name, acl) for acl in strangers),
         adopted_acls=() if unknown else adopted,
-        notes=() if unknown or not adopted else (_taken_over(name, len(adopted)),),
+        notes=() if unknown or not adopted else (taken_over,),
         settled=tuple(settled),
     )
 
 
-def _standing(
-    kept: Iterable[AclBinding], owned: Mapping[AclBinding, Made], rules: Mapping[AclBinding, DesiredRule]
-) -> Mapping[str, Sequence[AclBinding]]:
-    """By principal, rules that will be there and that no flow makes: what follows from a flow need not repeat them."""
-    there = [acl for acl in kept if acl not in owned or owned[acl].maker == DECLARED]
-    declared = [acl for acl, desired in rules.items() if not desired.rests_on]
-    return grouped((acl.principal, acl) for acl in dict.fromkeys((*there, *declared)))
-
-
 def _covered(acl: AclBinding, standing: Mapping[str, Sequence[AclBinding]]) -> bool:
     return any(wider.covers(acl) for who in (acl.principal, ANYONE) for wider in standing.get(who, ()))
-
-
-def _taken_over(name: str, count: int) -> str:
-    return (
-        f"{counted(count, 'declared access rule')} of {name}, there before any apply from here: apply records as ours"
-        " what it finds declared, and deletes it once it leaves the files"
-    )
 
 
 def _deletions(
@@ -190,24 +200,6 @@ def _left_alone(
             yield Ignored(Subject(About.ACLS, name), "access-in-doubt", text)
     for text in access.not_understood:
         yield Ignored(Subject(About.ACLS, name), "rule-not-understood", text)
-
-
-def _unknown_topics(topology: Topology, live: LiveState, routing: Routing) -> Iterator[str]:
-    """Literal topic names in rules that nobody has: perhaps a slip."""
-    value: set[tuple[str, str]] = set()
-    for rule in topology.access:
-        for cluster in rule.clusters:
-            if (live_cluster := live.known(cluster)) is None:
-                continue
-            names = routing.prospects.names(cluster)
-            for name in literal_topics(rule):
-                known = name in names or name in live_cluster.hidden or name in OURS
-                if known or (cluster, name) in value or len(value) >= NOTED:
-                    continue
-                value.add((cluster, name))
-                near = nearest(name, names)
-                perhaps = f"; perhaps {near} is meant" if near else ""
-                yield f"the access rule at {rule.where} names topic {name}, which {cluster} does not have{perhaps}"
 
 
 def literal_topics(rule: AccessRule) -> Iterable[str]:

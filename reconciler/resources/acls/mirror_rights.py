@@ -43,22 +43,30 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
                 if other not in wanted:
                     yield GROUP, NamePattern(position_group(other.state_name)), Operation.DESCRIBE
         if flow.target == cluster:
-            yield from _written(flow, mine)
-    yield from _beside(wanted, topology, cluster)
-
-
-def _beside(flows: Iterable[Flow], topology: Topology, cluster: str) -> Iterator[Right]:
-    """Topics that the job keeps for itself on ``cluster``; it reads back what it wrote."""
-    names = {flow.name for flow in flows}
+            # Reads too: `verify` compares both sides as the same principal.
+            if flow.naming.policy == "default":
+                names = [NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED)]
+            else:
+                names = [NamePattern(route.remote.name) for route in mine]
+            for name in names:
+                yield from _both(TOPIC, name)
+                if flow.keeps_offsets:  # DeleteRecords, below the source's first offset; DescribeProducers needs Read
+                    yield TOPIC, name, Operation.DELETE
+            yield GROUP, NamePattern(position_group(flow.state_name)), Operation.READ
+            yield TRANSACTION, NamePattern(f"{position_group(flow.state_name)}.", PatternType.PREFIXED), Operation.WRITE
+            if flow.groups.sync_offsets:
+                yield GROUP, EVERY_GROUP, Operation.READ
+    # Topics that the job keeps for itself on `cluster`; it reads back what it wrote.
+    carrying = {flow.name for flow in wanted}
     for mirror in topology.mirrors.values():
-        if names.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
+        if carrying.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
             yield from _both(TOPIC, NamePattern(STATUS_TOPIC))
             if mirror.hosted:
                 yield from _both(TOPIC, NamePattern(CONTROL_TOPIC))
                 prefix = NamePattern(host_transactions(topology.environment), PatternType.PREFIXED)
                 yield TRANSACTION, prefix, Operation.WRITE
-    for name in sorted(names):
-        for topic in written_by(topology.flows[name]):
+    for carried in sorted(carrying):
+        for topic in written_by(topology.flows[carried]):
             if topic.ref.cluster == cluster:
                 yield from _both(TOPIC, NamePattern(topic.ref.name))
 
@@ -81,22 +89,6 @@ def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> 
         yield TOPIC, NamePattern(audit.name), Operation.READ
         if applies:
             yield TOPIC, NamePattern(audit.name), Operation.WRITE
-
-
-def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:
-    """Reads too: ``verify`` compares both sides as the same principal."""
-    if flow.naming.policy == "default":
-        names = [NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED)]
-    else:
-        names = [NamePattern(route.remote.name) for route in routes]
-    for name in names:
-        yield from _both(TOPIC, name)
-        if flow.keeps_offsets:  # DeleteRecords, below the source's first offset; DescribeProducers needs Read
-            yield TOPIC, name, Operation.DELETE
-    yield GROUP, NamePattern(position_group(flow.state_name)), Operation.READ
-    yield TRANSACTION, NamePattern(f"{position_group(flow.state_name)}.", PatternType.PREFIXED), Operation.WRITE
-    if flow.groups.sync_offsets:
-        yield GROUP, EVERY_GROUP, Operation.READ
 
 
 def _both(resource: ResourceType, name: NamePattern) -> Iterator[Right]:

@@ -94,40 +94,41 @@ def _rights(rule: AccessRule, role: AccessRole) -> Iterator[Right]:
             yield from _each(TOPIC, rule.topics, Operation.READ)
             yield from _each(GROUP, rule.groups, Operation.READ)
         case AccessRole.STREAMS:
-            yield from _streams(rule)
+            # Kafka Streams developer guide, "Required ACL setting for secure Kafka clusters".
+            own = (NamePattern(rule.application_id, PatternType.PREFIXED),)
+            yield from _each(TOPIC, rule.reads, Operation.READ)
+            yield from _each(TOPIC, rule.writes, Operation.WRITE)
+            yield from _each(TOPIC, own, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE)
+            yield from _each(TOPIC, own, Operation.DESCRIBE_CONFIGS)
+            yield from _each(GROUP, own, Operation.READ, Operation.DELETE)
+            yield from _each(TRANSACTION, own, Operation.WRITE)
         case AccessRole.CONNECT:
-            yield from _connect(rule)
+            # Workers: their group and their three topics; connectors: what they read and write.
+            yield from _each(GROUP, rule.groups, Operation.READ)
+            yield from _each(
+                TOPIC, rule.topics, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE_CONFIGS
+            )
+            yield from _each(TOPIC, rule.reads, Operation.READ)
+            if rule.reads:
+                yield from _each(GROUP, (SINK_GROUPS,), Operation.READ)
+            yield from _each(TOPIC, rule.writes, Operation.WRITE)
+            yield from _each(TRANSACTION, rule.transactional_ids, Operation.WRITE)
         case AccessRole.RECONCILER_PLAN:
             yield from _looking()
         case AccessRole.RECONCILER_APPLY:
             yield from _looking()
-            yield from _changing()
+            # Topics, configs and their removal; access rules and replicas (ALTER on the cluster); throttles and
+            # quotas.
+            yield from _each(
+                TOPIC, (EVERY,), Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS
+            )
+            yield from _each(CLUSTER, (ITSELF,), Operation.ALTER, Operation.ALTER_CONFIGS)
+            yield from _each(TOPIC, (NamePattern(LOCK_TOPIC),), Operation.READ, Operation.WRITE)
+            yield from _each(TRANSACTION, (OUR_TRANSACTIONS,), Operation.WRITE)
         case AccessRole.MIRROR:
             return
         case _:
             assert_never(role)
-
-
-def _streams(rule: AccessRule) -> Iterator[Right]:
-    """Kafka Streams developer guide, "Required ACL setting for secure Kafka clusters"."""
-    own = (NamePattern(rule.application_id, PatternType.PREFIXED),)
-    yield from _each(TOPIC, rule.reads, Operation.READ)
-    yield from _each(TOPIC, rule.writes, Operation.WRITE)
-    yield from _each(TOPIC, own, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE)
-    yield from _each(TOPIC, own, Operation.DESCRIBE_CONFIGS)
-    yield from _each(GROUP, own, Operation.READ, Operation.DELETE)
-    yield from _each(TRANSACTION, own, Operation.WRITE)
-
-
-def _connect(rule: AccessRule) -> Iterator[Right]:
-    """Workers: their group and their three topics; connectors: what they read and write."""
-    yield from _each(GROUP, rule.groups, Operation.READ)
-    yield from _each(TOPIC, rule.topics, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE_CONFIGS)
-    yield from _each(TOPIC, rule.reads, Operation.READ)
-    if rule.reads:
-        yield from _each(GROUP, (SINK_GROUPS,), Operation.READ)
-    yield from _each(TOPIC, rule.writes, Operation.WRITE)
-    yield from _each(TRANSACTION, rule.transactional_ids, Operation.WRITE)
 
 
 def _looking() -> Iterator[Right]:
@@ -137,14 +138,6 @@ def _looking() -> Iterator[Right]:
     yield from _each(TRANSACTION, (EVERY,), Operation.DESCRIBE)
     yield from _each(CLUSTER, (ITSELF,), Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
     yield from _each(TOPIC, (NamePattern(STATUS_TOPIC), NamePattern(LOCK_TOPIC)), Operation.READ)
-
-
-def _changing() -> Iterator[Right]:
-    """Topics, configs and their removal; access rules and replicas (ALTER on the cluster); throttles and quotas."""
-    yield from _each(TOPIC, (EVERY,), Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS)
-    yield from _each(CLUSTER, (ITSELF,), Operation.ALTER, Operation.ALTER_CONFIGS)
-    yield from _each(TOPIC, (NamePattern(LOCK_TOPIC),), Operation.READ, Operation.WRITE)
-    yield from _each(TRANSACTION, (OUR_TRANSACTIONS,), Operation.WRITE)
 
 
 def _each(resource: ResourceType, names: Iterable[NamePattern], *operations: Operation) -> Iterator[Right]:

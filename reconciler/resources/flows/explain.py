@@ -22,7 +22,10 @@ def flow_answer(flow: Flow, selector: TopicSelector, topic: TopicRef) -> FlowAns
 def rule_against(flow: Flow, name: str, why: str) -> str:
     """``why``: what ``TopicSelector.why_not`` says of ``name``."""
     if why == NO_MATCH:
-        return _no_match(flow, name)
+        part = next((pattern for pattern in flow.topics if has_part(pattern, name)), "")
+        if part:
+            return f"{part} matches a part of the name only, and whole names count"
+        return f"none of its expressions matches: {', '.join(flow.topics)}"
     if why == EXCLUDED:
         own = _first(flow.exclude_topics, name)
         by = f"exclude_topics {own}" if own else f"{_first(EXCLUDED_TOPICS, name)}, which MirrorMaker 2 excludes"
@@ -36,10 +39,3 @@ def rule_against(flow: Flow, name: str, why: str) -> str:
 
 def _first(patterns: Iterable[str], name: str) -> str:
     return expressions(patterns).first(name) or ""
-
-
-def _no_match(flow: Flow, name: str) -> str:
-    part = next((pattern for pattern in flow.topics if has_part(pattern, name)), "")
-    if part:
-        return f"{part} matches a part of the name only, and whole names count"
-    return f"none of its expressions matches: {', '.join(flow.topics)}"

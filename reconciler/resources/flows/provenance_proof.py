@@ -93,7 +93,11 @@ def may_share(left: Flow, right: Flow) -> bool:
 def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ...]:
     """One example for each pair of flows with provenance that bring the same record to the same topic."""
     all_of_them = sorted(travels, key=lambda travel: travel.flow.name)
-    asked = _sharing(all_of_them)
+    # Flows with provenance whose target another one has, too.
+    pairs = (
+        (left.flow, right.flow) for left, right in combinations(all_of_them, 2) if left.flow.target == right.flow.target
+    )
+    asked = {flow.name for left, right in pairs if may_share(left, right) for flow in (left, right)}
     if not asked:
         return ()
     if any(travel.custom for travel in all_of_them):
@@ -102,32 +106,21 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
     search = _Search(by_source)
     try:
         for origin in sorted(by_source):
-            _follow(search, origin)
+            # All ways of a record that is written on `origin`, short ones first; a second way to a topic is not gone
+            # on.
+            arrived: dict[tuple[str, str], list[_Path]] = {}
+            waiting = deque([_Path(origin)])
+            while waiting:
+                path = waiting.popleft()
+                for longer in _longer(search, path):
+                    before = arrived.setdefault((longer.here, longer.prefix), [])
+                    doubled = [_doubled(search, other, longer) for other in before]
+                    if not any(doubled):
+                        waiting.append(longer)
+                    before.append(longer)
     except UndecidedError:
         return (*search.found.values(), Undecided(tuple(sorted(asked))))
     return tuple(search.found.values())
-
-
-def _sharing(travels: Sequence[FlowNaming]) -> set[str]:
-    """Flows with provenance whose target another one has, too."""
-    pairs = (
-        (left.flow, right.flow) for left, right in combinations(travels, 2) if left.flow.target == right.flow.target
-    )
-    return {flow.name for left, right in pairs if may_share(left, right) for flow in (left, right)}
-
-
-def _follow(search: _Search, origin: str) -> None:
-    """All ways of a record that is written on ``origin``, short ones first; a second way to a topic is not gone on."""
-    arrived: dict[tuple[str, str], list[_Path]] = {}
-    waiting = deque([_Path(origin)])
-    while waiting:
-        path = waiting.popleft()
-        for longer in _longer(search, path):
-            before = arrived.setdefault((longer.here, longer.prefix), [])
-            doubled = [_doubled(search, other, longer) for other in before]
-            if not any(doubled):
-                waiting.append(longer)
-            before.append(longer)
 
 
 def _longer(search: _Search, path: _Path) -> Iterable[_Path]:

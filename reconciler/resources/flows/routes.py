@@ -104,7 +104,12 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
-    leading = _with_source({ref: hops[0] for ref, hops in sound.items()}, prospects)
+    # Hops whose source is there or is made by such a hop: not those behind a contested topic.
+    leaders = {ref: hops[0] for ref, hops in sound.items()}
+    kept: dict[TopicRef, TopicHop] = {}
+    while fresh := {r: h for r, h in leaders.items() if r not in kept and (h.source in prospects or h.source in kept)}:
+        kept |= fresh
+    leading = {ref: kept[ref] for ref in leaders if ref in kept}
     routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
     carried = {ref: [hop.flow for hop in hops] for ref, hops in makers.items()}
     notes = tuple(idle_names(topology, selectors, carried, held))
@@ -210,14 +215,6 @@ def _hops(
                     by_name[flow.target][remote] = hop_count + 1
         fresh = by_name
     return hops, endless, held
-
-
-def _with_source(hops: Mapping[TopicRef, TopicHop], there: Prospects) -> dict[TopicRef, TopicHop]:
-    """Hops whose source is there or is made by such a hop: not those behind a contested topic."""
-    kept: dict[TopicRef, TopicHop] = {}
-    while fresh := {r: h for r, h in hops.items() if r not in kept and (h.source in there or h.source in kept)}:
-        kept |= fresh
-    return {ref: kept[ref] for ref in hops if ref in kept}
 
 
 def _nearest_first(hops: Mapping[TopicRef, TopicHop]) -> tuple[list[TopicRef], frozenset[TopicRef]]:

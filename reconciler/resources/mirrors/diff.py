@@ -49,12 +49,24 @@ def compare_mirrors(
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
             mirrors = mirror_handover(topology, mirror)
-            yield Findings(notes=(*paused_notes(live_mirror), *_not_copying(live_mirror)))
+            # Of a job that runs as declared and copies nothing all the same: no change of the plan helps.
+            not_copying: list[str] = []
+            if live_mirror.state is JobState.RUNNING:
+                for flow in (look(flow) for flow in live_mirror.flows.values()):
+                    if flow.copying is Copying.NO:
+                        not_copying.append(f"mirror {live_mirror.name} runs, but {flow.words}. {flow.todo}")
+            yield Findings(notes=(*paused_notes(live_mirror), *not_copying))
             known = previous.get(mirror.name)
             known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
             yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
             before = (previous.get(mirror.name) or {}).get("flows", ())
-            yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=_hints(before, mirrors))
+            # Of flows that look renamed.
+            hints = tuple(
+                f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name, write"
+                f" {entry(old, new)}, and its positions, offset map and pauses go along"
+                for new, old in sorted(look_renamed(before, mirrors["flows"]).items())
+            )
+            yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=hints)
     for name, stray in live.mirrors.items():
         if name not in topology.mirrors and isinstance(stray, LiveMirror) and stray.state is JobState.RUNNING:
             yield Findings(changes=(StopMirror(name, stray.fingerprint, Reason(Why.NOT_DECLARED, "no longer in git")),))
@@ -87,7 +99,11 @@ def _compare(
             reason = Reason(Why.STALE, f"its last status says running, but {why}")
         case _:
             assert_never(live.state)
-    because = (*_flows(fields), *_deployment(mirror), *_record_work(fields, {}), *_keeping(fields))
+    keeping = (f"flow {flow['name']}: same offsets on both sides" for flow in fields["flows"] if kept_before(flow))
+    deployment: list[str] = []
+    if settings := mirror.deployment.settings():
+        deployment.append(f"on {mirror.master} with {', '.join(f'{key} {value}' for key, value in settings.items())}")
+    because = (*_flows(fields), *deployment, *_record_work(fields, {}), *keeping)
     return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, because, edits),))
 
 
@@ -100,14 +116,6 @@ def _edits(before: Mapping[str, Any], fields: Handover) -> Iterable[FlowEdit]:
     for name in sorted(old.keys() - new.keys()):
         why = "it is not copied any more; what its source deletes until it comes back is missing on the target for good"
         yield FlowEdit(name, "flow", f"flow {name} is no longer copied", why, Risk.MEDIUM)
-
-
-def _not_copying(live: LiveMirror) -> Iterable[str]:
-    """Of a job that runs as declared and copies nothing all the same: no change of the plan helps."""
-    if live.state is JobState.RUNNING:
-        for flow in (look(flow) for flow in live.flows.values()):
-            if flow.copying is Copying.NO:
-                yield f"mirror {live.name} runs, but {flow.words}. {flow.todo}"
 
 
 def _starting(live: LiveMirror) -> Reason:
@@ -123,11 +131,6 @@ def _flows(fields: Handover) -> tuple[str, ...]:
     return tuple(
         f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in fields["flows"]
     )
-
-
-def _deployment(mirror: Mirror) -> Iterable[str]:
-    if settings := mirror.deployment.settings():
-        yield f"on {mirror.master} with {', '.join(f'{key} {value}' for key, value in settings.items())}"
 
 
 def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -164,31 +167,16 @@ def _impact(before: Mapping[str, Any], fields: Handover, routing: Routing) -> It
             yield f"flow {name}: now also mirrors {_listed(gained)}"
         if lost := sorted(was - now):
             yield f"flow {name}: no longer mirrors {_listed(lost)}; what was copied stays"
-    yield from _handed_on(old, new, routing)
-
-
-def _handed_on(
-    old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]], routing: Routing
-) -> Iterable[str]:
-    """Topics that another flow to the same target copied until now: positions belong to a flow and do not go along."""
+    # Topics that another flow to the same target copied until now: positions belong to a flow and do not go along.
     for name, flow in sorted(new.items()):
-        gained = _travelling(flow, routing) - _travelling(old.get(name), routing)
-        for other, was in sorted(old.items()):
-            same = other != name and all(was[key]["name"] == flow[key]["name"] for key in ("source", "target"))
-            if same and was["naming"] == flow["naming"] and (topics := sorted(gained & _travelling(was, routing))):
+        arriving = _travelling(flow, routing) - _travelling(old.get(name), routing)
+        for other, left in sorted(old.items()):
+            same = other != name and all(left[key]["name"] == flow[key]["name"] for key in ("source", "target"))
+            if same and left["naming"] == flow["naming"] and (topics := sorted(arriving & _travelling(left, routing))):
                 yield (
                     f"flow {name}: waits with {_listed(topics)} until it takes over the positions of flow {other}, "
                     f"which copied that until now: reconciler mirror seek ENV {name} --topic T --from-flow {other}"
                 )
-
-
-def _hints(before: Iterable[Mapping[str, Any]], fields: Handover) -> tuple[str, ...]:
-    """Of flows that look renamed."""
-    return tuple(
-        f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name, write"
-        f" {entry(old, new)}, and its positions, offset map and pauses go along"
-        for new, old in sorted(look_renamed(before, fields["flows"]).items())
-    )
 
 
 def _record_work(fields: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -199,10 +187,6 @@ def _record_work(fields: Handover, before: Mapping[str, Mapping[str, Any]]) -> I
             yield f"flow {flow['name']}: record work ({', '.join(asked)}) opens its batches: {COST}"
         elif was and not asked:
             yield f"flow {flow['name']}: batches travel whole again"
-
-
-def _keeping(fields: Handover) -> Iterable[str]:
-    return (f"flow {flow['name']}: same offsets on both sides" for flow in fields["flows"] if kept_before(flow))
 
 
 def _asked(flow: Mapping[str, Any]) -> list[str]:

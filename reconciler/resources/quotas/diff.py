@@ -91,7 +91,9 @@ def _undeclared(
     if not pruning:
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
-    refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, _count(ours, quotas)))
+    # Entities with a key that earlier runs set and that is there.
+    there = sum(any(key in quotas.get(whom, NONE) for key in keys) for whom, keys in ours.items())
+    refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, there))
     reason = Reason(Why.PRUNE, LEFT_OVER)
     removals = (
         AlterQuota(name, whom, tuple(LimitChange(key, number, None) for key, number in sorted(limits.items())), reason)
@@ -123,8 +125,3 @@ def _doubt(name: str, unknown: Unknown, pruning: bool) -> Iterator[Unknown]:
     """Without prune the record decides nothing."""
     if pruning:
         yield Unknown(f"quotas {name}", unknown.error, unknown.todo, ("which quotas earlier runs set",))
-
-
-def _count(ours: Keys, quotas: Mapping[QuotaEntity, Limits]) -> int:
-    """Entities with a key that earlier runs set and that is there."""
-    return sum(any(key in quotas.get(whom, NONE) for key in keys) for whom, keys in ours.items())

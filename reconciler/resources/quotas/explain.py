@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.model.quotas import Limits, Quota, QuotaEntity, QuotaPart, limits_text
+from reconciler.model.quotas import Limits, QuotaEntity, QuotaPart, limits_text
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.topics.explain import ExplainBasis
 
@@ -31,12 +31,11 @@ def _answers(basis: ExplainBasis, cluster: str, wanted: set[QuotaPart]) -> Itera
     quotas = known.quotas if known is not None and isinstance(known.quotas, Mapping) else None
     for whom in sorted({*declared, *(quotas or ())}, key=str):
         if wanted & set(whom.parts):
-            yield (whom, _answer(cluster, whom, declared.get(whom), None if quotas is None else quotas.get(whom, NONE)))
-
-
-def _answer(cluster: str, whom: QuotaEntity, quota: Quota | None, live: Limits | None) -> RuleAnswer:
-    place = quota.where.line_words if quota is not None else ""
-    desired = "" if quota is None else "absent" if quota.absent else limits_text(quota.limits)
-    state = "" if live is None else f"live {limits_text(live) or 'none'}"
-    because = "unmanaged: not declared" if quota is None else "declared"
-    return RuleAnswer(cluster, f"{whom}: {desired or limits_text(live or NONE)}", because, place, state)
+            quota = declared.get(whom)
+            live = None if quotas is None else quotas.get(whom, NONE)
+            place = quota.where.line_words if quota is not None else ""
+            desired = "" if quota is None else "absent" if quota.absent else limits_text(quota.limits)
+            state = "" if live is None else f"live {limits_text(live) or 'none'}"
+            because = "unmanaged: not declared" if quota is None else "declared"
+            answer = RuleAnswer(cluster, f"{whom}: {desired or limits_text(live or NONE)}", because, place, state)
+            yield (whom, answer)

@@ -124,26 +124,17 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     placed = {placement.partition: placement for placement in place(topic.name, fresh, factor, site.basis)}
     placed |= {index: Placement(index, move.before, move.target) for index, move in kept.items()}
     changing = tuple(placed[i] for i in sorted(placed) if placed[i].before != placed[i].after or i in moves)
-    return Findings(changes=(_change(site, desired, topic, changing, frozenset(kept)),))
-
-
-def _standing(part: LivePartition, move: ReassignmentInFlight | None) -> PartitionReplicas:
-    return PartitionReplicas(part.index, move.before if move else part.replicas, part.leader)
-
-
-def _change(
-    site: Site, desired: DesiredTopic, topic: LiveTopic, changing: tuple[Placement, ...], begun: frozenset[int]
-) -> ReassignReplicas:
+    begun = frozenset(kept)
     moved = {placement.partition: placement.before for placement in changing}
-    factors = {len(moved.get(part.index, part.replicas)) for part in topic.partitions}
+    factors_now = {len(moved.get(part.index, part.replicas)) for part in topic.partitions}
     assert desired.replication_factor is not None
     text = desired.reason.text
     reason = Reason(Why.REASSIGNMENT_UNFINISHED, f"an earlier run began it; {text}") if begun else None
     keyed = {(topic.name, placement.partition): placement for placement in changing}
-    return ReassignReplicas(
+    change = ReassignReplicas(
         ref=desired.ref,
         topic_id=topic.topic_id,
-        before=factors.pop() if len(factors) == 1 else None,
+        before=factors_now.pop() if len(factors_now) == 1 else None,
         after=desired.replication_factor,
         partitions=max(len(topic.partitions), desired.partitions or 0),
         placements=changing,
@@ -155,6 +146,11 @@ def _change(
         reason=reason or Reason(Why.REPLICATION_FACTOR_DIFFERS, text),
         depth=desired.depth,
     )
+    return Findings(changes=(change,))
+
+
+def _standing(part: LivePartition, move: ReassignmentInFlight | None) -> PartitionReplicas:
+    return PartitionReplicas(part.index, move.before if move else part.replicas, part.leader)
 
 
 def _refusals(
@@ -205,17 +201,13 @@ def _health(site: Site, desired: DesiredTopic, topic: LiveTopic, factor: int) ->
     if behind:
         why = f"partition {_few(behind)} has replicas that are not in sync, and a move would take more from them"
         yield Why.UNDER_REPLICATED, why, "Wait until they are in sync, then plan again"
-    least = _min_insync(desired, topic)
+    # As it will be when the configs of this plan are set, which comes first.
+    wanted = desired.configs.get("min.insync.replicas")
+    min_insync = number(wanted.value if wanted else topic.config("min.insync.replicas"))
+    least = None if min_insync is None else int(min_insync)
     if any(len(part.replicas) > factor for part in topic.partitions) and least is not None and factor < least:
         why = f"min.insync.replicas is {least}. {min_insync_above(factor)}"
         yield Why.FACTOR_BELOW_MIN_INSYNC, why, f"Set min.insync.replicas to at most {factor} under configs as well"
-
-
-def _min_insync(desired: DesiredTopic, topic: LiveTopic) -> int | None:
-    """As it will be when the configs of this plan are set, which comes first."""
-    wanted = desired.configs.get("min.insync.replicas")
-    min_insync = number(wanted.value if wanted else topic.config("min.insync.replicas"))
-    return None if min_insync is None else int(min_insync)
 
 
 def _to_finish(site: Site, changes: Iterable[Change]) -> Iterator[FinishReassignment]:

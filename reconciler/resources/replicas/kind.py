@@ -18,7 +18,7 @@ from reconciler.model.changes import (
 from reconciler.model.changes.vocabulary import Action
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef
-from reconciler.model.live import LiveCluster, LiveState, LiveTopic
+from reconciler.model.live import LiveCluster, LiveTopic
 from reconciler.model.plan import Planned
 from reconciler.model.reports.drift import Cause, Deviation, History, Told
 from reconciler.resources.kind import ABSENT, Assessment, Counts, Kind, World, of_clusters, of_topics, parts
@@ -28,7 +28,8 @@ from reconciler.text import counted, size_words
 def assess(change: ReplicaChange, world: World) -> Assessment:
     if isinstance(change, FinishReassignment):
         return Assessment(Risk.LOW)
-    least = _min_insync(change, world.live)
+    topic = world.live.topic(change.ref)
+    least = int(number(topic.config("min.insync.replicas")) or 1) if topic else 1
     if change.after == 1:
         return Assessment(Risk.HIGH, "a single copy is left: a lost disk loses its records", "reversible: copied again")
     if least == change.after:
@@ -38,11 +39,6 @@ def assess(change: ReplicaChange, world: World) -> Assessment:
         fewer = change.before is not None and change.after < change.before
         return Assessment(Risk.MEDIUM if fewer else Risk.LOW, "fewer copies; nothing is copied" if fewer else "")
     return Assessment(Risk.MEDIUM, f"brokers copy meanwhile, at up to {size_words(change.pace.throttle)}/s each")
-
-
-def _min_insync(change: ReassignReplicas, live: LiveState) -> int:
-    topic = live.topic(change.ref)
-    return int(number(topic.config("min.insync.replicas")) or 1) if topic else 1
 
 
 def rests_on(change: ReplicaChange, _: Mapping[TopicRef, TopicRef]) -> Iterator[Subject]:

@@ -6,7 +6,7 @@ those before it begins and clears them last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import MappingProxyType
@@ -34,7 +34,13 @@ def look_closer(topology: Topology, live: LiveState, readers: Mapping[str, Clust
 
 def matter(topology: Topology, cluster: LiveCluster) -> bool:
     """Says yes rather too often: topics of a flow's target are not told apart here."""
-    wanted = dict(_wanted(topology, cluster.name))
+    declared: list[tuple[str, int]] = []
+    if factor := replication_factor(layers_of(topology, cluster.name)):
+        declared.append((STATUS_TOPIC, factor))
+    for entry in topology.topics.values():
+        if entry.replication_factor and cluster.name in entry.clusters:
+            declared.append((entry.name, entry.replication_factor))
+    wanted = dict(declared)
     flows = {flow.replication_factor for flow in topology.flows.values() if flow.target == cluster.name} - {None}
     configs = (configs.get(key) for configs in different_configs(cluster) for key in THROTTLED_REPLICAS)
     if any(config is not None and config.source is Source.TOPIC and config.value for config in configs):
@@ -47,14 +53,6 @@ def matter(topology: Topology, cluster: LiveCluster) -> bool:
         if any(not _plain(topic, factor) for factor in factors):
             return True
     return False
-
-
-def _wanted(topology: Topology, cluster: str) -> Iterator[tuple[str, int]]:
-    if factor := replication_factor(layers_of(topology, cluster)):
-        yield STATUS_TOPIC, factor
-    for topic in topology.topics.values():
-        if topic.replication_factor and cluster in topic.clusters:
-            yield topic.name, topic.replication_factor
 
 
 def _plain(topic: LiveTopic, factor: int | None) -> bool:

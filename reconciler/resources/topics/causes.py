@@ -17,7 +17,30 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> To
     change = planned.change
     if isinstance(change, AlterConfigs) and config is not None:
         lines = (*history.changes.get(f"create:{change.ref}", ()), *history.changes.get(planned.id, ()))
-        return _config(config, sorted(lines, key=lambda line: str(line.get("at", ""))), history.nobody)
+        before = sorted(lines, key=lambda line: str(line.get("at", "")))
+        if config.undeclared:
+            why = f"it comes from the source topic ({config.origin}), and the source's value is in no file: set there by hand"
+            return Told(Cause.EDITED_OUTSIDE, why)
+        ours = [
+            (line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)
+        ]
+        desired = config.after if config.goal is None else config.goal
+        done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
+        if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
+            times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
+            return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
+        if ours:
+            return _since(*ours[-1], config, desired)
+        if config.before_source != Source.TOPIC.value and config.source:
+            why = f"the copy has no value of its own, and {config.origin} has one: new there, in git or by hand"
+            return Told(Cause.NOT_TOLD, why)
+        if config.before_source != Source.TOPIC.value:
+            default = f"the cluster's default ({config.before_source}) is not the desired value"
+            why = (
+                f"the topic has no value of its own, and {default}: one of the two changed, or the desired value is new"
+            )
+            return Told(Cause.DEFAULT_CHANGED, why)
+        return Told(Cause.NOT_TOLD, f"set on the topic, and {history.nobody}: edited outside, or new in git")
     last = history.last(planned.id)
     if last is None or not isinstance(change, AddPartitions | CreateTopic):
         return None
@@ -32,30 +55,6 @@ def grown_outside(ref: str, history: History) -> Told:
     if done:
         return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {max(done)}, and partitions were added since then")
     return Told(Cause.NOT_TOLD, "partitions were added outside, or git now declares fewer")
-
-
-def _config(config: ConfigChange, before: list[Line], nobody: str) -> Told:
-    if config.undeclared:
-        why = (
-            f"it comes from the source topic ({config.origin}), and the source's value is in no file: set there by hand"
-        )
-        return Told(Cause.EDITED_OUTSIDE, why)
-    ours = [(line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)]
-    desired = config.after if config.goal is None else config.goal
-    done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
-    if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
-        times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
-        return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
-    if ours:
-        return _since(*ours[-1], config, desired)
-    if config.before_source != Source.TOPIC.value and config.source:
-        why = f"the copy has no value of its own, and {config.origin} has one: new there, in git or by hand"
-        return Told(Cause.NOT_TOLD, why)
-    if config.before_source != Source.TOPIC.value:
-        default = f"the cluster's default ({config.before_source}) is not the desired value"
-        why = f"the topic has no value of its own, and {default}: one of the two changed, or the desired value is new"
-        return Told(Cause.DEFAULT_CHANGED, why)
-    return Told(Cause.NOT_TOLD, f"set on the topic, and {nobody}: edited outside, or new in git")
 
 
 def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> Told:

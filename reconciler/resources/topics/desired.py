@@ -80,7 +80,28 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
     policies = {name: undeclared(layers_of(topology, name)) for name in topology.clusters}
     for route in routing.routes:
         source, ref = live.topic(route.source), route.remote
-        remote = _remote(topology, route, len(source.partitions) if source else None, policies[ref.cluster])
+        source_live = len(source.partitions) if source else None
+        policy = policies[ref.cluster]
+        configs = SyncedConfigs({}) if isinstance(route.configs, Unknown) else route.configs
+        remote = DesiredTopic(
+            ref=route.remote,
+            role=Role.REMOTE,
+            reason=Reason(Why.FLOW_MATCHES, f"flow {route.flow} mirrors {route.source}"),
+            partitions=route.partitions,
+            new_partitions=route.partitions,
+            replication_factor=topology.flows[route.flow].replication_factor,
+            new_factor=route.replication_factor,
+            configs=configs.set,
+            reset=configs.reset,
+            unreadable=_unread(route, route.configs) if isinstance(route.configs, Unknown) else None,
+            depth=route.depth,
+            source=route.source,
+            source_partitions=route.partitions,
+            source_live=source_live,
+            undeclared=policy if configs.led else Undeclared.IGNORE,
+            in_no_file=configs.in_no_file,
+            source_declared=route.declared,
+        )
         declared = topics[ref.cluster].get(ref.name)
         topics[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
     for desired in _internal(topology, live):
@@ -102,7 +123,15 @@ def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, Desire
     """As ``DesiredTopics.alike``, for each known cluster: the layers are laid once for all topics that say the same and
     have the same."""
     known = {name: cluster for name in sorted(topology.clusters) if (cluster := live.known(name))}
-    said, words = _sayings(topology)
+    # Topic -> a number that it shares with those of its file that say the same, and by that number one that all share
+    # that say the same.
+    numbers: dict[tuple[int, str], int] = {}
+    wordings: dict[Hashable, int] = {}
+    numbered = {
+        name: numbers.setdefault((wordings.setdefault(_said(topic), len(wordings)), topic.where.file), len(numbers))
+        for name, topic in topology.topics.items()
+    }
+    said, words = numbered, [word for word, _ in numbers]
     return {name: _declared_on(topology, cluster, said, words) for name, cluster in known.items()}
 
 
@@ -122,36 +151,20 @@ def _declared_on(
         if (desired := kept.get(key)) is None:
             like = words[said[name]], id(configs)
             values = laid.get(like) or laid.setdefault(like, _lay(layers_of(topology, here, topic), configs))
-            desired = kept[key] = _desired(TopicRef(here, topic.name), topic, values)
+            desired = kept[key] = DesiredTopic(
+                ref=TopicRef(here, topic.name),
+                role=Role.DECLARED,
+                reason=Reason(Why.DECLARED, f"declared in {topic.where.file}"),
+                partitions=topic.partitions,
+                exact=topic.partitions is not None,
+                new_partitions=values.partitions,
+                replication_factor=topic.replication_factor,
+                new_factor=values.replication_factor,
+                configs=values.configs,
+                undeclared=values.undeclared,
+            )
         topics[topic.name] = desired
     return topics
-
-
-def _desired(ref: TopicRef, topic: Topic, values: _Values) -> DesiredTopic:
-    return DesiredTopic(
-        ref=ref,
-        role=Role.DECLARED,
-        reason=Reason(Why.DECLARED, f"declared in {topic.where.file}"),
-        partitions=topic.partitions,
-        exact=topic.partitions is not None,
-        new_partitions=values.partitions,
-        replication_factor=topic.replication_factor,
-        new_factor=values.replication_factor,
-        configs=values.configs,
-        undeclared=values.undeclared,
-    )
-
-
-def _sayings(topology: Topology) -> tuple[dict[str, int], Sequence[int]]:
-    """Topic -> a number that it shares with those of its file that say the same, and by that number one that all
-    share that say the same."""
-    numbers: dict[tuple[int, str], int] = {}
-    words: dict[Hashable, int] = {}
-    said = {
-        name: numbers.setdefault((words.setdefault(_said(topic), len(words)), topic.where.file), len(numbers))
-        for name, topic in topology.topics.items()
-    }
-    return said, [word for word, _ in numbers]
 
 
 def _said(topic: Topic) -> Hashable:
@@ -163,29 +176,6 @@ def _said(topic: Topic) -> Hashable:
 def _lay(layers: Layers, source_configs: Configs | None) -> _Values:
     configs = wanted_configs(layers, source_configs)
     return _Values(partitions(layers), replication_factor(layers), configs, undeclared(layers))
-
-
-def _remote(topology: Topology, route: Route, source_live: int | None, policy: Undeclared) -> DesiredTopic:
-    configs = SyncedConfigs({}) if isinstance(route.configs, Unknown) else route.configs
-    return DesiredTopic(
-        ref=route.remote,
-        role=Role.REMOTE,
-        reason=Reason(Why.FLOW_MATCHES, f"flow {route.flow} mirrors {route.source}"),
-        partitions=route.partitions,
-        new_partitions=route.partitions,
-        replication_factor=topology.flows[route.flow].replication_factor,
-        new_factor=route.replication_factor,
-        configs=configs.set,
-        reset=configs.reset,
-        unreadable=_unread(route, route.configs) if isinstance(route.configs, Unknown) else None,
-        depth=route.depth,
-        source=route.source,
-        source_partitions=route.partitions,
-        source_live=source_live,
-        undeclared=policy if configs.led else Undeclared.IGNORE,
-        in_no_file=configs.in_no_file,
-        source_declared=route.declared,
-    )
 
 
 def _unread(route: Route, configs: Unknown) -> Unknown:

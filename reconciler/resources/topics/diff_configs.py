@@ -23,7 +23,6 @@ from reconciler.model.config_values import THROTTLES, human, same
 from reconciler.model.environment.topology import TopicRef, Undeclared
 from reconciler.model.live import ConfigValue, LiveTopic, Source
 from reconciler.resources.topics.desired import DesiredTopic
-from reconciler.resources.topics.expected import DesiredConfig
 from reconciler.resources.topics.limits import loses_earlier
 
 
@@ -58,7 +57,10 @@ def compare_configs(
             text = "the broker hides its value, so it is not compared"
             ignored.append(Ignored(of_topic(desired.ref, key), "sensitive", text))
         elif wanted.hold:
-            refused.append(_held(desired, key, wanted))
+            problem = f"{desired.ref}: {wanted.hold}; desired is {human(key, wanted.value)} ({wanted.origin})"
+            todo = f"Give it a {key} first that keeps all it has, or lower it in one step without lower_retention_by"
+            held_back = Refused(of_topic(desired.ref, key), Reason(Why.RETENTION_WITHOUT_START, problem), todo)
+            refused.append(held_back)
         elif same(key, entry.value, wanted.value):
             settled.append(Settled(of_topic(desired.ref), key))
         else:
@@ -72,7 +74,11 @@ def compare_configs(
             change = ConfigChange(key, entry.value, entry.source.value, None, origin)
             follows = desired.source is not None and (desired.source, key) in taken_off
             changes.append(carried(desired, change, below.value if below else None) if follows else change)
-    others = _others(desired, topic.configs)
+    # Overrides that nothing asks for.
+    overrides = {
+        k for k, v in topic.configs.items() if v.source is Source.TOPIC and k not in desired.configs
+    } - desired.reset
+    others = sorted(overrides) if overrides else []
     if desired.undeclared is Undeclared.REMOVE:
         for key in (key for key in others if key not in THROTTLES):
             entry = topic.configs[key]
@@ -115,12 +121,6 @@ def _falls(key: str, below: ConfigValue | None) -> str:
     return f", falls back to {human(key, below.value)}" if below else ""
 
 
-def _held(desired: DesiredTopic, key: str, wanted: DesiredConfig) -> Refused:
-    problem = f"{desired.ref}: {wanted.hold}; desired is {human(key, wanted.value)} ({wanted.origin})"
-    todo = f"Give it a {key} first that keeps all it has, or lower it in one step without lower_retention_by"
-    return Refused(of_topic(desired.ref, key), Reason(Why.RETENTION_WITHOUT_START, problem), todo)
-
-
 def throttle(ref: TopicRef, key: str) -> Ignored:
     return Ignored(of_topic(ref, key), "throttle", "set and cleared by reassignments, also our own")
 
@@ -146,12 +146,6 @@ def _reason(desired: DesiredTopic) -> Reason:
     if desired.role is Role.REMOTE:
         return Reason(Why.CONFIG_DIFFERS, f"{desired.reason.text}; config sync")
     return Reason(Why.CONFIG_DIFFERS, desired.reason.text)
-
-
-def _others(desired: DesiredTopic, configs: Mapping[str, ConfigValue]) -> list[str]:
-    """Overrides that nothing asks for."""
-    overrides = {k for k, v in configs.items() if v.source is Source.TOPIC and k not in desired.configs} - desired.reset
-    return sorted(overrides) if overrides else []
 
 
 def _drifted(

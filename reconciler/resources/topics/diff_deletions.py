@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.errors import Unknown
@@ -34,20 +34,16 @@ def without_doomed(topology: Topology, live: LiveState) -> LiveState:
 def compare_tombstones(
     topology: Topology, live: LiveState, desired_topics: Mapping[TopicRef, DesiredTopic]
 ) -> Iterator[Findings]:
-    depths = _depths(topology, [stone.ref for stone in topology.deletions if _meant(stone, live)])
-    for stone in sorted(topology.deletions, key=lambda stone: stone.ref):
-        cluster = live.known(stone.cluster)
-        if cluster is not None:
-            yield _compare(stone, cluster, desired_topics.get(stone.ref), depths.get(stone.ref, 0))
-
-
-def _depths(topology: Topology, doomed: Collection[TopicRef]) -> Mapping[TopicRef, int]:
-    """Hops from a topic that no flow makes, where more than one of a chain goes."""
+    # Hops from a topic that no flow makes, where more than one of a chain goes.
+    doomed = [stone.ref for stone in topology.deletions if _meant(stone, live)]
     sources = sources_among(topology, doomed)
     depths = dict.fromkeys(doomed, 0)
     for _ in topology.clusters:  # no chain is longer; a ring would never end
         depths |= {remote: 1 + max(depths[topic] for topic in topics) for remote, topics in sources.items()}
-    return depths
+    for stone in sorted(topology.deletions, key=lambda stone: stone.ref):
+        cluster = live.known(stone.cluster)
+        if cluster is not None:
+            yield _compare(stone, cluster, desired_topics.get(stone.ref), depths.get(stone.ref, 0))
 
 
 def _meant(stone: Tombstone, live: LiveState) -> bool:

@@ -9,7 +9,7 @@ from typing import Protocol
 from reconciler.errors import NOWHERE, Unknown, Where
 from reconciler.model.changes import Role
 from reconciler.model.config_values import human
-from reconciler.model.environment.topology import Flow, Tombstone, Topic, TopicRef, Topology, Undeclared
+from reconciler.model.environment.topology import Topic, TopicRef, Topology, Undeclared
 from reconciler.model.live import LiveState, LiveTopic, Source
 from reconciler.model.reports.explain import ExplainedValue, NextName, TopicAnswer
 from reconciler.resources.flows.explain import flow_answer
@@ -92,26 +92,24 @@ def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, li
         return desired.reason.text
     stone = next((tombstone for tombstone in basis.topology.deletions if tombstone.ref == ref), None)
     if stone is not None:
-        return _tombstone(basis, stone, live)
+        tombstone = f"tombstone ({stone.where.line_words})"
+        if basis.hidden(stone.ref) is not None:
+            return f"cannot be read, so nobody knows whether its {tombstone} is done"
+        if live is None and stone.cluster in basis.answered:
+            return f"gone; its {tombstone} can be removed"
+        if live is not None and live.topic_id != stone.topic_id:
+            return (
+                f"unmanaged, never changed: its {tombstone} is for an earlier topic of this name, id {stone.topic_id}"
+            )
+        if stone.expired:
+            return f"unmanaged, never changed: its {tombstone} counted until {stone.expires}"
+        return f"to be deleted: its {tombstone} counts until {stone.expires}: {stone.reason}"
     if live is not None:
         return "unmanaged: neither declared nor made by a flow, never changed"
     asked = "and not on the cluster" if ref.cluster in basis.answered else "and the cluster was not asked"
     if basis.hidden(ref) is not None:
         asked = "and it cannot be read"
     return f"neither declared nor made by a flow, {asked}"
-
-
-def _tombstone(basis: ExplainBasis, stone: Tombstone, live: LiveTopic | None) -> str:
-    tombstone = f"tombstone ({stone.where.line_words})"
-    if basis.hidden(stone.ref) is not None:
-        return f"cannot be read, so nobody knows whether its {tombstone} is done"
-    if live is None and stone.cluster in basis.answered:
-        return f"gone; its {tombstone} can be removed"
-    if live is not None and live.topic_id != stone.topic_id:
-        return f"unmanaged, never changed: its {tombstone} is for an earlier topic of this name, id {stone.topic_id}"
-    if stone.expired:
-        return f"unmanaged, never changed: its {tombstone} counted until {stone.expires}"
-    return f"to be deleted: its {tombstone} counts until {stone.expires}: {stone.reason}"
 
 
 def _presence(basis: ExplainBasis, ref: TopicRef, live: LiveTopic | None) -> str:
@@ -150,7 +148,8 @@ def _partitions_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) 
 
 def _factor_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> tuple[str, str]:
     topic = _declaration(basis, ref)
-    flow = _maker(basis, ref)
+    route = next((route for route in basis.routing.routes if route.remote == ref), None)
+    flow = basis.topology.flows[route.flow] if route else None
     if flow and flow.replication_factor and not (topic and topic.replication_factor):
         where = basis.places.find("flows", flow.name, "replication_factor", or_else=flow.where)
         return f"flow {flow.name}", where.line_words
@@ -160,11 +159,6 @@ def _factor_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> t
             return "at most 3, as many as there are brokers", ""
         return layer_value.layer.name, _line(basis, ref, layer_value.layer, "replication_factor")
     return _layer_from(basis, ref, "replication_factor") or (BROKERS, "")
-
-
-def _maker(basis: ExplainBasis, ref: TopicRef) -> Flow | None:
-    route = next((route for route in basis.routing.routes if route.remote == ref), None)
-    return basis.topology.flows[route.flow] if route else None
 
 
 def _layers(basis: ExplainBasis, ref: TopicRef) -> Layers:

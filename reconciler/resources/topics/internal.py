@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
@@ -51,7 +51,20 @@ class InternalTopic:
 
 def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
     """Once each, in order of cluster and name; reasons of several mirrors are put together."""
-    written = tuple(_of_mirrors(topology))
+    by_mirror: list[tuple[str, InternalTopic]] = []
+    for mirror in topology.mirrors.values():
+        if mirror.flows:
+            status = TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)
+            by_mirror.append((mirror.name, InternalTopic(status, 1, STATUS_CONFIGS, "writes its status there")))
+            if mirror.hosted:
+                control = TopicRef(topology.status_cluster(mirror), CONTROL_TOPIC)
+                by_mirror.append(
+                    (mirror.name, InternalTopic(control, 1, CONTROL_CONFIGS, "is kept by hosts, which read there"))
+                )
+        for flow in topology.flows_of(mirror):
+            for kept in written_by(flow):
+                by_mirror.append((mirror.name, kept))
+    written = tuple(by_mirror)
     writers = grouped(((topic.ref, topic.reason, topic.partitions), name) for name, topic in written)
     configs = {topic.ref: topic.configs for _, topic in written}
     topics: dict[TopicRef, InternalTopic] = {}
@@ -85,16 +98,3 @@ def heartbeats_places(topology: Topology) -> frozenset[str]:
     """Clusters that have a heartbeats topic because a flow writes to it."""
     asking = [flow for flow in topology.flows.values() if flow.mirrormaker_topics.heartbeats is not None]
     return frozenset(cluster for flow in asking for cluster in (flow.source, flow.target))
-
-
-def _of_mirrors(topology: Topology) -> Iterable[tuple[str, InternalTopic]]:
-    for mirror in topology.mirrors.values():
-        if mirror.flows:
-            ref = TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)
-            yield mirror.name, InternalTopic(ref, 1, STATUS_CONFIGS, "writes its status there")
-            if mirror.hosted:
-                control = TopicRef(topology.status_cluster(mirror), CONTROL_TOPIC)
-                yield mirror.name, InternalTopic(control, 1, CONTROL_CONFIGS, "is kept by hosts, which read there")
-        for flow in topology.flows_of(mirror):
-            for topic in written_by(flow):
-                yield mirror.name, topic

@@ -86,7 +86,7 @@ def kept_less(
     keys = (POLICY, *(DELETES if deletes else ()), *(COMPACTS if compacts else ()), *REFUSES, *AGES, TIMESTAMPS)
     for key in keys:
         one, other = here.get(key, _UNKNOWN_THERE), there.get(key, _UNKNOWN_THERE)
-        if other.value is None or _chosen(other):
+        if other.value is None or (other.source is Source.TOPIC and other.declared):
             continue
         if key in AGES:
             less = _refuses_old(here, other)
@@ -117,10 +117,6 @@ def todo(written: Sequence[str], some: Sequence[KeptLess]) -> str:
         "sync_topic_configs: {use_defaults_from: source} takes all such values over; a value of your own for the copy "
         "says that it is meant to be another"
     )
-
-
-def _chosen(there: ConfigValue) -> bool:
-    return there.source is Source.TOPIC and there.declared
 
 
 def _value(configs: Mapping[str, ConfigValue], key: str) -> str:

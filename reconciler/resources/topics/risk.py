@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import assert_never
 
 from reconciler.model.changes import (
@@ -20,7 +19,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.resources.application_topics import CONNECT, MIRRORMAKER, REGISTRY, STREAMS, owner_of
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE, Assessment, World
-from reconciler.resources.topics.limits import KeptLess, todo
+from reconciler.resources.topics.limits import todo
 from reconciler.text import counted
 
 DATA_LOSS = "irreversible: records that expire are gone"
@@ -33,9 +32,26 @@ _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 def assess(change: TopicChange, world: World) -> Assessment:
     match change:
         case CreateTopic():
-            return _new(world.kept_less.get(change.ref, ()), _of_an_application(change, world))
+            # `less`: what a copy would not keep or take of its source. `application`: whose topic that is, or empty.
+            less = world.kept_less.get(change.ref, ())
+            application = _of_an_application(change, world)
+            lasting = "reversible while nobody has written to it"
+            words = [application] if application else []
+            if less:
+                said = "; ".join(each.words for each in less)
+                words.append(f"{said}. {todo([each.written for each in less], less)}")
+            if not words:
+                return Assessment(Risk.LOW, "", lasting)
+            risk = Risk.HIGH if application or any(each.loses for each in less) else Risk.MEDIUM
+            return Assessment(risk, "; ".join(words), lasting)
         case AddPartitions():
-            return _growth(change, world)
+            if change.depth > 0:
+                return Assessment(Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
+            moved = f"keys move to other partitions when {change.before} become {change.after}"
+            if keyed := _keyed(change.ref, world):
+                why = f"{moved}; {keyed}, so old and new records of one key are no longer in order, nor compacted together"
+                return Assessment(Risk.HIGH, why, GROWTH)
+            return Assessment(Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
         case AlterConfigs():
             assessments = [assess_config(config, _fallback(change.cluster, config, world)) for config in change.configs]
             worst = max(assessments, key=lambda assessment: _ORDER.index(assessment.risk))
@@ -45,19 +61,6 @@ def assess(change: TopicChange, world: World) -> Assessment:
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
         case _:
             assert_never(change)
-
-
-def _new(less: Sequence[KeptLess], application: str) -> Assessment:
-    """``less``: what a copy would not keep or take of its source. ``application``: whose topic that is, or empty."""
-    lasting = "reversible while nobody has written to it"
-    words = [application] if application else []
-    if less:
-        said = "; ".join(each.words for each in less)
-        words.append(f"{said}. {todo([each.written for each in less], less)}")
-    if not words:
-        return Assessment(Risk.LOW, "", lasting)
-    risk = Risk.HIGH if application or any(each.loses for each in less) else Risk.MEDIUM
-    return Assessment(risk, "; ".join(words), lasting)
 
 
 EXCLUDE = "leave it out with exclude_topics of flow"
@@ -102,16 +105,6 @@ def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> 
 def _what_goes(change: DeleteTopic) -> str:
     partitions = counted(change.partitions, "partition")
     return f"all records of its {partitions} are deleted; remote topics of other clusters stay as they are"
-
-
-def _growth(change: AddPartitions, world: World) -> Assessment:
-    if change.depth > 0:
-        return Assessment(Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
-    moved = f"keys move to other partitions when {change.before} become {change.after}"
-    if keyed := _keyed(change.ref, world):
-        why = f"{moved}; {keyed}, so old and new records of one key are no longer in order, nor compacted together"
-        return Assessment(Risk.HIGH, why, GROWTH)
-    return Assessment(Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
 
 
 def _keyed(ref: TopicRef, world: World) -> str:

@@ -71,11 +71,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         return Findings(ignored=(Ignored(Subject(About.USERS, name), "users-not-looked-at", text),))
     parts = [_user(name, user, there.get(who, NOBODY), recorded.get(who)) for who, user in mine.items()]
     parts.append(_undeclared(topology, name, mine, there, recorded, pruning))
-    return _guarded(topology, name, merged(parts))
-
-
-def _guarded(topology: Topology, name: str, findings: Findings) -> Findings:
-    """With what speaks against a change of a user that we log in with ourselves."""
+    # With what speaks against a change of a user that we log in with ourselves.
+    findings = merged(parts)
     changes = [change for change in findings.changes if isinstance(change, UserChange)]
     refused = tuple(refusals(topology, name, changes))
     return replace(
@@ -157,7 +154,20 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
     if record is not None:
         return None
     if user.version == AS_FOUND:
-        return _refusal_as_found(subject, who, user, live)
+        # Version 0 keeps what is there, so everything that needs a password is out of reach.
+        if not live:
+            problem = f"{who} is declared with version {AS_FOUND}, which keeps the password that is there, but no such user is"
+            return Refused(subject, Reason(Why.USER_MISSING, problem), "Write version: 1 and a password to make it")
+        differing = [
+            f"{credential.mechanism} {f'has {credential.before} iterations' if credential.before else 'is missing'}"
+            for credential in (_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
+            if credential.before != credential.after
+        ]
+        if not differing:
+            return None
+        problem = f"{who} is not as declared ({', '.join(differing)}), and version {AS_FOUND} keeps the password that is there"
+        todo = "A credential is only made together with a password: write version: 1, take_over: true and a password"
+        return Refused(subject, Reason(Why.NEEDS_A_PASSWORD, problem), todo)
     if live and not user.take_over:
         problem = f"{who} exists ({credentials_text(live)}) and no run from here set its password"
         why = f"{problem}: its clients would be locked out by another one"
@@ -166,27 +176,6 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
         )
         return Refused(subject, Reason(Why.USER_NOT_OURS, why), todo)
     return None
-
-
-def _refusal_as_found(subject: Subject, who: str, user: ScramUser, live: Credentials) -> Refused | None:
-    """Version 0 keeps what is there, so everything that needs a password is out of reach."""
-    if not live:
-        problem = (
-            f"{who} is declared with version {AS_FOUND}, which keeps the password that is there, but no such user is"
-        )
-        return Refused(subject, Reason(Why.USER_MISSING, problem), "Write version: 1 and a password to make it")
-    differing = [
-        f"{credential.mechanism} {f'has {credential.before} iterations' if credential.before else 'is missing'}"
-        for credential in (_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
-        if credential.before != credential.after
-    ]
-    if not differing:
-        return None
-    problem = (
-        f"{who} is not as declared ({', '.join(differing)}), and version {AS_FOUND} keeps the password that is there"
-    )
-    todo = "A credential is only made together with a password: write version: 1, take_over: true and a password"
-    return Refused(subject, Reason(Why.NEEDS_A_PASSWORD, problem), todo)
 
 
 def _undeclared(

@@ -68,14 +68,11 @@ def _with_readers(shift: AccessShift, live: LiveState, impacts: Mapping[TopicRef
             reading_groups |= {
                 reader.group: reader
                 for reader in stakes.readers
-                if reader.members and _may_use(book, shift, reader.group)
+                if reader.members
+                and book.allows(AccessRequest(shift.principal, Operation.READ, ResourceType.GROUP, reader.group))
             }
     readers = tuple(reading_groups[group] for group in sorted(reading_groups))
     return replace(shift, readers=readers, unknown=tuple(dict.fromkeys(unknown)))
-
-
-def _may_use(book: Rulebook, shift: AccessShift, group: str) -> bool:
-    return book.allows(AccessRequest(shift.principal, Operation.READ, ResourceType.GROUP, group))
 
 
 def _raised(planned: Planned, hit: Iterable[AccessShift]) -> Planned:

@@ -84,7 +84,22 @@ def _of_cluster(
         change for change in changes if takes_away(change) and not any(_by(change.acl, loss) for loss in losses)
     ]
     return Outlook(
-        tuple(_shift(cluster.name, shift) for shift in all_shifts),
+        tuple(
+            (
+                AccessShift(
+                    cluster.name,
+                    shift.principal,
+                    shift.gained,
+                    shift.resource,
+                    shift.operations,
+                    shift.names[:MOST_NAMES],
+                    shift.patterns,
+                    max(0, len(shift.names) - MOST_NAMES),
+                    shift.host,
+                )
+            )
+            for shift in all_shifts
+        ),
         ours.refused,
         (*ours.notes, *_first_rules(cluster, before, changes)),
         frozenset((change.cluster, change.acl) for change in harmless),
@@ -97,20 +112,6 @@ def _by(acl: AclBinding, loss: Shift) -> bool:
         return False
     begins = "" if acl.wildcard else acl.name
     return f"{begins}*" in loss.patterns or any(acl.covers_name(name) for name in loss.names)
-
-
-def _shift(cluster: str, shift: Shift) -> AccessShift:
-    return AccessShift(
-        cluster,
-        shift.principal,
-        shift.gained,
-        shift.resource,
-        shift.operations,
-        shift.names[:MOST_NAMES],
-        shift.patterns,
-        max(0, len(shift.names) - MOST_NAMES),
-        shift.host,
-    )
 
 
 def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclChange]) -> Iterable[str]:

@@ -143,15 +143,13 @@ class _Classes:
         """Of the names that ``rule`` covers; ``_to_come`` stands for those that nobody has yet."""
         by_name: dict[int, list[str]] = defaultdict(list)
         for name in self._covered(rule):
-            by_name[self._number(rule.resource, name)].append(name)
+            key = rule.resource, name
+            if key not in self.known:
+                rules = tuple(tuple(book.on(rule.resource, name)) for book in self.books)
+                self.known[key] = self.numbers.setdefault(rules, len(self.numbers))
+            number = self.known[key]
+            by_name[number].append(name)
         return by_name.values()
-
-    def _number(self, resource: ResourceType, name: str) -> int:
-        key = resource, name
-        if key not in self.known:
-            rules = tuple(tuple(book.on(resource, name)) for book in self.books)
-            self.known[key] = self.numbers.setdefault(rules, len(self.numbers))
-        return self.known[key]
 
     def _covered(self, rule: AclBinding) -> Iterator[str]:
         named = self.names.get(rule.resource, ())

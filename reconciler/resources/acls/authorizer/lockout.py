@@ -80,7 +80,20 @@ def own_standing(
         asked = reached(needs, mine)
         rests_on |= upheld_by(books[1], asked)
         if lost := locked_out(*books, asked):
-            refused.append(_refusal(kind, needs.name, cluster, lost))
+            proofs = [_proof(out) for out in lost[:SHOWN]]
+            more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+            who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
+            problem = f"this plan would lock {who}, {needs.name}, out of {cluster}: {'; '.join(proofs)}{more}"
+            denied = any(out.by for out in lost)
+            todo = "Leave the denial out or narrow it" if denied else "Keep the rule, or give the right by another one"
+            by_hand = (
+                f"make the rule with kafka-acls.sh where {needs.name} is"
+                if denied
+                else f"delete it with kafka-acls.sh where {needs.name} is"
+            )
+            advice = f"{todo}; brokers do not report who is a super user: {by_hand} one"
+            refusal = Refused(Subject(About.ACLS, cluster), Reason(Why.LOCKS_ITSELF_OUT, problem), advice)
+            refused.append(refusal)
     return LockoutFindings(tuple(refused), tuple(notes), frozenset(rests_on))
 
 
@@ -109,22 +122,6 @@ def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
             if acl.covers_name(name) and any(acl.covers_name(name) for acl in reaching):
                 acls.append(replace(acl, name=name, pattern=PatternType.LITERAL))
     return acls
-
-
-def _refusal(kind: Principal, name: str, cluster: str, lost: Sequence[LockedOut]) -> Refused:
-    proofs = [_proof(out) for out in lost[:SHOWN]]
-    more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-    who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
-    problem = f"this plan would lock {who}, {name}, out of {cluster}: {'; '.join(proofs)}{more}"
-    denied = any(out.by for out in lost)
-    todo = "Leave the denial out or narrow it" if denied else "Keep the rule, or give the right by another one"
-    by_hand = (
-        f"make the rule with kafka-acls.sh where {name} is"
-        if denied
-        else f"delete it with kafka-acls.sh where {name} is"
-    )
-    text = f"{todo}; brokers do not report who is a super user: {by_hand} one"
-    return Refused(Subject(About.ACLS, cluster), Reason(Why.LOCKS_ITSELF_OUT, problem), text)
 
 
 def _proof(out: LockedOut) -> str:

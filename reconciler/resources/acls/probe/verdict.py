@@ -80,25 +80,25 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
     for view in set(evidence.views.values()):
         differing = expected ^ view
         others |= differing - evidence.own
-        all_shifts = shifts(Rulebook.of(expected), Rulebook.of(view), touched, _names(differing)) if differing else ()
+        # Enough names to tell any two decisions apart: those that differing rules are about.
+        names: dict[ResourceType, set[str]] = {}
+        for acl in differing:
+            if not acl.wildcard:
+                name = f"{acl.name}{_NOBODYS}" if acl.pattern is PatternType.PREFIXED else acl.name
+                names.setdefault(acl.resource, set()).add(name)
+        all_shifts = shifts(Rulebook.of(expected), Rulebook.of(view), touched, names) if differing else ()
         if all_shifts:
             guilty = [acl for acl in sorted(differing) if _concerns(acl, all_shifts[0])]
             text = f"{_against(all_shifts)}; {_blamed(guilty, view)}"
-            return ProbeCheck(subject, ProbeVerdict.FAILED, text, _set_back(guilty, view, evidence))
+            # Against what others did. What the wave itself did is undone with it.
+            set_back = tuple(
+                by_hand(acl, acl not in view, evidence.server) for acl in guilty if acl not in evidence.own
+            )[:SHOWN]
+            return ProbeCheck(subject, ProbeVerdict.FAILED, text, set_back)
     if not evidence.views:
         return ProbeCheck(subject, ProbeVerdict.UNKNOWN, "not worked out, since no broker showed its rules")
     meanwhile = f"{counted(len(others), 'rule')} of others changed meanwhile and decides none of it"
     return ProbeCheck(subject, ProbeVerdict.PASSED, f"as planned; {meanwhile}" if others else "as planned")
-
-
-def _names(differing: Iterable[AclBinding]) -> dict[ResourceType, set[str]]:
-    """Enough names to tell any two decisions apart: those that differing rules are about."""
-    names: dict[ResourceType, set[str]] = {}
-    for acl in differing:
-        if not acl.wildcard:
-            name = f"{acl.name}{_NOBODYS}" if acl.pattern is PatternType.PREFIXED else acl.name
-            names.setdefault(acl.resource, set()).add(name)
-    return names
 
 
 def _concerns(acl: AclBinding, shift: Shift) -> bool:
@@ -120,11 +120,6 @@ def _against(given_shifts: Sequence[Shift]) -> str:
 def _blamed(guilty: Sequence[AclBinding], view: frozenset[AclBinding]) -> str:
     shown = [f"'{acl}' {'is there' if acl in view else 'is gone'}" for acl in guilty[:SHOWN]]
     return f"meanwhile {', '.join(shown) or 'its rules changed'}"
-
-
-def _set_back(guilty: Iterable[AclBinding], view: frozenset[AclBinding], evidence: Evidence) -> tuple[str, ...]:
-    """Against what others did. What the wave itself did is undone with it."""
-    return tuple(by_hand(acl, acl not in view, evidence.server) for acl in guilty if acl not in evidence.own)[:SHOWN]
 
 
 def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:

@@ -57,7 +57,12 @@ def pattern(text: str) -> Pattern:
 def _language(form: Form) -> tuple[Language, bool]:
     match form:
         case Plain(items):
-            return _automaton(items)
+            graph = _Graph()
+            try:
+                graph.final = graph.sequence(items, 0)
+            except TooLargeError:
+                return EVERYTHING, False
+            return _Automaton(graph), graph.exact
         case Negated(part):
             inner, exact = _language(part)
             return (Complement(inner) if exact else EVERYTHING), exact
@@ -67,15 +72,6 @@ def _language(form: Form) -> tuple[Language, bool]:
         case Some(parts):
             known = [_language(part) for part in parts]
             return Union(tuple(language for language, _ in known)), all(exact for _, exact in known)
-
-
-def _automaton(items: Sequence[Item]) -> tuple[Language, bool]:
-    graph = _Graph()
-    try:
-        graph.final = graph.sequence(items, 0)
-    except TooLargeError:
-        return EVERYTHING, False
-    return _Automaton(graph), graph.exact
 
 
 class TooLargeError(Exception):

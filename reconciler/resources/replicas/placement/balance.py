@@ -52,20 +52,16 @@ def _chain(current: Sequence[Candidate], racks: Mapping[int, str], counts: Mappi
         while waiting:
             here = waiting.popleft()
             if counts[start] - counts[here] >= 2:
-                return _back(came, here)
+                chain: list[Exchange] = []
+                while (step := came[here]) is not None:
+                    chain.insert(0, step)
+                    here = step[1]
+                return chain
             for taker in sorted(edges.get(here, {}), key=lambda broker: (counts[broker], broker)):
                 if taker not in came:
                     came[taker] = edges[here][taker]
                     waiting.append(taker)
     return []
-
-
-def _back(came: Mapping[int, Exchange | None], end: int) -> list[Exchange]:
-    chain: list[Exchange] = []
-    while (step := came[end]) is not None:
-        chain.insert(0, step)
-        end = step[1]
-    return chain
 
 
 def _exchanges(candidate: Candidate, racks: Mapping[int, str]) -> Iterator[tuple[int, int]]:

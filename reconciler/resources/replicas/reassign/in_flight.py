@@ -63,25 +63,22 @@ class ReassignmentWindow:
         self.asked |= dict.fromkeys(flying, 0)
         topics = {topic for topic, _ in (*self.asked, *self.waiting[: self.pace.partitions_in_flight])}
         live = admin.read(topics).topics if topics else {}
-        self._confirm(flying, live)
+        # What is no longer on the way has arrived, or was taken back by someone.
+        for partition in [partition for partition in self.asked if partition not in flying]:
+            part = part_of(live, partition)
+            if part is not None and part.replicas == self.goals[partition].after:
+                del self.asked[partition]
+                self.reached.add(partition)
+                self.progress.done += 1
+                self.progress.stirred(self.watch.now())
+            elif self.asked[partition] >= CONFIRM_TRIES:
+                self._lose(partition, "the brokers show other replicas: someone cancelled or replaced the reassignment")
+            else:
+                self.asked[partition] += 1
         sizes = admin.sizes({topic for topic, _ in (*flying, *self.waiting[: self.pace.partitions_in_flight])})
         self._begin(flying, live, largest(sizes))
         self.words = self.progress.look(self.watch.now(), goals, flying, sizes)
         return not (self.waiting or self.asked)
-
-    def _confirm(self, flying: Collection[Partition], live: Mapping[str, LiveTopic]) -> None:
-        """What is no longer on the way has arrived, or was taken back by someone."""
-        for key in [key for key in self.asked if key not in flying]:
-            part = part_of(live, key)
-            if part is not None and part.replicas == self.goals[key].after:
-                del self.asked[key]
-                self.reached.add(key)
-                self.progress.done += 1
-                self.progress.stirred(self.watch.now())
-            elif self.asked[key] >= CONFIRM_TRIES:
-                self._lose(key, "the brokers show other replicas: someone cancelled or replaced the reassignment")
-            else:
-                self.asked[key] += 1
 
     def _begin(
         self, flying: Collection[Partition], live: Mapping[str, LiveTopic], sizes: Mapping[Partition, int]

@@ -40,7 +40,14 @@ class ReassignmentProgress:
         if copied != before or not self.samples:
             self.moved_at = now
         self.samples = [sample for sample in self.samples if now - sample[0] <= WINDOW_SECONDS] + [(now, copied)]
-        return self._words(bytes_left, len(flying))
+        on_the_way = len(flying)
+        parts = [f"{self.done} of {counted(self.total, 'partition')} done, {on_the_way} on the way"]
+        if self.samples[-1][1] or bytes_left:
+            parts.append(f"{size_words(self.samples[-1][1])} copied, {size_words(bytes_left)} of those on the way left")
+        if rate := self.rate():
+            parts.append(f"{size_words(int(rate))}/s")
+            parts.append(f"these in about {time_words(bytes_left / rate)}")
+        return ", ".join(parts)
 
     def stirred(self, now: float) -> None:
         """Something else than bytes went on."""
@@ -52,12 +59,3 @@ class ReassignmentProgress:
             return 0.0
         (began, first), (now, last) = self.samples[0], self.samples[-1]
         return max(0.0, (last - first) / (now - began)) if now > began else 0.0
-
-    def _words(self, bytes_left: int, flying: int) -> str:
-        parts = [f"{self.done} of {counted(self.total, 'partition')} done, {flying} on the way"]
-        if self.samples[-1][1] or bytes_left:
-            parts.append(f"{size_words(self.samples[-1][1])} copied, {size_words(bytes_left)} of those on the way left")
-        if rate := self.rate():
-            parts.append(f"{size_words(int(rate))}/s")
-            parts.append(f"these in about {time_words(bytes_left / rate)}")
-        return ", ".join(parts)

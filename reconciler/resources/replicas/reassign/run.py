@@ -94,7 +94,10 @@ class ReassignmentRun:
             )
         for change_id, change in changes.items():
             self._take_up(change_id, change, live, facts)
-        self._take_up_left(facts)
+        # What an earlier run began and no change of now names is waited for, too.
+        for move in facts.moves:
+            if move.key not in self.goals:
+                self.goals[move.key] = Placement(move.partition, move.before, move.target)
         if not self.goals and facts.journal is None:
             return
         pace = next((change.pace for change in changes.values()), None)
@@ -139,7 +142,12 @@ class ReassignmentRun:
             return
         moves = {move.partition: move for move in facts.moves if move.topic == topic.name}
         goals: dict[Partition, Placement] = {}
-        for placement in (*change.placements, *_came_later(change, topic, live)):
+        # Partitions that were added after the plan was made, by an earlier step of it.
+        known = {placement.partition for placement in change.placements}
+        late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
+        standing = [PartitionReplicas(part.index, part.replicas, part.leader) for part in late]
+        late_ones = place(topic.name, standing, change.after, basis(live)) if standing else ()
+        for placement in (*change.placements, *late_ones):
             part = next((part for part in topic.partitions if part.index == placement.partition), None)
             now = _replicas(part, moves.get(placement.partition))
             begun = moves.get(placement.partition)
@@ -155,12 +163,6 @@ class ReassignmentRun:
         self.owner |= dict.fromkeys(goals, change_id)
         self.goals |= {key: placement for key, placement in goals.items() if key not in self.reached}
 
-    def _take_up_left(self, facts: ReplicaFacts) -> None:
-        """What an earlier run began and no change of now names is waited for, too."""
-        for move in facts.moves:
-            if move.key not in self.goals:
-                self.goals[move.key] = Placement(move.partition, move.before, move.target)
-
     # doing it
 
     def _under_throttle(
@@ -172,26 +174,30 @@ class ReassignmentRun:
             journal = journal_for(journal, self.goals, pace.throttle, facts, topics)
             self.admin.write_journal(journal)
             self.journal = journal
-            self._set(journal, pace, facts, topics)
+            failed = self.admin.throttle(tuple(set_lists(journal, topics)))
+            failed = failed or self.admin.throttle(tuple(set_rates(journal, pace.throttle, facts.rates)))
+            if failed:
+                self._clear_if_still()
+                raise failed[0]
+            for broker, rate in kept_rates(self.goals.values(), journal, facts.rates).items():
+                words = size_words(int(rate)) if rate.isdigit() else rate
+                self.watch.note(f"broker {broker} keeps its own throttle of {words}/s, set by someone else")
         try:
             self._move(pace or ReassignmentPace())
         except BaseException:
             self._clear_if_still()
             raise
-        self._elect()
+        # Leaders go back to the first replica, as Kafka itself does some minutes later.
+        live = self.admin.read({topic for topic, _ in self.reached}).topics if self.reached else {}
+        wanted = [
+            (topic.name, part.index)
+            for topic in live.values()
+            for part in topic.partitions
+            if (topic.name, part.index) in self.reached and part.leader != part.replicas[0] in part.isr
+        ]
+        if wanted:
+            self.admin.elect_preferred(wanted)
         self._clear()
-
-    def _set(
-        self, journal: Journal, pace: ReassignmentPace, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]
-    ) -> None:
-        failed = self.admin.throttle(tuple(set_lists(journal, topics)))
-        failed = failed or self.admin.throttle(tuple(set_rates(journal, pace.throttle, facts.rates)))
-        if failed:
-            self._clear_if_still()
-            raise failed[0]
-        for broker, rate in kept_rates(self.goals.values(), journal, facts.rates).items():
-            words = size_words(int(rate)) if rate.isdigit() else rate
-            self.watch.note(f"broker {broker} keeps its own throttle of {words}/s, set by someone else")
 
     def _move(self, pace: ReassignmentPace) -> None:
         """Until every goal is reached. Raises Stopped when some are not."""
@@ -204,7 +210,14 @@ class ReassignmentRun:
             self.watch.progress(window.words)
             now = self.watch.now()
             if now - released_at >= RELEASE_SECONDS:
-                self._release()
+                # While others are still on the way; so lists of ours are there as long as rates are.
+                arrived = self.reached - self.released
+                if (
+                    self.journal is not None
+                    and arrived
+                    and not self.admin.throttle(tuple(release(self.journal, arrived)))
+                ):
+                    self.released |= arrived
                 released_at = now
             if now - window.progress.moved_at > STALL_SECONDS:
                 raise ReassignmentStopped(
@@ -216,24 +229,6 @@ class ReassignmentRun:
         for key, why in window.lost.items():
             if owner := self.owner.get(key):
                 self.failures.setdefault(owner, f"{key[0]}-{key[1]}: {why}\nRun plan again.")
-
-    def _release(self) -> None:
-        """While others are still on the way; so lists of ours are there as long as rates are."""
-        arrived = self.reached - self.released
-        if self.journal is not None and arrived and not self.admin.throttle(tuple(release(self.journal, arrived))):
-            self.released |= arrived
-
-    def _elect(self) -> None:
-        """Leaders go back to the first replica, as Kafka itself does some minutes later."""
-        live = self.admin.read({topic for topic, _ in self.reached}).topics if self.reached else {}
-        wanted = [
-            (topic.name, part.index)
-            for topic in live.values()
-            for part in topic.partitions
-            if (topic.name, part.index) in self.reached and part.leader != part.replicas[0] in part.isr
-        ]
-        if wanted:
-            self.admin.elect_preferred(wanted)
 
     # the end
 
@@ -261,14 +256,6 @@ class ReassignmentRun:
             raise failed[0]
         self.admin.write_journal(None)
         self.journal = None
-
-
-def _came_later(change: ReassignReplicas, topic: LiveTopic, live: LiveCluster) -> tuple[Placement, ...]:
-    """Partitions that were added after the plan was made, by an earlier step of it."""
-    known = {placement.partition for placement in change.placements}
-    late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
-    standing = [PartitionReplicas(part.index, part.replicas, part.leader) for part in late]
-    return place(topic.name, standing, change.after, basis(live)) if standing else ()
 
 
 def _replicas(part: LivePartition | None, move: ReassignmentInFlight | None) -> tuple[int, ...]:
