@@ -12,15 +12,15 @@ from reconciler.model.environment.topology import Flow, Mirror, TopicRef, Topolo
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.explain import Explanation, FlowDetails, MirrorDetails
 from reconciler.replication.policy import NO_MATCH
-from reconciler.resources.acls.explain import desired_access, rules_about_principal, rules_about_topic
+from reconciler.resources.acls.kind import desired_access, rules_about_principal, rules_about_topic
 from reconciler.resources.flows.explain import flow_answer
 from reconciler.resources.flows.renames import called_now
 from reconciler.resources.flows.routes import find_routes, selector_of
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
-from reconciler.resources.quotas.explain import quotas_about
+from reconciler.resources.quotas.kind import quotas_about
 from reconciler.resources.topics.desired import desired_topics
 from reconciler.resources.topics.explain import NO_PLACES, ExplainBasis, FieldLocations, topic_answer
-from reconciler.resources.users.explain import credentials_of
+from reconciler.resources.users.kind import credentials_of
 
 
 def explain(

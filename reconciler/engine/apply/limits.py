@@ -11,7 +11,7 @@ from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.ports import Prober
 from reconciler.model.reports.probe import Probe
-from reconciler.resources.acls.probe.logins import RulesAlone
+from reconciler.resources.acls.probe.rights import RulesAlone
 from reconciler.text import first_of, grouped
 
 _NAMED = 20

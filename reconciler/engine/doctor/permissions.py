@@ -17,8 +17,15 @@ from reconciler.model.reports.doctor import Ask, Finding, Rights
 from reconciler.model.state.lock import transactional_id as lock_transactional_id
 from reconciler.replication.names import transactional_id
 from reconciler.resources.acls.desired import access_clusters
-from reconciler.resources.flows import marker_rights
 from reconciler.resources.flows.routes import Route
+from reconciler.resources.flows.same_offsets import (
+    MARKER_LIMIT,
+    MARKERS_ALLOWED,
+    MARKERS_NOT_ALLOWED,
+    flows_into,
+    keeping_flows,
+    marker_todo,
+)
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
 from reconciler.text import first_of
@@ -61,7 +68,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
                     transactional_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes)
                 ),
                 described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
-                markers=bool(marker_rights.keeping(topology, name)),
+                markers=bool(keeping_flows(topology, name)),
             )
     for (name, principal), ask in all_asks.items():
         if here := live.known(name):
@@ -130,14 +137,14 @@ def _undeclared(check: Check, cluster: str, right: Rights, lacks: Sequence[Lack]
 def _markers(topology: Topology, cluster: str, rights: Rights, held: bool | Unknown) -> Finding:
     """No problem where it is missing: flows copy without it, up to a limit that somebody may choose to live with."""
     check = Check(f"cluster {cluster}", f"markers of {rights.principal}")
-    flows = marker_rights.flows_into(topology, cluster)
+    flows = flows_into(topology, cluster)
     granted = command(rights, "ClusterAction", "--cluster")
-    todo = marker_rights.todo(topology, cluster, rights.kafka_principal, granted)
+    todo = marker_todo(topology, cluster, rights.kafka_principal, granted)
     if isinstance(held, Unknown):
-        return check.unknown(held.error, f"{flows}: if it may not, {marker_rights.LIMIT}", f"{held.todo}; {todo}")
+        return check.unknown(held.error, f"{flows}: if it may not, {MARKER_LIMIT}", f"{held.todo}; {todo}")
     if held:
-        return check.ok(marker_rights.HELD, f"{flows}: restarts of brokers cannot make a copy diverge")
-    return check.warning(marker_rights.NOT_HELD, f"{flows}: {marker_rights.LIMIT}", todo)
+        return check.ok(MARKERS_ALLOWED, f"{flows}: restarts of brokers cannot make a copy diverge")
+    return check.warning(MARKERS_NOT_ALLOWED, f"{flows}: {MARKER_LIMIT}", todo)
 
 
 def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> Iterator[Lack]:

@@ -12,7 +12,7 @@ from reconciler.errors import ExitCode
 from reconciler.model.changes import COUNTED, About, ConfigChange, Outside, OutsideChange, Risk
 from reconciler.model.plan import Plan, Planned
 from reconciler.model.reports.drift import Cause, Difference, History, Line, Told
-from reconciler.resources.topics.causes import grown_outside
+from reconciler.resources.topics.kind import grown_outside
 from reconciler.text import grouped
 
 NOTHING = History()

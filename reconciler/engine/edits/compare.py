@@ -21,7 +21,7 @@ from reconciler.errors import NOWHERE
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import EditComparison, ItemChange, Sign
 from reconciler.resources.flows.renames import as_called_now, entry
-from reconciler.resources.topics.renames import STAYS, WAY
+from reconciler.resources.topics.diff_deletions import STAYS, WAY
 
 _REMOVED = {
     "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",

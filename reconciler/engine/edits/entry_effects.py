@@ -12,8 +12,7 @@ from reconciler.errors import Unknown
 from reconciler.model.acls import AccessRole, AccessRule, AclBinding
 from reconciler.model.changes import About, AclChange, AlterQuota, UserChange
 from reconciler.model.reports.edit import ItemChange, NoEffect, Sign
-from reconciler.resources.acls.mirror_rights import clusters_of
-from reconciler.resources.acls.roles import expand_stable
+from reconciler.resources.acls.roles import clusters_of, expand_stable
 from reconciler.text import counted, first_of
 
 SHOWN = 3

@@ -16,7 +16,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.resources.shrink_limit import declared_topics, left_behind, shrunken
-from reconciler.resources.topics.renames import renamed_topics
+from reconciler.resources.topics.diff_deletions import renamed_topics
 from reconciler.text import counted
 
 _OF_CONSENT = {

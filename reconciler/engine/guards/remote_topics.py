@@ -23,9 +23,9 @@ from reconciler.replication.handover import AGAIN
 from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark, stranger, ways_on, whose
-from reconciler.resources.application_topics import MIRRORMAKER, owner_of
 from reconciler.resources.flows.renames import entry
 from reconciler.resources.flows.routes import TopicHop, hops_between
+from reconciler.resources.protected_names import MIRRORMAKER, owner_of
 from reconciler.text import counted, first_of, moment
 
 SHOWN = 5

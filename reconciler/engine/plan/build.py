@@ -18,7 +18,7 @@ from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
 from reconciler.resources.flows.routes import Routing, kept_less_by
-from reconciler.resources.replicas.placement.broker_load import loads_of
+from reconciler.resources.replicas.placement import loads_of
 from reconciler.resources.topics.limits import kept_less_lines
 from reconciler.resources.topics.outside import NOTHING_LEFT, Left, once
 from reconciler.text import grouped

@@ -36,7 +36,7 @@ from reconciler.model.environment.topology import Mirror, Principal, TopicRef, T
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Planned
 from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC
-from reconciler.resources.acls.order import AccessLinks, access_links, used_by_a_job
+from reconciler.resources.acls.kind import AccessLinks, access_links, used_by_a_job
 from reconciler.resources.flows.routes import Routing, kept_less_by, sources_among
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.internal import written_by

@@ -22,10 +22,9 @@ from reconciler.replication.offsets.same import (
     filler_cost,
     producer_of,
 )
-from reconciler.resources.application_topics import owner_of
-from reconciler.resources.flows.marker_rights import note
 from reconciler.resources.flows.routes import TopicHop, hops_between
-from reconciler.resources.flows.same_offsets import PAGE, not_new, too_old
+from reconciler.resources.flows.same_offsets import PAGE, marker_note, not_new, too_old
+from reconciler.resources.protected_names import owner_of
 from reconciler.text import counted, first_of, size_words, time_words
 
 EARLIEST, LATEST = -2, -1
@@ -178,7 +177,7 @@ def _markers(topology: Topology, copies: Collection[NewCopy], facts: Mapping[str
     for name, target in sorted(facts.items()):
         right = target.markers
         if right is not None and (right.held is not True or name in new):
-            yield note(topology, name, right)
+            yield marker_note(topology, name, right)
 
 
 def _first_offsets(copies: Collection[NewCopy], source: CopyFacts) -> dict[Key, int]:

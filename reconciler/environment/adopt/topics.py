@@ -21,7 +21,7 @@ from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topo
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.replication.policy import DefaultReplicationPolicy
-from reconciler.resources.application_topics import owner_of
+from reconciler.resources.protected_names import owner_of
 from reconciler.text import counted, first_of, grouped
 
 INTERNAL = "internal topic"

@@ -14,10 +14,17 @@ from reconciler.model.environment.topology import Flow
 from reconciler.replication.expressions.tree import Every, Form, Item, Negated, Plain, Some, flat, form_of
 from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS
-from reconciler.resources.flows.names.automata import ALPHABET, Complement, Language, UndecidedError, Union, both
+from reconciler.resources.flows.names.automata import (
+    ALPHABET,
+    Complement,
+    Language,
+    UndecidedError,
+    Union,
+    both,
+    shortest,
+)
 from reconciler.resources.flows.names.policy_rules import Hops, internal
 from reconciler.resources.flows.names.regex import pattern
-from reconciler.resources.flows.names.search import shortest
 
 _MOST_STATES = 3_000
 """For a hint. What needs more to match its first name is not said to match none."""

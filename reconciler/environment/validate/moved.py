@@ -8,7 +8,7 @@ from reconciler.environment.parse.moved import first_names
 from reconciler.environment.yaml.locations import Places, unknown_name
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Rename, Topology
-from reconciler.resources.topics.renames import WAY
+from reconciler.resources.topics.diff_deletions import WAY
 
 
 def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -> Iterator[Problem]:

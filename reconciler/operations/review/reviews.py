@@ -32,7 +32,7 @@ from reconciler.model.reports.impact import Stakes
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts, with_copy_facts
 from reconciler.operations.session.session import NOTHING_AGREED, Session
-from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
+from reconciler.resources.acls.authorizer.after_plan import reading_questions, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.resources.replicas.observe import look_closer
 

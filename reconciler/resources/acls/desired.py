@@ -14,10 +14,16 @@ from reconciler.model.acls import AccessRole, AccessRule, AclBinding, Permission
 from reconciler.model.changes import Grant
 from reconciler.model.environment.topology import Flow, Principal, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
-from reconciler.resources.acls.derive_from_flows import derive
-from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
-from reconciler.resources.acls.mirror_rights import clusters_of, flows_of, mirror_rights, record_rights
-from reconciler.resources.acls.roles import bindings, expand_stable, title_of
+from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
+from reconciler.resources.acls.roles import (
+    bindings,
+    clusters_of,
+    expand_stable,
+    flows_of,
+    mirror_rights,
+    record_rights,
+    title_of,
+)
 from reconciler.resources.flows.routes import Routing
 
 DECLARED = "declared"

@@ -1,17 +1,20 @@
-"""The kind of access rules: who may do what."""
+"""The kind of access rules: who may do what, in which order rules change, and why each rule is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import ANYONE, Permission
+from reconciler.model.acls import ANYONE, AccessRole, AclBinding, Operation, Permission, ResourceType
 from reconciler.model.changes import (
     About,
     AclChange,
+    Change,
     ConfigChange,
     CreateAcl,
+    CreateTopic,
     DeleteAcl,
     KindName,
     Reason,
@@ -20,11 +23,15 @@ from reconciler.model.changes import (
     Why,
 )
 from reconciler.model.changes.vocabulary import Action
-from reconciler.model.environment.topology import TopicRef
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.environment.topology import Mirror, TopicRef, Topology
+from reconciler.model.live import LiveAccess, LiveCluster, LiveState, Made
 from reconciler.model.plan import Planned
 from reconciler.model.reports.drift import Cause, Deviation, History, Told
+from reconciler.model.reports.explain import RuleAnswer
+from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, access_clusters, desired_rules
+from reconciler.resources.acls.roles import flows_of, title_of
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, parts
+from reconciler.resources.topics.explain import ExplainBasis
 
 AFTER_TOPICS = 1_000
 """Place among the removals; no chain of flows is as long."""
@@ -111,6 +118,137 @@ def counts(changes: Sequence[AclChange]) -> Counts:
     return Counts(
         parts((Action.CREATE, created, "access rule")), parts((Action.DELETE, len(changes) - created, "access rule"))
     )
+
+
+Denial = tuple[str, AclBinding]
+"""Id of a planned denial, and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessLinks:
+    """``denials`` by cluster; ``rights``: principal of a mirror job -> cluster -> ids of what it is allowed anew."""
+
+    denials: Mapping[str, tuple[Denial, ...]]
+    rights: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    def before_topic(self, change: CreateTopic) -> tuple[str, ...]:
+        """A remote topic holds records as soon as it is there."""
+        denials = self.denials.get(change.ref.cluster, ())
+        return tuple(
+            name
+            for name, acl in denials
+            if acl.resource is ResourceType.TOPIC and acl.covers_name(change.ref.name) and change.depth
+        )
+
+    def before_grant(self, change: CreateAcl) -> tuple[str, ...]:
+        """What a flow allows may be wider than what it denies to the same principal."""
+        if change.acl.permission is Permission.DENY or not change.rests_on:
+            return ()
+        denials = self.denials.get(change.cluster, ())
+        return tuple(name for name, acl in denials if acl.principal in (change.acl.principal, ANYONE))
+
+    def before_job(self, mirror: Mirror, topology: Topology) -> tuple[str, ...]:
+        flows = [topology.flows[name] for name in mirror.flows]
+        sides = sorted({side for flow in flows for side in (flow.source, flow.target)})
+        by_name: dict[str, None] = {}
+        for rule in topology.access:
+            if rule.role is AccessRole.MIRROR and {flow.name for flow in flows_of(rule, topology)} & set(mirror.flows):
+                for side in sides:
+                    by_name |= dict.fromkeys(self.rights.get(rule.principal, {}).get(side, ()))
+        return tuple(by_name)
+
+
+def access_links(changes: Iterable[Change], topology: Topology) -> AccessLinks:
+    carriers = {rule.principal: title_of(rule) for rule in topology.access if rule.role is AccessRole.MIRROR}
+    denials: dict[str, tuple[Denial, ...]] = {}
+    rights: dict[str, dict[str, tuple[str, ...]]] = {}
+    for change in changes:
+        if not isinstance(change, CreateAcl):
+            continue
+        if change.acl.permission is Permission.DENY:
+            denials[change.cluster] = (*denials.get(change.cluster, ()), (change.id, change.acl))
+        elif carriers.get(change.acl.principal) == change.grant.title:
+            mine = rights.setdefault(change.acl.principal, {})
+            mine[change.cluster] = (*mine.get(change.cluster, ()), change.id)
+    return AccessLinks(denials, rights)
+
+
+def used_by_a_job(change: DeleteAcl) -> bool:
+    """Whether a mirror job may still work with the right."""
+    return change.grant.title.endswith(f": {AccessRole.MIRROR}")
+
+
+def desired_access(basis: ExplainBasis) -> DesiredRules | None:
+    """None where access is neither declared nor derived."""
+    if not access_clusters(basis.topology):
+        return None
+    return desired_rules(basis.topology, basis.live, basis.routing)
+
+
+def rules_about_topic(basis: ExplainBasis, rules_of_cluster: DesiredRules, ref: TopicRef) -> tuple[RuleAnswer, ...]:
+    def about(acl: AclBinding) -> bool:
+        return acl.resource is ResourceType.TOPIC and acl.covers_name(ref.name)
+
+    return tuple(_answers(basis, rules_of_cluster, ref.cluster, about))
+
+
+def rules_about_principal(
+    basis: ExplainBasis, rules_of_cluster: DesiredRules, principal: str
+) -> tuple[RuleAnswer, ...]:
+    def about(acl: AclBinding) -> bool:
+        return acl.principal == principal
+
+    return tuple(
+        answer for cluster in basis.topology.clusters for answer in _answers(basis, rules_of_cluster, cluster, about)
+    )
+
+
+def _answers(
+    basis: ExplainBasis, rules_of_cluster: DesiredRules, cluster: str, about: Callable[[AclBinding], bool]
+) -> Iterator[RuleAnswer]:
+    """Those that differ in nothing but their operation as one; what nobody declared comes last."""
+    live_cluster = basis.live.known(cluster)
+    access = live_cluster.access if live_cluster is not None and cluster in basis.answered else None
+    live, owned, rules = _live(access), _owned(access), rules_of_cluster.rules.get(cluster, {})
+    alike: dict[tuple[AclBinding, str, str, str], list[str]] = {}
+    for acl in sorted(
+        filter(about, {*rules, *(live or ())}), key=lambda entry: (entry not in rules, entry.principal, entry)
+    ):
+        because, where = _because(rules.get(acl), owned.get(acl))
+        key = replace(acl, operation=Operation.ALL), because, where, _state(acl, rules, live)
+        alike.setdefault(key, []).append(str(acl.operation))
+    for (acl, because, where, state), operations in alike.items():
+        text = str(acl).replace(f" {Operation.ALL} on ", f" {', '.join(operations)} on ", 1)
+        yield RuleAnswer(cluster, text, because, where, state)
+
+
+def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str]:
+    if desired is not None and desired.rests_on:
+        return f"{desired.grant.maker} derived it from {desired.rests_on}", desired.grant.where
+    if desired is not None:
+        return f"declared: {desired.grant.title}", desired.grant.where
+    if record is not None:
+        for_whom = "declared then" if record.maker == DECLARED else f"for {record.maker}"
+        return f"left over: an earlier run made it, {for_whom} ({record.title})", ""
+    return "unmanaged: neither declared nor made by an earlier run", ""
+
+
+def _state(acl: AclBinding, rules: Mapping[AclBinding, DesiredRule], live: frozenset[AclBinding] | None) -> str:
+    if live is None:
+        return ""
+    if acl in live:
+        return "there"
+    return (
+        "implied by another rule" if any(wider in live or wider in rules for wider in acl.implied_by()) else "missing"
+    )
+
+
+def _live(access: LiveAccess | None) -> frozenset[AclBinding] | None:
+    return access.acls if access is not None and isinstance(access.acls, frozenset) else None
+
+
+def _owned(access: LiveAccess | None) -> Mapping[AclBinding, Made]:
+    return access.owned if access is not None and isinstance(access.owned, Mapping) else {}
 
 
 KIND: Kind[AclChange] = Kind(

@@ -1,13 +1,27 @@
-"""Explains whether a flow carries a topic, with the expression or rule that decided it."""
+"""Explains whether a flow carries a topic, by which rule, and which topics it unexpectedly leaves out.
+
+Expected to stay behind are what the flow itself excludes, names that begin with ``__``, MirrorMaker 2's own topics, and
+copies on their way back. Plan, status and verify name all others, since a reader could take the flow for complete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from reconciler.model.environment.topology import Flow, TopicRef
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.reports.explain import FlowAnswer
 from reconciler.replication.expressions.match import expressions, has_part
-from reconciler.replication.policy import CYCLE, EXCLUDED, EXCLUDED_TOPICS, INTERNAL, NO_MATCH, TopicSelector
+from reconciler.replication.policy import (
+    CYCLE,
+    EXCLUDED,
+    EXCLUDED_TOPICS,
+    INTERNAL,
+    NO_MATCH,
+    TopicSelector,
+    is_checkpoints_topic,
+)
+from reconciler.text import first_of, grouped
 
 
 def flow_answer(flow: Flow, selector: TopicSelector, topic: TopicRef) -> FlowAnswer:
@@ -39,3 +53,75 @@ def rule_against(flow: Flow, name: str, why: str) -> str:
 
 def _first(patterns: Iterable[str], name: str) -> str:
     return expressions(patterns).first(name) or ""
+
+
+NAMED = 5
+_OF_MIRRORMAKER = re.compile(r"mm2-(?:configs|offsets|status|offset-syncs)\..+\.internal")
+
+
+def left_out(topology: Topology, flow: Flow, selector: TopicSelector, names: Iterable[str]) -> Mapping[str, str]:
+    """Of ``names`` on the flow's source those that its expressions match and that it does not carry, with the rule,
+    without expected ones."""
+    whys = ((name, selector.why_not(name)) for name in names)
+    return {
+        name: rule_against(flow, name, why)
+        for name, why in sorted((name, why) for name, why in whys if why is not None and why != NO_MATCH)
+        if not _expected(topology, flow, selector, name, why)
+    }
+
+
+def left_out_words(flow: Flow, rules: Mapping[str, str]) -> str:
+    """``rules``: as of ``left_out``, at least one."""
+    them = "1 topic" if len(rules) == 1 else f"{len(rules)} topics"
+    by_rule = grouped((rule, name) for name, rule in rules.items())
+    parts = (f"{first_of(names, NAMED)} ({rule})" for rule, names in by_rule.items())
+    return f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {'; '.join(parts)}"
+
+
+def idle_names(
+    topology: Topology,
+    selectors: Mapping[str, TopicSelector],
+    carried: Mapping[TopicRef, Collection[str]],
+    held: Mapping[str, Collection[str]],
+) -> Iterator[str]:
+    """``carried``: remote topic -> the flows that make it. ``held``: flow -> names that it matches and does not
+    carry."""
+    carrying = {flow for flows in carried.values() for flow in flows}
+    for name in sorted(selectors):
+        flow = topology.flows[name]
+        begun_there = [topic for topic in held.get(name, ()) if TopicRef(flow.source, topic) not in carried]
+        if rules := left_out(topology, flow, selectors[name], begun_there):
+            yield f"{left_out_words(flow, rules)}. {_todo(rules.keys(), selectors[name])}"
+        elif name not in carrying:
+            cycles = [topic for topic in held.get(name, ()) if selectors[name].why_not(topic) == CYCLE]
+            yield _none_carried(flow, sorted(cycles))
+
+
+def _expected(topology: Topology, flow: Flow, selector: TopicSelector, name: str, why: str) -> bool:
+    if name.startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
+        return True
+    if why == EXCLUDED:
+        return expressions(flow.exclude_topics).match(name)
+    if why != CYCLE:
+        return is_checkpoints_topic(name, flow.naming.separator) or is_checkpoints_topic(name)
+    declared = topology.topics.get(name)
+    here = declared is not None and flow.source in declared.clusters
+    hop = selector.policy.topic_source(name)
+    brought = any(other.target == flow.source and other.source == hop for other in topology.flows.values())
+    return brought and not here
+
+
+def _todo(names: Collection[str], selector: TopicSelector) -> str:
+    carry = ""
+    if any(selector.why_not(name) == CYCLE for name in names):
+        carry = "Another alias of the target or another naming.separator carries what the cycle rule keeps. "
+    return f"{carry}To leave them there on purpose, add them to exclude_topics of the flow; then this note is gone"
+
+
+def _none_carried(flow: Flow, held: Sequence[str]) -> str:
+    if not held:
+        return f"flow {flow.name} matches no topic on {flow.source} yet"
+    return (
+        f"flow {flow.name} carries no topic of {flow.source} yet: what its expressions match there has been on"
+        f" {flow.target}, as its name says (the cycle rule): {first_of(held, NAMED)}"
+    )

@@ -17,9 +17,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from reconciler.resources.flows.names.automata import After, Intersection, Language, UndecidedError
+from reconciler.resources.flows.names.automata import (
+    MAX_NAME,
+    After,
+    Effort,
+    Intersection,
+    Language,
+    UndecidedError,
+    every_name,
+    names,
+    reached,
+)
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import MAX_NAME, Effort, every_name, names, reached
 from reconciler.resources.flows.provenance_proof import cut_everywhere, goes_round
 
 MAX_STATES = 20_000  # for all questions between clusters that reach each other

@@ -14,9 +14,16 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from reconciler.model.environment.topology import Carry, Flow
-from reconciler.resources.flows.names.automata import After, Intersection, Language, UndecidedError
+from reconciler.resources.flows.names.automata import (
+    MAX_NAME,
+    After,
+    Effort,
+    Intersection,
+    Language,
+    UndecidedError,
+    names,
+)
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import MAX_NAME, Effort, names
 from reconciler.text import grouped
 
 MAX_STATES = 40_000

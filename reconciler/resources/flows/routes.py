@@ -16,8 +16,8 @@ from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveState, Source
 from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
+from reconciler.resources.flows.explain import idle_names, left_out, left_out_words
 from reconciler.resources.flows.names.carried import plain_names, selector_for
-from reconciler.resources.flows.uncarried import idle_names, left_out, left_out_words
 from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 from reconciler.resources.topics.expected import (

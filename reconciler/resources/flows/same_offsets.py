@@ -1,6 +1,7 @@
-"""What a plan says of flows that keep offsets: what cannot hold is refused; what they need and cost is told.
+"""What a plan says of flows that keep offsets: it refuses what cannot hold and reports what they need and cost.
 
-Belongs here: what topics and flows tell. What brokers have to be asked for besides is in ``engine.plan.same_offsets``.
+Belongs here: what topics and flows show, and the words that ``doctor`` and ``plan`` share on the right to write
+transaction markers (decision 163). What brokers have to be asked for besides is in ``engine.plan.same_offsets``.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
+from reconciler.model.reports.impact import MarkerRight
 from reconciler.replication.handover import SAME, TRANSLATED
 from reconciler.resources.flows.renames import called_now, state_of
 from reconciler.resources.flows.routes import Route, Routing
@@ -147,3 +150,46 @@ def too_old(flow: Flow) -> Refused:
     )
     todo = f"Upgrade {flow.target}, or write offsets: translated"
     return Refused.of(Subject(About.FLOW, name=flow.name), Why.SAME_OFFSETS_TARGET_TOO_OLD, text, todo)
+
+
+MARKERS_ALLOWED = "may write transaction markers (ClusterAction or Alter)"
+MARKERS_NOT_ALLOWED = "may not write transaction markers: it has neither ClusterAction nor Alter on the cluster"
+MARKER_LIMIT = (
+    "where sources write in transactions or are compacted, a leader that dies or moves, as in each rolling restart, "
+    "can get a marker twice from Kafka's coordinator; the partition then stops for good with offsets_diverged "
+    f"({PAGE}#limits)"
+)
+
+
+def keeping_flows(topology: Topology, cluster: str) -> tuple[str, ...]:
+    """Flows into ``cluster`` that keep offsets."""
+    return tuple(flow.name for flow in topology.flows.values() if flow.keeps_offsets and flow.target == cluster)
+
+
+def flows_into(topology: Topology, cluster: str) -> str:
+    """``flow a``, ``flows a and b``."""
+    names = keeping_flows(topology, cluster)
+    return f"flow{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
+def marker_todo(topology: Topology, cluster: str, principal: str, command: str) -> str:
+    """``command``: of kafka-acls, which gives the right. Where git declares access it is a rule there."""
+    give = f"Give it where that matters more than what the right opens (every topic can be read with it): {command}"
+    if not topology.access_declared or principal.startswith("User:<"):
+        return give
+    rule = f'{{principal: "{principal}", clusters: [{cluster}], resource: cluster, operations: [cluster_action]}}'
+    return f"{give}; or, under access: - {rule}"
+
+
+def marker_note(topology: Topology, cluster: str, right: MarkerRight) -> str:
+    """What a plan says of one target."""
+    flows = flows_into(topology, cluster)
+    verb = "keep" if len(keeping_flows(topology, cluster)) > 1 else "keeps"
+    way = marker_todo(topology, cluster, right.principal, right.command)
+    if isinstance(right.held, Unknown):
+        text = f"{right.held.error}. If it may not, {MARKER_LIMIT}. {right.held.todo}. {way}"
+    elif right.held:
+        text = f"{right.principal} {MARKERS_ALLOWED}, so a restart of brokers of {cluster} cannot make a copy diverge"
+    else:
+        text = f"{right.principal} {MARKERS_NOT_ALLOWED}: {MARKER_LIMIT}. {way}"
+    return f"{flows} {verb} offsets on {cluster}: {text}"

@@ -62,8 +62,8 @@ def compare_mirrors(
             before = (previous.get(mirror.name) or {}).get("flows", ())
             # Of flows that look renamed.
             hints = tuple(
-                f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name, write"
-                f" {entry(old, new)}, and its positions, offset map and pauses go along"
+                f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name,"
+                f" write {entry(old, new)}, and its positions, offset map and pauses go along"
                 for new, old in sorted(look_renamed(before, mirrors["flows"]).items())
             )
             yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=hints)

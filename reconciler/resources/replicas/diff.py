@@ -23,8 +23,15 @@ from reconciler.model.replicas import (
     ReassignmentPace,
     ReplicaFacts,
 )
-from reconciler.resources.replicas.placement.broker_load import bytes_to_copy, seconds_to_copy
-from reconciler.resources.replicas.placement.place import PartitionReplicas, PlacementBasis, after, basis, place
+from reconciler.resources.replicas.placement import (
+    PartitionReplicas,
+    PlacementBasis,
+    after,
+    basis,
+    bytes_to_copy,
+    place,
+    seconds_to_copy,
+)
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.diff import mixed
 from reconciler.resources.topics.limits import min_insync_above

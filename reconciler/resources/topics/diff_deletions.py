@@ -1,18 +1,24 @@
-"""Compares declared deletions (tombstones) with the clusters: name, cluster and id must match."""
+"""Compares declared deletions (tombstones) with the clusters: name, cluster and id must match; and hints at renames.
+
+Kafka renames nothing: a topic that git no longer declares and a new one like it are probably meant as one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import DeleteTopic, Reason, Refused, Role, Why, of_topic
+from reconciler.model.changes import Change, CreateTopic, DeleteTopic, Reason, Refused, Role, Why, of_topic
 from reconciler.model.changes.findings import Findings, Settled
+from reconciler.model.config_values import same
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic
 from reconciler.resources.flows.routes import sources_among
 from reconciler.resources.protected_names import is_protected
 from reconciler.resources.topics.desired import DesiredTopic
+from reconciler.text import counted
 
 
 def without_doomed(topology: Topology, live: LiveState) -> LiveState:
@@ -87,3 +93,40 @@ def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -
     if desired.role is Role.INTERNAL:
         todo = "Remove the tombstone"
     return Refused(of_topic(stone.ref), Reason(Why.TOMBSTONE_STILL_WISHED, problem), todo)
+
+
+STAYS = "records and readers stay behind on {old}, which is no longer managed, and {new} begins empty"
+WAY = (
+    "Kafka cannot rename a topic. Let producers write to the new one, let readers finish the old one and change over,"
+    " then delete the old one by a tombstone; if the old name was meant, put it back"
+)
+
+
+def renamed_topics(
+    changes: Iterable[Change], unmanaged: Collection[TopicRef], declared_before: Collection[str], live: LiveState
+) -> Iterator[str]:
+    """A note for each topic that would be made and is like one that the last apply declared and git no longer does.
+    ``declared_before``: ``cluster/name`` each."""
+    left = [(ref, topic) for ref in unmanaged if str(ref) in declared_before and (topic := live.topic(ref))]
+    new = [change for change in changes if isinstance(change, CreateTopic) and change.role is Role.DECLARED]
+    pairs = [
+        (ref, change) for ref, topic in left for change in new if ref.cluster == change.cluster and _like(change, topic)
+    ]
+    olds, news = Counter(ref for ref, _ in pairs), Counter(change.ref for _, change in pairs)
+    for ref, change in pairs:
+        if olds[ref] == news[change.ref] == 1:  # else nobody knows which of them it was
+            alike = f"both {counted(change.partitions, 'partition')}, the same configs"
+            yield (
+                f"{change.ref} is new and looks like {ref} under another name ({alike}):"
+                f" {STAYS.format(old=ref.name, new=change.ref.name)}. {WAY}"
+            )
+
+
+def _like(change: CreateTopic, topic: LiveTopic) -> bool:
+    configs = {config.key: config.after for config in change.configs}
+    alike = configs.keys() == topic.overrides.keys()
+    return (
+        change.partitions == len(topic.partitions)
+        and alike
+        and all(same(key, value, configs[key]) for key, value in topic.overrides.items())
+    )

@@ -16,9 +16,9 @@ from reconciler.model.changes import (
 )
 from reconciler.model.config_values import human, number
 from reconciler.model.environment.topology import TopicRef
-from reconciler.resources.application_topics import CONNECT, MIRRORMAKER, REGISTRY, STREAMS, owner_of
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE, Assessment, World
+from reconciler.resources.protected_names import CONNECT, MIRRORMAKER, REGISTRY, STREAMS, owner_of
 from reconciler.resources.topics.limits import todo
 from reconciler.text import counted
 
@@ -49,8 +49,8 @@ def assess(change: TopicChange, world: World) -> Assessment:
                 return Assessment(Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
             moved = f"keys move to other partitions when {change.before} become {change.after}"
             if keyed := _keyed(change.ref, world):
-                why = f"{moved}; {keyed}, so old and new records of one key are no longer in order, nor compacted together"
-                return Assessment(Risk.HIGH, why, GROWTH)
+                harm = "so old and new records of one key are no longer in order, nor compacted together"
+                return Assessment(Risk.HIGH, f"{moved}; {keyed}, {harm}", GROWTH)
             return Assessment(Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
         case AlterConfigs():
             assessments = [assess_config(config, _fallback(change.cluster, config, world)) for config in change.configs]

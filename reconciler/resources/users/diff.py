@@ -71,7 +71,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         return Findings(ignored=(Ignored(Subject(About.USERS, name), "users-not-looked-at", text),))
     parts = [_user(name, user, there.get(who, NOBODY), recorded.get(who)) for who, user in mine.items()]
     parts.append(_undeclared(topology, name, mine, there, recorded, pruning))
-    # With what speaks against a change of a user that we log in with ourselves.
+    # Changes of users that the reconciler itself logs in as may be refused or noted.
     findings = merged(parts)
     changes = [change for change in findings.changes if isinstance(change, UserChange)]
     refused = tuple(refusals(topology, name, changes))
@@ -156,8 +156,12 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
     if user.version == AS_FOUND:
         # Version 0 keeps what is there, so everything that needs a password is out of reach.
         if not live:
-            problem = f"{who} is declared with version {AS_FOUND}, which keeps the password that is there, but no such user is"
-            return Refused(subject, Reason(Why.USER_MISSING, problem), "Write version: 1 and a password to make it")
+            problem = f"{who} is declared with version {AS_FOUND}, which keeps the password that is there"
+            return Refused(
+                subject,
+                Reason(Why.USER_MISSING, f"{problem}, but no such user is"),
+                "Write version: 1 and a password to make it",
+            )
         differing = [
             f"{credential.mechanism} {f'has {credential.before} iterations' if credential.before else 'is missing'}"
             for credential in (_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
@@ -165,9 +169,10 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
         ]
         if not differing:
             return None
-        problem = f"{who} is not as declared ({', '.join(differing)}), and version {AS_FOUND} keeps the password that is there"
+        problem = f"{who} is not as declared ({', '.join(differing)})"
+        why = f"{problem}, and version {AS_FOUND} keeps the password that is there"
         todo = "A credential is only made together with a password: write version: 1, take_over: true and a password"
-        return Refused(subject, Reason(Why.NEEDS_A_PASSWORD, problem), todo)
+        return Refused(subject, Reason(Why.NEEDS_A_PASSWORD, why), todo)
     if live and not user.take_over:
         problem = f"{who} exists ({credentials_text(live)}) and no run from here set its password"
         why = f"{problem}: its clients would be locked out by another one"

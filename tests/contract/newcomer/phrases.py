@@ -18,7 +18,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("how the HTML plan shows risk", ("render/plan/html.py", "resources/topics/risk.py")),
     ("add a command to the CLI", ("cli/main.py", "cli/commands/__init__.py")),
     # Kinds of resources.
-    ("how replicas are placed", ("resources/replicas/placement/place.py", "resources/replicas/placement/__init__.py")),
+    ("how replicas are placed", ("resources/replicas/placement.py",)),
     ("rotate a SCRAM password", ("resources/users/diff.py", "backends/clusters/users.py")),
     ("quota of a client id", ("resources/quotas/diff.py", "model/quotas.py")),
     ("which ACLs a consumer role needs", ("resources/acls/roles.py",)),

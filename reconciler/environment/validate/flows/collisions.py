@@ -12,9 +12,8 @@ from itertools import combinations, islice
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topic, Topology
-from reconciler.resources.flows.names.automata import Intersection, UndecidedError
+from reconciler.resources.flows.names.automata import MAX_NAME, Intersection, UndecidedError, every_name, names
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import MAX_NAME, every_name, names
 from reconciler.resources.flows.provenance_proof import may_share
 from reconciler.text import grouped
 

@@ -9,9 +9,8 @@ from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
 from reconciler.replication.policy import policy_word
-from reconciler.resources.flows.names.automata import UndecidedError, both
+from reconciler.resources.flows.names.automata import UndecidedError, both, shortest
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import shortest
 from reconciler.resources.flows.provenance_proof import Doubled, Undecided, find_doubled
 
 

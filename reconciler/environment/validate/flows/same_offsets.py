@@ -8,9 +8,8 @@ from itertools import product
 from reconciler.environment.yaml.locations import Places, Step
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Delivery, Flow, Isolation, Topology
-from reconciler.resources.flows.names.automata import Language, UndecidedError, both
+from reconciler.resources.flows.names.automata import Language, UndecidedError, both, shortest
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.names.search import shortest
 
 TRUNCATED = "source_truncated"
 

@@ -25,8 +25,7 @@ from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster, transactional_
 from reconciler.replication.names import transactional_id as lane_id
 from reconciler.resources.acls.authorizer.decide import Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import LockedOut, locked_out, upheld_by
-from reconciler.resources.acls.mirror_rights import clusters_of, flows_of, mirror_rights
-from reconciler.resources.acls.roles import bindings, expand_stable
+from reconciler.resources.acls.roles import bindings, clusters_of, expand_stable, flows_of, mirror_rights
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import internal_topics
 

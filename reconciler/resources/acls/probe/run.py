@@ -18,9 +18,17 @@ from reconciler.model.live import Before
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.ports import ClusterAdmin, Prober
 from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdict
-from reconciler.resources.acls.probe import messages as words
-from reconciler.resources.acls.probe.logins import KnownLogins
-from reconciler.resources.acls.probe.undo import before_of, put_back, settled
+from reconciler.resources.acls.probe.rights import KnownLogins
+from reconciler.resources.acls.probe.undo import (
+    before_of,
+    interrupted,
+    left_words,
+    put_back,
+    settled,
+    undone,
+    unproven,
+    unreadable,
+)
 from reconciler.resources.acls.probe.verdict import Evidence, Views, checks, lagging
 from reconciler.text import counted
 
@@ -93,16 +101,16 @@ class AclBatches:
         if under_way is None or not isinstance(change, AclChange):
             return None
         if (change.acl in acls) is isinstance(change, CreateAcl):
-            return Outcome(planned.id, Result.UNPROVEN, words.interrupted(under_way.undoing))
+            return Outcome(planned.id, Result.UNPROVEN, interrupted(under_way.undoing))
         if under_way.undoing:
-            return Outcome(planned.id, Result.UNDONE, words.undone(under_way.undoing))
+            return Outcome(planned.id, Result.UNDONE, undone(under_way.undoing))
         return None
 
     def _look(self, under_way: _Open, admin: ClusterAdmin) -> str:
         """Writes down how it is. Why the wave cannot begin, or empty."""
         access = admin.read_access()
         if not isinstance(access.acls, frozenset):
-            return words.unreadable(access)
+            return unreadable(access)
         if isinstance(access.owned, Unknown):
             return f"{access.owned.error}\n{access.owned.todo}"
         wave = under_way.wave
@@ -141,7 +149,7 @@ class AclBatches:
                 return self._undone(under_way, outcomes, probe, admin)
             case _:
                 self._stop(wave, "could not determine whether it holds")
-                return [_turned(outcome, Result.UNPROVEN, words.unproven(probe.why)) for outcome in outcomes]
+                return [_turned(outcome, Result.UNPROVEN, unproven(probe.why)) for outcome in outcomes]
 
     def _views(self, done: Sequence[AclChange], admin: ClusterAdmin) -> Views:
         """Waits until every broker shows what was done, as long as patience lasts."""
@@ -162,7 +170,7 @@ class AclBatches:
             admin.keep_pending(dict.fromkeys(done | as_before))
         except ClusterError as error:
             return [
-                _turned(outcome, Result.UNPROVEN, words.unproven(f"that it passed is not written: {error.what}"))
+                _turned(outcome, Result.UNPROVEN, unproven(f"that it passed is not written: {error.what}"))
                 for outcome in outcomes
             ]
         return list(outcomes)
@@ -189,10 +197,10 @@ class AclBatches:
         all_outcomes = []
         for change, outcome in zip(wave.changes, outcomes, strict=True):
             if reason := failures.get(change.acl):
-                text = words.left(change, before[change.acl], (probe.why, reason, server), probe.todo)
+                text = left_words(change, before[change.acl], (probe.why, reason, server), probe.todo)
                 all_outcomes.append(_turned(outcome, Result.LEFT, text))
             else:
-                all_outcomes.append(_turned(outcome, Result.UNDONE, words.undone(probe.why)))
+                all_outcomes.append(_turned(outcome, Result.UNDONE, undone(probe.why)))
         return all_outcomes
 
     def _stop(self, wave: AclBatch, how: str) -> None:

@@ -1,12 +1,12 @@
-"""Undoes a failed ACL batch: the ACLs to put back, and the commands to do it by hand. Pure."""
+"""Undoes a failed ACL batch: the ACLs to restore, the commands that do it manually, and what the report says. Pure."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import Before, LiveAccess
 
@@ -73,3 +73,41 @@ def _camel(operation: Operation) -> str:
 
 def _quoted(text: str) -> str:
     return f"'{text}'" if text.startswith("User:") and "'" not in text else shlex.quote(text)
+
+
+AGAIN = "The next plan shows it again; applying that probes it again."
+
+
+def unreadable(access: LiveAccess) -> str:
+    """Why a wave cannot begin: nobody could undo it."""
+    if isinstance(access.acls, Unsupported):
+        return f"{access.acls.why}\nIt keeps no access rules\nSet authorizer.class.name on it."
+    todo = access.acls.todo if isinstance(access.acls, Unknown) else ""
+    problem = access.acls.error if isinstance(access.acls, Unknown) else ""
+    return f"{problem}\nWhat is there now must be known, so that it can be undone\n{todo}"
+
+
+def undone(why: str) -> str:
+    return (
+        f"done, and undone again, since its probe failed: {why}\n"
+        "All is as before this ACL batch.\nFix it and plan again."
+    )
+
+
+def unproven(why: str) -> str:
+    return f"done, and not confirmed: {why}\nIt is kept: an unknown result is no reason to undo it.\n{AGAIN}"
+
+
+def interrupted(undoing: str) -> str:
+    if undoing:
+        return f"interrupted while it was being undone; it is still in place. Its probe failed: {undoing}\n{AGAIN}"
+    return f"interrupted before it was probed; it is kept\n{AGAIN}"
+
+
+def left_words(change: AclChange, before: Before, about: tuple[str, str, str], first: Sequence[str]) -> str:
+    """``about``: why the probe failed, why undoing failed, an address; ``first``: commands that must come before."""
+    why, reason, server = about
+    lines = [f"done, and NOT undone, although its probe failed: {why}", f"Undoing it failed: {reason}"]
+    lines.append("Do it yourself, as a principal with Alter on the cluster:")
+    lines += [f"  {name}" for name in (*first, by_hand(change.acl, before.there, server))]
+    return "\n".join([*lines, AGAIN])

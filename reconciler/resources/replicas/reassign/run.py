@@ -21,7 +21,7 @@ from reconciler.model.replicas import (
     ReassignmentPace,
     ReplicaFacts,
 )
-from reconciler.resources.replicas.placement.place import PartitionReplicas, basis, place
+from reconciler.resources.replicas.placement import PartitionReplicas, basis, place
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentStopped, ReassignmentWatch, ReassignmentWindow
 from reconciler.resources.replicas.reassign.throttles import (
     clear_lists,

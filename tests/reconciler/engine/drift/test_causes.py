@@ -14,7 +14,7 @@ from reconciler.model.changes import AddPartitions, AlterConfigs, ConfigChange, 
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.reports.drift import Cause, History
-from reconciler.resources.topics.causes import grown_outside
+from reconciler.resources.topics.kind import grown_outside
 
 REF = TopicRef("east", "orders")
 BECAUSE = Reason(Why.DECLARED, "declared")

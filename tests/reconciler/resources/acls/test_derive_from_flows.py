@@ -19,8 +19,7 @@ from reconciler.model.live import LiveState
 from reconciler.render.plan.text import plan_text
 from reconciler.replication.handover import Naming
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
-from reconciler.resources.acls.derive_from_flows import derive
-from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
+from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
 from reconciler.resources.flows.routes import find_routes
 from tests.support.access.acls import applied, env, gone, made, rule, rules
 from tests.support.builders import flow, topic, topology, world

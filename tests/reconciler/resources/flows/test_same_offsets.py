@@ -24,7 +24,7 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import CopyFacts, MarkerRight
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.offsets.same import FILLER_LIMIT
-from reconciler.resources.acls.mirror_rights import mirror_rights
+from reconciler.resources.acls.roles import mirror_rights
 from reconciler.resources.flows.routes import find_routes
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import flow, topic, topology, world

@@ -20,10 +20,12 @@ from reconciler.resources.flows.names.automata import (
     Memoised,
     Prefixed,
     Union,
+    every_name,
+    names,
+    shortest,
 )
 from reconciler.resources.flows.names.policy_rules import Ending, Hops, internal
 from reconciler.resources.flows.names.regex import pattern
-from reconciler.resources.flows.names.search import every_name, names, shortest
 
 CHARS = "ab.-"
 SHORT = ["".join(word) for size in range(1, 6) for word in itertools.product(CHARS, repeat=size)]

@@ -19,7 +19,7 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import ReadingGroup, Stakes
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.text import plan_text
-from reconciler.resources.acls.authorizer.affected_groups import MOST, reading_questions, with_readers
+from reconciler.resources.acls.authorizer.after_plan import MOST, reading_questions, with_readers
 from tests.support.access.acls import rules
 from tests.support.access.secured import PLAIN, ROLES, SECURE, env, ran, secured
 from tests.support.builders import world

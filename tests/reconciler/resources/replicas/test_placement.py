@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.replicas import Placement
-from reconciler.resources.replicas.placement.place import PartitionReplicas, PlacementBasis, place
+from reconciler.resources.replicas.placement import PartitionReplicas, PlacementBasis, place
 
 
 @dataclass(frozen=True)
