@@ -276,12 +276,16 @@ class Leases:
                 if report.end is LaneEnd.SUPERSEDED:
                     self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
-            if not self._stopping and slot not in self._placed.vacated:
-                self._lost += 1
-                self._failed[slot] = cause(error)
-                self._ends(name, mine, cause(error))
-                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=cause(error))
-            return slot in self._placed.vacated
+            why = cause(error)
+            with self._guard:
+                vacated, stopping = slot in self._placed.vacated, self._stopping
+                if not stopping and not vacated:
+                    self._lost += 1
+                    self._failed[slot] = why
+            if not stopping and not vacated:
+                self._ends(name, mine, why)
+                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=why)
+            return vacated
         finally:
             self._server.end(name)
             self._ends(name, mine)
