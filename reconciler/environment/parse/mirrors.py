@@ -11,7 +11,7 @@ from reconciler.replication.handover_reader import MOST_PORT
 
 
 def build_mirror(reading: Reading) -> Mirror:
-    """``flows`` is empty when the entry names none; ``loading`` fills them in."""
+    """``flows`` is empty when the entry names none; ``environment.load`` fills them in."""
     return Mirror(
         name=reading.name,
         flows=tuple(sorted(reading.texts("flows"))),

@@ -1,10 +1,10 @@
 """Supervises one spark-submit process and restarts it after a crash; outlives the CLI. Standard library only.
 
-``python -m reconciler.edges.supervisor RUN_DIR`` reads ``RUN_DIR/command.json`` (a list of words), starts it in its
-own process group with its output in ``RUN_DIR/job.log``, and starts it again when it crashes. It ends when the job
-stopped on purpose (exit 0), was superseded by another application (exit 3), or cannot start at all; and when its run
-folder is not the current one of its mirror: then it is a new application that did not get ready, or an old one that a
-new one has replaced, and starting it again would be wrong.
+``python -m reconciler.backends.mirror_jobs.runner.supervisor RUN_DIR`` reads ``RUN_DIR/command.json`` (a list of
+words), starts it in its own process group with its output in ``RUN_DIR/job.log``, and starts it again when it crashes.
+It ends when the job stopped on purpose (exit 0), was superseded by another application (exit 3), or cannot start at
+all; and when its run folder is not the current one of its mirror: then it is a new application that did not get ready,
+or an old one that a new one has replaced, and starting it again would be wrong.
 """
 
 from __future__ import annotations

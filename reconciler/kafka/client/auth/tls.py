@@ -50,7 +50,7 @@ def _stamp(place: str) -> tuple[int, int, int] | None:
 
 
 def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
-    """``client``: settings that ``security`` has nothing against. Raises SettingError; no secret is in its text."""
+    """``client``: settings that ``supported_settings`` has nothing against. Raises SettingError, without secrets."""
     verify = client.get("enable.ssl.certificate.verification", "true").lower() == "true"
     identify = client.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
     if unreadable := unreadable_file(client, client):
