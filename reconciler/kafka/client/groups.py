@@ -20,7 +20,7 @@ from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, Gro
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets, Key
 
 AT_ONCE = 100
-PATIENCE = 20.0
+COORDINATOR_WITHIN = 20.0
 _PAUSE_FIRST, _PAUSE_LAST = 0.05, 1.0
 _AGAIN = COORDINATOR_MOVED
 
@@ -37,7 +37,7 @@ class GroupClient:
 
     async def listed(self) -> dict[str, ListedGroup]:
         """Every group this principal may describe. A broker hides the others silently."""
-        until, pause = time.monotonic() + PATIENCE, _PAUSE_FIRST
+        until, pause = time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
         while True:
             try:
                 await self.cluster.refresh(())
@@ -148,7 +148,7 @@ class GroupClient:
 
     async def _from_coordinators(self, groups: Mapping[str, object], ask: Asked) -> None:
         """Asks each group's coordinator, ``AT_ONCE`` groups a request, until none says that it moved."""
-        waiting, until, pause = list(groups), time.monotonic() + PATIENCE, _PAUSE_FIRST
+        waiting, until, pause = list(groups), time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
         while waiting:
             lost: ConnectionLostError | None = None
             again: list[str] = []
@@ -184,7 +184,7 @@ class GroupClient:
         """Asked once a group, and again after it moved."""
         node = self._coordinators.get(group)
         if node is None:
-            until, pause = time.monotonic() + PATIENCE, _PAUSE_FIRST
+            until, pause = time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
             while True:
                 try:
                     node = self._coordinators[group] = await self.cluster.coordinator(group, GROUP)

@@ -14,7 +14,7 @@ from reconciler.kafka.protocol import metadata_and_configs as topics
 from reconciler.kafka.protocol.flexible import ResponseReader
 from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 
-PATIENCE = 15.0
+LISTED_WITHIN = 15.0
 
 
 class TopicListing:
@@ -59,5 +59,5 @@ class TopicListing:
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         version = connection.negotiated(topics.METADATA, topics.METADATA_LOWEST, topics.METADATA_NEWEST, "Metadata")
         return connection, await connection.send(
-            (topics.METADATA, version, True), [topics.pack_metadata(names)], PATIENCE
+            (topics.METADATA, version, True), [topics.pack_metadata(names)], LISTED_WITHIN
         )

@@ -30,7 +30,7 @@ from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.kafka.protocol.transactions import TransactionalProducer, TransactionState
 
 TRANSACTION_TIMEOUT_MS = 60_000
-PATIENCE = 25.0
+RETRIED_FOR = 25.0
 _CLASSIC_END = 3
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
@@ -317,7 +317,7 @@ class Identity:
 
     async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
         """Repeats a coordinator request while it may still succeed. With the same id and epoch each may be repeated."""
-        pause, until = _PAUSE_FIRST, time.monotonic() + PATIENCE
+        pause, until = _PAUSE_FIRST, time.monotonic() + RETRIED_FOR
         while True:
             try:
                 return await ask(await self._coordinator(kind))

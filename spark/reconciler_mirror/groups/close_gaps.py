@@ -22,7 +22,7 @@ from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
 from reconciler_mirror import log_lines
 
-PATIENCE = 2
+SEEN_ROUNDS = 2
 """Rounds that a gap must be seen before it is taken for one: what lanes copy is in the map a moment later."""
 LEAST, MOST = 2, 128
 """Rounds until a gap that could not be closed is looked at again."""
@@ -61,7 +61,7 @@ class GapCloser:
         """
         self._round += 1
         wanted = {(key, gap) for key, some in gaps.items() for gap in some}
-        self._seen = {item: self._seen.get(item) or _Seen(self._round + PATIENCE, self._round) for item in wanted}
+        self._seen = {item: self._seen.get(item) or _Seen(self._round + SEEN_ROUNDS, self._round) for item in wanted}
         due = [pair for pair, asked_gap in self._seen.items() if asked_gap.due <= self._round]
         until = time.thread_time() + CPU_S
         for key, gap in sorted(due, key=lambda pair: self._seen[pair].last):

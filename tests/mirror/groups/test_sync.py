@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.groups.close_gaps import PATIENCE
+from reconciler_mirror.groups.close_gaps import SEEN_ROUNDS
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox
@@ -126,7 +126,7 @@ def test_a_group_in_what_another_tool_has_copied_is_never_moved_ahead(
     synced.commit(f"{unique}-behind", {0: at[b"30"]})
     synced.commit(f"{unique}-beyond", {0: at[b"99"] + 1})
     flow.run(batch_path, flow.at_end(), start_offsets={(flow.topic, 0): at[b"99"] + 1})
-    synced.round(PATIENCE + 2)
+    synced.round(SEEN_ROUNDS + 2)
     assert next_values(flow, f"{unique}-behind")[0] == (b"0" if doubled else b"30")
     assert next_values(flow, f"{unique}-beyond")[0] == b"100"
 
@@ -235,7 +235,7 @@ def test_what_a_killed_lane_did_not_write_is_counted(
         synced.commit(f"{unique}-{number}", {0: there[b"%d" % number]})
     end = synced.flow.position().offset
     synced.commit(f"{unique}-end", {0: end})
-    found = synced.round(PATIENCE + 2)
+    found = synced.round(SEEN_ROUNDS + 2)
     assert (found.groups, found.inexact, found.gaps) == (9, 0, {})
     for number in numbers:
         offset = synced.offset(f"{unique}-{number}")
@@ -269,7 +269,7 @@ def test_a_gap_with_nothing_but_aborted_records_is_none(
     assert end > placed(synced.flow.source, synced.flow.topic)[b"9"] + 2
     synced.commit(unique, {0: end})
     assert synced.round().inexact == 1
-    assert synced.round(PATIENCE + 2).inexact == 0
+    assert synced.round(SEEN_ROUNDS + 2).inexact == 0
 
 
 def test_a_gap_that_cannot_be_counted_is_told_and_nothing_is_missed(
@@ -289,7 +289,7 @@ def test_a_gap_that_cannot_be_counted_is_told_and_nothing_is_missed(
     admin = AdminClient(synced.flow.source.super_client())
     admin.delete_records([place])[place].result(30)
     synced.commit(unique, {0: there[b"17"]})
-    found = synced.round(PATIENCE + 2)
+    found = synced.round(SEEN_ROUNDS + 2)
     assert found.inexact == 1
     assert "begins at" in found.gaps[unique]
     assert synced.offset(unique) == here[b"9"] + 1 <= here[b"17"]
@@ -299,7 +299,7 @@ def test_a_group_beyond_the_log_of_the_source_is_said_to_be(synced: Synced, uniq
     write(synced.flow, 0, 10)
     synced.copy()
     synced.commit(unique, {0: 5_000})
-    found = synced.round(PATIENCE + 2)
+    found = synced.round(SEEN_ROUNDS + 2)
     assert found.inexact == 1
     assert (
         f"{synced.flow.topic}-0 (at 5000): the log ends before that on {synced.flow.source.name}, at "

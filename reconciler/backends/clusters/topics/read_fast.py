@@ -42,7 +42,7 @@ BATCH = 250
 NAMES = 2_000
 CONNECTIONS = 2
 IN_FLIGHT = 3
-PATIENCE = 15.0
+ANSWER_WITHIN = 15.0
 CONNECT_WITHIN = 3.0
 
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
@@ -172,7 +172,7 @@ async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topic
     version = line.negotiated(
         wire_topics.METADATA, wire_topics.METADATA_LOWEST, wire_topics.METADATA_NEWEST, "Metadata"
     )
-    sent = line.send((wire_topics.METADATA, version, True), [wire_topics.pack_metadata(names)], PATIENCE)
+    sent = line.send((wire_topics.METADATA, version, True), [wire_topics.pack_metadata(names)], ANSWER_WITHIN)
     parts = _unpacked(await sent, wire_topics.unpack_metadata)
     await asyncio.sleep(parts.throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
     return parts
@@ -189,7 +189,7 @@ async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> Asy
     while True:
         for batch in islice(batches, IN_FLIGHT * len(lines) - len(waiting)):
             api = (wire_topics.DESCRIBE_CONFIGS, version, True)
-            waiting.append(next(turns).send(api, [wire_topics.pack_describe_configs(batch)], PATIENCE))
+            waiting.append(next(turns).send(api, [wire_topics.pack_describe_configs(batch)], ANSWER_WITHIN))
         if not waiting:
             return
         throttle, some = _unpacked(await waiting.popleft(), reader.unpack)

@@ -24,7 +24,7 @@ from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.state import RestartError
 
 PRODUCE_TIMEOUT_MS = 15_000
-PATIENCE, PAUSE = 20.0, 0.05
+LEADERS_WITHIN, PAUSE = 20.0, 0.05
 COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
 LATER, SOONER = 0.0002, 0.98
 """The first look at an aborted transaction comes later (seconds) after one that was too early, sooner (a factor) after
@@ -113,7 +113,7 @@ class Markers:
         ConnectionLostError."""
         sealed = {key: self._sealed(key, fillers) for key, fillers in batches.items()}
         bases: dict[Key, int] = {}
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + LEADERS_WITHIN
         while left := [key for key in sealed if key not in bases]:
             by_node = self._cluster.by_leader(left)
             lost = by_node.pop(NO_LEADER, [])
@@ -177,7 +177,7 @@ class Markers:
 
     async def _complete(self, keys: Sequence[Key], seen: _Seen) -> Mapping[Key, int]:
         """``seen`` at first; all requests that end the transaction are answered."""
-        pause, until, first = COMPLETE_FIRST, time.monotonic() + PATIENCE, True
+        pause, until, first = COMPLETE_FIRST, time.monotonic() + LEADERS_WITHIN, True
         while True:
             state, ends = seen
             if state is None or state.error:
@@ -215,7 +215,7 @@ class Markers:
 
     async def _ends(self, keys: Sequence[Key]) -> Mapping[Key, int]:
         """Raises BrokerError and ConnectionLostError."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + LEADERS_WITHIN
         while True:
             answers = await log_ends.log_ends(self._cluster, keys)
             errors = [error for error in answers.values() if isinstance(error, BrokerError)]

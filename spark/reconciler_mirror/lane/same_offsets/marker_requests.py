@@ -14,7 +14,7 @@ from reconciler.kafka.protocol.producers.write_markers import UNSUPPORTED, Epoch
 from reconciler_mirror.lane.same_offsets.own_markers import NO_LEADER_KNOWN
 
 PRODUCER_FENCED = 90
-PATIENCE = 35.0
+MARKERS_WITHIN = 35.0
 """Longer than a leader waits for its replicas (``request.timeout.ms`` of brokers, 30 s)."""
 
 
@@ -71,4 +71,4 @@ class MarkerRequests:
 
     async def _write_at(self, node: int, markers: Mapping[Key, Epochs]) -> Mapping[Key, int]:
         connection = await self._cluster.connection(node, "fill")
-        return await write_markers(connection, self._producer_id, markers, PATIENCE)
+        return await write_markers(connection, self._producer_id, markers, MARKERS_WITHIN)
