@@ -13,7 +13,7 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveCluster, LiveState, broker_configs, different_configs
 from reconciler.model.replicas import ReplicaFacts
 from reconciler.resources.acls.diff import compare_access
 from reconciler.resources.flows.routes import Routing, find_routes, selector_of
@@ -25,7 +25,6 @@ from reconciler.resources.replicas.diff import compare_replicas
 from reconciler.resources.topics.desired import DesiredTopics, desired_topics
 from reconciler.resources.topics.diff import Surroundings, compare_topics, metric_name
 from reconciler.resources.topics.diff_deletions import compare_tombstones, without_doomed
-from reconciler.resources.topics.expected import broker_configs, different_configs
 from reconciler.resources.topics.outside import NOTHING_LEFT, Left, changed_outside, taken_off
 from reconciler.resources.users.diff import compare_users
 

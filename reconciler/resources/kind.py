@@ -13,11 +13,10 @@ from typing import Generic, TypeVar
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Action, Change, ConfigChange, KindName, Risk, Subject
 from reconciler.model.environment.topology import TopicRef, Topology
-from reconciler.model.live import LiveCluster, LiveState, LiveTopic
+from reconciler.model.live import BrokerConfigs, LiveCluster, LiveState, LiveTopic, broker_configs, different_configs
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.drift import Deviation, History, Told
-from reconciler.resources.topics.expected import BrokerConfigs, broker_configs, different_configs
 from reconciler.resources.topics.limits import KeptLess
 from reconciler.text import counted, grouped
 

@@ -11,12 +11,11 @@ from functools import partial
 from reconciler.backends.state.lock.kafka_lock import KafkaLock
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.changes import ChangeOfTopic
-from reconciler.model.live import LiveCluster
+from reconciler.model.live import LiveCluster, broker_configs, different_configs
 from reconciler.model.plan import Plan
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.left_by_apply import NOBODY, LeftCluster, dumps, left_key, left_on, left_topics
 from reconciler.operations.session.session import Session
-from reconciler.resources.topics.expected import broker_configs, different_configs
 
 
 def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:

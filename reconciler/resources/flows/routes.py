@@ -14,19 +14,16 @@ from operator import attrgetter
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.model.live import ConfigValue, LiveState, Source
+from reconciler.model.live import BrokerConfigs, ConfigValue, LiveState, Source, broker_configs, different_configs
 from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
 from reconciler.resources.flows.explain import idle_names, left_out, left_out_words
 from reconciler.resources.flows.names.carried import plain_names, selector_for
 from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 from reconciler.resources.topics.expected import (
-    BrokerConfigs,
     Prospect,
     Prospects,
-    broker_configs,
     declared_over,
-    different_configs,
     prospect_of_declared,
     prospect_of_hidden,
     prospect_of_live,

@@ -13,12 +13,11 @@ from types import MappingProxyType
 
 from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import LiveCluster, LiveState, LiveTopic, Source
+from reconciler.model.live import LiveCluster, LiveState, LiveTopic, Source, different_configs
 from reconciler.model.ports import ClusterReader
 from reconciler.model.replicas import THROTTLED_REPLICAS, ReplicaFacts
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.topics.defaults import layers_of, replication_factor
-from reconciler.resources.topics.expected import different_configs
 
 
 def look_closer(topology: Topology, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:

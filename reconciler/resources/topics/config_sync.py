@@ -15,17 +15,10 @@ from reconciler.errors import Unknown
 from reconciler.model.config_values import THROTTLES, human
 from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import TopicRef
-from reconciler.model.live import ConfigValue, Source
+from reconciler.model.live import BrokerConfigs, ConfigValue, Source
 from reconciler.replication.expressions.match import expressions
 from reconciler.resources.topics.defaults import Layers
-from reconciler.resources.topics.expected import (
-    BrokerConfigs,
-    DesiredConfig,
-    Prospect,
-    overlaid,
-    wanted_configs,
-    without_undeclared,
-)
+from reconciler.resources.topics.expected import DesiredConfig, Prospect, overlaid, wanted_configs, without_undeclared
 from reconciler.resources.topics.limits import BUILT_IN
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.config_values import THROTTLES, human, number
 from reconciler.model.environment.topology import Topic, TopicRef, Undeclared
-from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.model.live import BrokerConfigs, ConfigValue, LiveTopic, Source
 from reconciler.resources.topics.defaults import Layers, configs, partitions, retention_steps, undeclared
 
-BrokerConfigs = Mapping[str, ConfigValue]
 Configs = Mapping[str, ConfigValue] | Unknown
 
 
@@ -126,22 +125,6 @@ def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> Desir
     steps = -(-int(before - after) // by)
     origin = f"{desired.origin}, 1 of {steps} steps to {human(key, desired.value)}, one an apply"
     return replace(desired, value=str(int(before) - by), origin=origin, goal=desired.value)
-
-
-def broker_configs(different: Iterable[Mapping[str, ConfigValue]]) -> dict[str, ConfigValue]:
-    """What a topic of a cluster has without overrides, as far as its topics tell. ``different``: their configs."""
-    config_values: dict[str, ConfigValue] = {}
-    for each_configs in different:
-        for key, value in each_configs.items():
-            if value.source is not Source.TOPIC:
-                config_values.setdefault(key, value)
-    return config_values
-
-
-def different_configs(cluster: LiveCluster) -> list[Mapping[str, ConfigValue]]:
-    """The configs of all topics, those that are one object once: of ten thousand topics perhaps fifty."""
-    every = {id(topic.configs): topic.configs for topic in cluster.topics.values()}
-    return [config_values for config_values in every.values() if not isinstance(config_values, Unknown)]
 
 
 class Prospects(Mapping[TopicRef, Prospect]):

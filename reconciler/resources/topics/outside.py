@@ -12,12 +12,11 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import About, CopiedAgain, Outside, OutsideChange, Subject, of_topic
 from reconciler.model.config_values import THROTTLES, human, number
 from reconciler.model.environment.topology import TopicRef
-from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.model.live import BrokerConfigs, ConfigValue, LiveCluster, LiveTopic, Source
 from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
-from reconciler.resources.topics.expected import BrokerConfigs
 from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 

@@ -24,14 +24,13 @@ from reconciler.model.environment.topology import (
     Topology,
     Undeclared,
 )
-from reconciler.model.live import Source
+from reconciler.model.live import Source, broker_configs, different_configs
 from reconciler.model.plan import Edition, Plan
 from reconciler.model.quotas import entity
 from reconciler.model.reports.impact import ClusterFeatures, ReadingGroup, Stakes
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import left_on
 from reconciler.model.users import Mechanism, UserRecord
-from reconciler.resources.topics.expected import broker_configs, different_configs
 from tests.support.access.acls import rules
 from tests.support.builders import World, cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable

@@ -16,7 +16,7 @@ from reconciler.engine.plan.impact import questions, weighed
 from reconciler.errors import ExitCode
 from reconciler.model.changes import About, CopiedAgain, Outside, Subject
 from reconciler.model.environment.topology import TopicDefaults, TopicRef, Topology, Undeclared
-from reconciler.model.live import Source
+from reconciler.model.live import Source, broker_configs, different_configs
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Cause
 from reconciler.model.reports.impact import Stakes
@@ -26,7 +26,6 @@ from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_text
-from reconciler.resources.topics.expected import broker_configs, different_configs
 from tests.support.builders import World, altered, cluster, flow, ids, topic, topology, world
 
 WISHED = topology(
