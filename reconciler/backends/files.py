@@ -29,7 +29,7 @@ def read_environment(folder: Path) -> Mapping[str, str]:
 
 
 def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]:
-    """As ``read_environment``, with what can be read in spite of the problems, so that all can be told at once."""
+    """As ``read_environment``, with what can be read in spite of the problems, so that all can be reported at once."""
     if not folder.is_dir():
         problem = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"
         why = "An environment is a folder with *.yaml files"
@@ -183,7 +183,7 @@ def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> 
 
 
 def _repositories_in(folder: Path, names: Sequence[str], checkout: Checkout | None) -> Iterator[Problem]:
-    """What git would take for a repository of its own: ``folder``, or what is directly in it."""
+    """Folders that git would treat as separate repositories: ``folder``, or those directly in it."""
     if looks_like_repository(folder):
         yield _nested(folder)
     for path in (folder / name for name in names if name.startswith(".")):
@@ -202,9 +202,7 @@ def _repositories_above(folder: Path, checkout: Checkout) -> Iterator[Problem]:
 
 def _nested(path: Path) -> Problem:
     problem = "git takes it for a repository of its own"
-    why = (
-        "Whoever edits the environment would choose its history, and its configuration can name programs that git runs"
-    )
+    why = "The author of an edit would choose its history, and its configuration can name programs that git runs"
     todo = "Remove it, and put the files of a submodule into the repository around it"
     return Problem("nested-repository", Where(str(path)), problem, why, todo)
 
@@ -213,7 +211,7 @@ def _leads_out(path: Path, checkout: Checkout | None) -> Problem | None:
     """A link of an edit could show any file of this machine to its readers. None outside of a repository."""
     if checkout is None or Path(os.path.realpath(path)).is_relative_to(checkout.root):
         return None
-    why = "Files of this machine are no part of the environment, and whoever may edit it could read them"
+    why = "Files of this machine are no part of the environment, and anyone who may edit it could read them"
     todo = "Put the file into the repository, or remove the link"
     problem = f"a link leads out of the repository {checkout.root}"
     return Problem("link-leads-out", Where(str(path)), problem, why, todo)
@@ -236,7 +234,7 @@ def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path
         held = Repository(checkout).tracked(names.values())
     except ReconcilerError as error:
         held, unknown, todo = {}, f"and whether git tracks it is not known: {error.what}", error.todo.rstrip(".")
-    why = "Whoever edits the environment could read files that are no part of it, such as secrets beside it"
+    why = "Anyone who may edit the environment could read files that are no part of it, such as secrets beside it"
     add = f"git -C {shlex.quote(str(checkout.root))} add"
     return {
         link: Problem(

@@ -206,7 +206,7 @@ class _Tree:
             if entry.mode == SUBMODULE:
                 raise ReconcilerError(
                     f"{self._commit[:12]}:{path} is a submodule, and its files are another repository's",
-                    "Whoever may edit the environment chooses that repository, so nothing of it is compared with.",
+                    "Anyone who may edit the environment chooses that repository, so nothing is compared with it.",
                     "Put its files into the repository; until that is merged, plan without --base and --changed-since.",
                 )
             if entry.kind == "blob" and inner.suffix == ".yaml":

@@ -76,7 +76,7 @@ def can_ask() -> bool:
 
 
 def looks_like_repository(folder: Path) -> bool:
-    """Git takes such a folder for a repository wherever it stands, and obeys the file ``config`` in it."""
+    """Git treats such a folder as a repository wherever it is, and obeys the file ``config`` in it."""
     there = {name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(folder / name)}
     return "HEAD" in there and ("commondir" in there or {"objects", "refs"} <= there)
 
@@ -135,7 +135,7 @@ class Repository:
             return []
 
     def remotes(self) -> dict[str, str]:
-        """Their addresses by name, as they are configured."""
+        """The configured addresses of the remotes, by name."""
         try:
             lines = self._run("config", "-z", "--get-regexp", r"^remote\..*\.url$").decode("utf-8", "replace")
         except OSError:  # it has none
@@ -287,7 +287,7 @@ def _blobs(answer: bytes, root: Path, commit: str) -> Iterator[tuple[str, bytes]
 def _brought(inner: Path, outer: Path) -> ReconcilerError:
     return ReconcilerError(
         f"{inner} is a repository within the repository {outer}, which has it from an edit",
-        "Its history and its files are of somebody else's choice, so nothing is compared with them.",
+        "The author of that edit chose its history and its files, so nothing is compared with them.",
         "Clone it beside the other one and name it there, or put its files into the repository.",
     )
 
@@ -315,6 +315,6 @@ def _unanswered(root: Path, error: OSError) -> ReconcilerError:
         )
     return ReconcilerError(
         f"git refuses to read {root}: the folder belongs to another user than this process",
-        "Usual in containers of CI. Until git is told to trust the folder, it answers nothing about it.",
+        "Usual in containers of CI. Until git is configured to trust the folder, it answers nothing about it.",
         f"git config --global --add safe.directory {shlex.quote(str(root))}",
     )

@@ -41,7 +41,7 @@ class Metrics:
         return Counter(name, text, labels, namespace="reconciler", registry=self.registry)
 
     def take(self, figures: Figures) -> None:
-        """A failed round leaves the last known counts as they are; its age is told by ``last_success``."""
+        """A failed round keeps the last known counts; ``last_success`` shows their age."""
         self.seconds.set(figures.seconds)
         self.kept.set(figures.topology_kept)
         self.rounds.labels("failed" if figures.succeeded_at is None else "succeeded").inc()
@@ -71,7 +71,7 @@ def _replace(gauge: Gauge, values: Mapping[str, float]) -> None:
 
 
 class MetricsServer:
-    """Serves on a thread of its own until it is closed. Raises ReconcilerError when the port is taken."""
+    """Serves on a separate thread until it is closed. Raises ReconcilerError when the port is taken."""
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:
         try:
@@ -79,7 +79,7 @@ class MetricsServer:
         except (OSError, OverflowError) as error:
             raise ReconcilerError(
                 f"metrics cannot be served on {host}:{port}: {getattr(error, 'strerror', None) or error}",
-                "A run whose state nobody can see was not asked for, so nothing was begun.",
+                "You asked for metrics of this run, so nothing was begun without them.",
                 "Choose another --metrics-port or --metrics-host.",
             ) from None
 

@@ -1,4 +1,4 @@
-"""Lines that say what is waited for, so that nobody watches a command that says nothing."""
+"""Lines that say what a command waits for, so that it is never silent for long."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SOON_S, AGAIN_S = 3.0, 15.0
 
 
 class WaitLines:
-    """``tell`` is called as often as one looks. ``progress`` gets words that are new, and the same ones now and then,
-    with how long that lasts."""
+    """``show`` is called at each look. ``progress`` gets words that are new, and the same ones now and then, with how
+    long that lasts."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class WaitLines:
         self._words = ""
         self._since = self._last = 0.0
 
-    def tell(self, words: str) -> None:
+    def show(self, words: str) -> None:
         now = self._clock()
         if now < self._quiet_until:
             return

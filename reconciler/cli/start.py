@@ -36,8 +36,8 @@ def main() -> None:
 
 
 def open_standard_streams() -> None:
-    """What whoever started us has closed (``2>&-``, as some schedulers do) leads nowhere. Else the next file or
-    connection would get its number, and what a library prints would end in the audit record or on the way to a broker.
+    """Opens a standard stream that our parent process closed (``2>&-``, as some schedulers do) on the null device. Else
+    the next file or connection would get its number, and a library's output would go to the audit record or a broker.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
@@ -55,7 +55,7 @@ def _end(code: object) -> None:
     for out in (sys.stdout, sys.stderr):
         try:
             out.flush()
-        except (OSError, ValueError, AttributeError):  # nobody reads it any more; closed, or never open
+        except (OSError, ValueError, AttributeError):  # its reader is gone; closed, or never open
             return
     os._exit(code)
 

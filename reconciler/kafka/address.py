@@ -63,7 +63,7 @@ def _host(host: str, text: str) -> str:
         return host[1:-1]
     if len(host) > _LONGEST or not _NAME.fullmatch(host):
         raise ValueError(f"{text!a} has no host's name or address before its port")
-    if _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):  # resolvers take it for an IPv4 address
+    if _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):  # resolvers read it as an IPv4 address
         try:
             ipaddress.IPv4Address(host)
         except ValueError:

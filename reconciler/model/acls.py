@@ -76,7 +76,7 @@ class AclBinding:
     permission: Permission
 
     def __str__(self) -> str:
-        """``allow User:orders-app write on topic orders``; a prefix, and a host that is not every host, are told."""
+        """``allow User:orders-app write on topic orders``; a prefix, and a host that is not every host, are shown."""
         where = "" if self.host == WILDCARD else f" from {self.host}"
         return f"{self.permission} {word(self.principal)} {self.operation} on {self.target}{where}"
 
@@ -145,7 +145,7 @@ def normalised(bindings: Iterable[AclBinding]) -> frozenset[AclBinding]:
 
 
 def word(text: str) -> str:
-    """A principal or a resource's name, in quotes where it could be taken for something else."""
+    """A principal or a resource's name, in quotes where it could be read as something else."""
     return text if _PLAIN.fullmatch(text) and text.isprintable() else quoted(text)
 
 
@@ -186,7 +186,7 @@ class ExactRule:
 class AccessRule:
     """One entry of ``access``: a role with what it is about, or an ``exact`` rule; never both.
 
-    ``absent``: these rules must not exist, whoever made them. ``number`` counts entries from 1, in file order.
+    ``absent``: these rules must not exist, no matter who made them. ``number`` counts entries from 1, in file order.
     ``flows`` are names (role mirror only; empty: all). ``application_id`` is Kafka Streams'.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Set while a reassignment runs, by whoever runs it; touching them un-throttles somebody else's work.
+# Set by the tool that runs a reassignment, while it runs; touching them would remove another tool's throttle.
 THROTTLES = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 _UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
 SET_LIKE = frozenset({"cleanup.policy"})

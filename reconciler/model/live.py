@@ -51,7 +51,7 @@ class LivePartition:
 
 @dataclass(frozen=True, slots=True)
 class LiveTopic:
-    """``configs`` holds every key the broker told, with its source; overrides are those with ``Source.TOPIC``."""
+    """``configs`` holds every key the broker returned, with its source; overrides are those with ``Source.TOPIC``."""
 
     name: str
     topic_id: str
@@ -109,7 +109,7 @@ class LiveAccess:
     """The access control of one cluster. ``owned``: rules that runs of this environment made, by the ownership record;
     a rule in it that is not in ``acls`` was removed by someone else.
 
-    ``pending``: rules that a wave touched and no probe has confirmed yet: the run was cut off, or could not tell.
+    ``pending``: rules that a wave touched and no probe has confirmed yet: the run was cut off, or could not find out.
     ``not_understood``: rules whose resource or operation this version has no word for; they are left alone.
     """
 
@@ -136,11 +136,11 @@ def _nothing() -> Mapping[Any, Any]:
 class LiveCluster:
     """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
 
-    ``sees_all`` False: the principal may not describe every topic, so one that nobody asked for by name may yet exist.
+    ``sees_all`` False: the principal may not describe every topic, so a topic that was not asked for by name may exist.
     ``hidden``: of the names that were asked for, those of which the principal may not even know whether they are there.
-    ``replicas`` None: nobody had a reason to look closer.
+    ``replicas`` None: there was no reason to read them.
     ``quota_keys``: which keys of whose quotas runs of this environment set, by the ownership record.
-    ``access``, ``quotas``, ``users`` None: nobody asked, because nothing that is declared rests on it.
+    ``access``, ``quotas``, ``users`` None: not read, because nothing that is declared depends on it.
     """
 
     name: str
@@ -157,8 +157,8 @@ class LiveCluster:
 
     @property
     def topic_count(self) -> int:
-        """As `plan`, `status` and the map tell it: without topics that the brokers call internal
-        (``__consumer_offsets``, ``__transaction_state``), which nobody declares and which come and go with brokers."""
+        """As `plan`, `status` and the map show it: without topics that the brokers call internal
+        (``__consumer_offsets``, ``__transaction_state``), which are never declared and come and go with brokers."""
         return sum(not topic.internal for topic in self.topics.values())
 
     @property
@@ -181,7 +181,7 @@ class LiveCluster:
     @property
     def acls(self) -> frozenset[AclBinding] | Unknown | Unsupported:
         """Every rule of the cluster, or why there is no such set."""
-        return self.access.acls if self.access is not None else Unknown(f"access of {self.name}", "nobody asked")
+        return self.access.acls if self.access is not None else Unknown(f"access of {self.name}", "it was not read")
 
 
 BrokerConfigs = Mapping[str, ConfigValue]
@@ -204,7 +204,7 @@ def different_configs(cluster: LiveCluster) -> list[Mapping[str, ConfigValue]]:
 
 
 LAG_LATE_MS = 10_000
-"""A record that comes later than this tells no lag any more."""
+"""The lag of a record that comes later than this is unknown."""
 
 
 class JobState(StrEnum):
@@ -223,8 +223,8 @@ class LiveMirror:
     """A mirror job as seen from outside: what the runner knows of the process, and its last status record.
 
     ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
-    ``gone``: this machine ran it, and its process is no more. ``host``: where its driver runs, as it says.
-    ``unseen``: why nobody can see what its process does, of which nothing else is known then. ``run``: in deploy mode
+    ``gone``: this machine ran it, and its process has ended. ``host``: where its driver runs, as it says.
+    ``unseen``: why its process, of which nothing else is known then, cannot be observed. ``run``: in deploy mode
     cluster, by which its driver is given orders from any machine. ``unkept``: why nothing would start its application
     again after a crash; empty where something would, or where that is not known here.
     """
@@ -247,7 +247,7 @@ class LiveMirror:
 
     @property
     def lag_is_current(self) -> bool:
-        """Whether the lags in ``flows`` are those of now: a source grows while nobody looks."""
+        """Whether the lags in ``flows`` are those of now: a source grows between reports."""
         return self.state is JobState.RUNNING and self.late_ms <= LAG_LATE_MS
 
 
@@ -259,7 +259,7 @@ class LiveState:
     mirrors: Mapping[str, LiveMirror | Unknown]
 
     def as_reported(self) -> LiveState:
-        """For people: a mirror whose job nobody can see is unknown, though its process is."""
+        """For people: a mirror whose job cannot be observed is unknown, even if its process runs."""
         seen = {name: getattr(mirror, "unseen", None) or mirror for name, mirror in self.mirrors.items()}
         return LiveState(self.clusters, seen)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Autonomy(StrEnum):
-    """What a run may do with nobody looking."""
+    """What a run may do unattended."""
 
     NONE = "none"
     SAFE = "safe"

@@ -30,7 +30,7 @@ class SeenCluster:
     ``users`` None: not looked at.
 
     ``sees_all`` False: it hides topics from the principal. ``metadata_version``: finalized level of that feature.
-    ``authorizer``, ``metadata_version`` None: not told.
+    ``authorizer``, ``metadata_version`` None: not reported.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Edition:
     """Of the files that a plan is made from. ``revision``, ``dirty``: as in ``Basis``. ``digest``: of their topology
-    (``engine.plan.fingerprints.topology_digest``); None: nobody worked it out yet."""
+    (``engine.plan.fingerprints.topology_digest``); None: not computed yet."""
 
     revision: str = ""
     dirty: bool = False
@@ -83,7 +83,7 @@ class Basis:
 class Planned:
     """One change with its place in the order. ``needs`` are ids of changes that must succeed first.
 
-    ``stakes``: what its cluster told about a dangerous change; None where nobody asked.
+    ``stakes``: what its cluster reported about a dangerous change; None where it was not asked.
     ``wave``: of the plan's rollout; ``wave_why``: why it is a later one than that of its cluster.
     """
 

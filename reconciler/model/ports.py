@@ -125,7 +125,7 @@ class ClusterAdmin(ClusterReader, Protocol):
 
 
 class Prober(Protocol):
-    """Who works with a cluster, and what brokers tell each of them."""
+    """The principals that work with a cluster, and what brokers allow each of them."""
 
     def needs(self, cluster: str, /) -> Sequence[Needs]: ...
 
@@ -134,7 +134,7 @@ class Prober(Protocol):
         ...
 
     def rights(self, cluster: str, kind: Principal, ask: Ask, /) -> Rights:
-        """Never raises: ``failed`` says why nothing was told."""
+        """Never raises: ``failed`` says why the rights are unknown."""
         ...
 
     def server(self, cluster: str, /) -> str:

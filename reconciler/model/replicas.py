@@ -41,7 +41,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentInFlight:
-    """A reassignment in flight, as ListPartitionReassignments tells it. ``replicas`` holds old and new ones."""
+    """A reassignment in flight, as ListPartitionReassignments returns it. ``replicas`` holds old and new ones."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class Journal:
     """What a reassignment of ours is about to do, written on its cluster before it does it, gone when all is undone.
 
     ``targets``: where each partition goes. ``rates``: the values that are ours wherever a broker of ``brokers`` has
-    them under its key. Only what stands here is ever cleared.
+    them under its key. Only what is in it is ever cleared.
     """
 
     environment: str

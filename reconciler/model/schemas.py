@@ -24,8 +24,8 @@ def schema(name: str) -> Any:
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    """Of records that anybody may have written: with 2.0 or 1e300 for an integer, as the standard has it, and with
-    numbers beyond 64 bits, they would be read, and fail where somebody reckons with them."""
+    """For records from untrusted writers. The standard accepts 2.0 or 1e300 as an integer; such numbers, and those
+    beyond 64 bits, would be read, and fail at the first calculation."""
     from jsonschema import Draft202012Validator, validators  # 0.1 s, and many a plan reads no record
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(

@@ -26,15 +26,15 @@ class Mechanism(StrEnum):
 
 
 Credentials = Mapping[Mechanism, int]
-"""What a cluster tells of a user: mechanism -> iterations. Never a password, nor anything made of one."""
+"""What a cluster shows of a user: mechanism -> iterations. Never a password, nor anything made of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
     """One entry of ``users``. ``password`` is a reference such as ``${env:NAME}``; ``version`` counts its passwords.
 
-    ``iterations`` None: what is there stays, a new credential gets the least. ``take_over``: the password of a user
-    that nobody here made may be replaced. ``absent``: no such user may be there. ``number`` counts entries from 1.
+    ``iterations`` None: an existing credential keeps its number, a new one gets the least. ``take_over``: the password
+    of a user that no apply made may be replaced. ``absent``: the user must not exist. ``number`` counts entries from 1.
     """
 
     number: int

@@ -51,7 +51,7 @@ def allowed(environ: Mapping[str, str]) -> Allowed:
 
 
 def word_for(kind: str, value: str) -> str:
-    """The word of the variable that lists ``value``, and no more than a file's folder beside it; empty where there is
+    """The word of the variable that lists ``value``, and beside it at most a file's folder; empty where there is
     none. ``value`` comes from an edit: one that is a pattern, several words or a folder of the edit is not proposed."""
     if kind == "env":
         return f"env:{value}" if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value) else ""
@@ -67,7 +67,8 @@ class _Permitted:
 
 
 def permit_policies(listed: Allowed) -> None:
-    """For this process, by whoever reads its environment. Without it, only those of entry points are."""
+    """Permits these policies in this process; the reader of its environment calls it. Without it, only those of entry
+    points are permitted."""
     _Permitted.listed = listed
 
 
@@ -81,7 +82,7 @@ def policy_permitted(policy: str) -> bool:
 
 def _fits(kind: str, pattern: str, value: str) -> bool:
     if kind == "file":
-        # The parent of a folder that is a link is that of the folder it leads to, which no text tells.
+        # The parent of a folder that is a link is that of the folder it leads to, which no text shows.
         if ".." in value.split("/"):
             return False
         return posixpath.normpath(value).startswith(f"{posixpath.normpath(pattern)}/")

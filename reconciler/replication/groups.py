@@ -72,8 +72,8 @@ def unsupported(
     """``kind`` as brokers name group types; ``assignor`` empty when not known; ``topics``: what the group committed;
     ``share_starts``: start offsets of share groups are carried.
 
-    SHARE_START and STREAMS_CLASSIC are warnings, their offsets are synced. The latter is told by the assignor while
-    members are there, else by the repartition topics, which Streams names after the application.
+    SHARE_START and STREAMS_CLASSIC are warnings, their offsets are synced. The latter is recognised by the assignor
+    while it has members, else by the repartition topics, which Streams names after the application.
     """
     match kind:
         case "share":

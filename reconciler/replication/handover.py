@@ -1,4 +1,4 @@
-"""The hand-over, what a mirror job is told: one frozen type for the reconciler that writes and the job that reads it.
+"""The hand-over, a mirror job's definition: one frozen type for the reconciler that writes and the job that reads it.
 
 Its canonical JSON and the fingerprints decide whether a running job must be restarted, so a field that says nothing is
 left out. Secrets stay references. Format: schemas/mirror.schema.json.
@@ -56,7 +56,7 @@ class Naming:
 
 
 AGAIN = "again"
-"""A start at the earliest record, also where the target holds records already: somebody agreed to have them twice."""
+"""A start at the earliest record, also where the target holds records already: the user agreed to have them twice."""
 
 
 @dataclass(frozen=True, slots=True)

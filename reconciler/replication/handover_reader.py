@@ -1,4 +1,4 @@
-"""Reads a hand-over, the text that a mirror job starts with, and tells every problem of one that cannot be used."""
+"""Reads a hand-over, the text that a mirror job starts with, and reports every problem of one that cannot be used."""
 
 from __future__ import annotations
 

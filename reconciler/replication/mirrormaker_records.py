@@ -48,7 +48,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Group ``group`` stands at ``upstream`` on the source, which is ``downstream`` of *remote* topic ``topic``."""
+    """Group ``group`` is at offset ``upstream`` on the source, which is ``downstream`` of *remote* topic ``topic``."""
 
     group: str
     topic: str

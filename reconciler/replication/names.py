@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 STATUS_TOPIC = "__mirror_status"
 LAG_HOLDS_MS = 20_000
-"""A lag that a job calls known is of an end that is so old at most: what a source told of its end holds for 10 s, and
-what a lane told the driver as well."""
+"""The age, at most, of the end behind a lag that a job calls known: an end that a source returned is used for 10 s,
+and what a lane reported to the driver as well."""
 CONTROL_TOPIC = "__mirror_control"
 """On a mirror's status cluster, where hosts keep mirrors alive: what is desired of it, and which host has it."""
 LONGEST_TOPIC = 249
@@ -109,10 +109,10 @@ ConditionCode = Literal[
     "target_unreachable",
     "transaction_timeout_refused",
 ]
-"""Of all that a mirror job tells."""
+"""All that a mirror job reports."""
 CONDITION_CODES: tuple[ConditionCode, ...] = get_args(ConditionCode)
 CONTINUABLE = ("corrupt_source_batch", "record_refused", "source_retention_passed", "source_truncated")
-"""Conditions after which a flow may be told to go on: what is lost is known exactly, and what comes after it can be
+"""Conditions after which a flow may be set to go on: what is lost is known exactly, and what comes after it can be
 copied. All others always stop."""
 WAITING = (
     "lane_unresponsive",

@@ -92,7 +92,7 @@ def dumps(pause: Pause) -> bytes:
 
 
 def loads(scope: Scope, value: bytes) -> Pause:
-    """Whatever is written under the key of a pause pauses: a record nobody understands must not let records flow."""
+    """Any record under the key of a pause pauses: an unreadable one must not let records flow."""
     try:
         written = _RECORD.loads(value)
     except ValueError:

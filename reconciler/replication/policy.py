@@ -134,7 +134,7 @@ BEFORE_4 = {
 
 def canonical_policy(policy: str) -> str:
     """As a hand-over spells ``policy``. Jobs of earlier releases know no words for ``BEFORE_4``, and a word in place of
-    the path it stands for must change no fingerprint."""
+    its path must change no fingerprint."""
     return BEFORE_4.get(policy, policy)
 
 
@@ -178,7 +178,7 @@ def make_policy(policy: str, separator: str, source_alias: str, *, trusted: bool
 
 
 def is_cycle(policy: ReplicationPolicy, topic: str, target_alias: str) -> bool:
-    """Does the name say that records of ``topic`` have been on the target? Identity names cannot tell.
+    """Does the name say that records of ``topic`` have been on the target? Identity names do not show it.
 
     The source's own alias says nothing: no flow copies ``prod.orders`` from prod to prod, so on prod it is a name that
     an application chose.

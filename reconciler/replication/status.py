@@ -162,7 +162,7 @@ class FlowStatus:
 
     ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
     ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
-    A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
+    A job of an older release reports neither, and its ``transactions`` and ``retries`` are None.
     ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
     where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
     ``pauses`` holds only the newest; None where it holds all. ``same_offsets`` None: the flow does not keep offsets.
@@ -207,14 +207,14 @@ class FlowStatus:
 
     @property
     def counted_conditions(self) -> Mapping[tuple[str, bool], int]:
-        """(code, whether it stops copying) -> conditions, those that are not told in full included."""
+        """(code, whether it stops copying) -> conditions, those that are not listed in full included."""
         if self.condition_counts:
             return {(each.code, each.stops): each.conditions for each in self.condition_counts}
         return Counter((each.code, each.stops) for each in self.conditions)
 
     @property
     def counted_pauses(self) -> tuple[int, int]:
-        """Requests, and partitions that are paused: those included that are not told one by one."""
+        """Requests, and partitions that are paused: those included that are not listed one by one."""
         if self.pause_counts is not None:
             return self.pause_counts.pauses, self.pause_counts.paused_partitions
         return len(self.pauses), sum(pause.paused_partitions for pause in self.pauses)

@@ -1,7 +1,7 @@
 """Reads, creates and deletes the ACLs of one cluster, in batches; each change is confirmed by reading again.
 
 Made rules are written to the ownership record before they are made, deleted ones struck from it after they are gone, so
-that a run that is cut off leaves at most an entry too many, never a rule that nobody owns up to.
+that a run that is cut off leaves at most an entry too many, never a rule without an entry.
 """
 
 from __future__ import annotations

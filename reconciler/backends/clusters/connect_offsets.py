@@ -101,7 +101,7 @@ def _denied(side: Side, topic: str) -> ClusterError:
 
 
 def workers(side: Side, group: str) -> str | None:
-    """The state of a group of Connect workers, such as Stable; None when nobody is in it. Raises ClusterError."""
+    """The state of a group of Connect workers, such as Stable; None when it has no members. Raises ClusterError."""
 
     async def read(cluster: ClusterClient) -> str | None:
         listed_group = (await GroupClient(cluster).listed()).get(group)

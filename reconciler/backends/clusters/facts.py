@@ -43,7 +43,7 @@ _ANY_ACL = AclBindingFilter(
 
 
 def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
-    """Never raises for a cluster that does not answer. ``cluster_id`` None: nobody answered as a broker."""
+    """Never raises for a cluster that does not answer. ``cluster_id`` None: no address answered as a broker."""
     with ThreadPoolExecutor(len(cluster.bootstrap_servers)) as pool:
         addresses = tuple(pool.map(partial(_address, cluster, principal), cluster.bootstrap_servers))
     silent = Unknown(f"cluster {cluster.name}", "the cluster did not answer")
@@ -136,7 +136,7 @@ def _brokers(connection: AdminConnection, ids: list[int]) -> Mapping[int, Mappin
 
 
 def _authorizer(connection: AdminConnection, cluster: Cluster, principal: Principal) -> bool | Unknown:
-    """Asked over our own connection: librdkafka 2.16 tells SECURITY_DISABLED as an empty list of rules."""
+    """Asked over our own connection: librdkafka 2.16 returns SECURITY_DISABLED as an empty list of rules."""
     authorizer = read_nature(cluster, principal).authorizer
     if authorizer is not None:
         return authorizer

@@ -278,7 +278,7 @@ async def _groups(cluster: ClusterClient, selector: GroupSelector, share_starts:
 async def _offsets(
     groups: GroupClient, names: Iterable[str], share: Collection[str] = ()
 ) -> dict[str, dict[Key, GroupPosition]]:
-    """Decided offsets; an undecided one that stays so is told with its last decided value."""
+    """Decided offsets; one that stays undecided is returned with its last decided value."""
     wanted = list(names)
     group_offsets = await groups.offsets(wanted, stable=True, share=share)
     until = asyncio.get_running_loop().time() + UNDECIDED_WITHIN

@@ -52,7 +52,7 @@ TELLS_WRITERS = frozenset({61, 65})
 """DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
 SECURITY_DISABLED = 54
 NOBODYS = (5, "reconciler-probe")
-"""A transactional id that nobody uses: asking for its rules tells whether there is an authorizer, and costs nothing."""
+"""An unused transactional id: asking for its rules shows whether there is an authorizer, and costs nothing."""
 POSITIONS = "mirror."
 """Groups of this prefix hold positions of a mirror and read nothing."""
 
@@ -250,7 +250,7 @@ async def _foreign_in_heartbeats(declared: DeclaredCluster, principal: Principal
 async def _positions(
     groups: GroupClient, states: Sequence[str]
 ) -> tuple[dict[str, Mapping[Key, PositionMark]], dict[str, str]]:
-    """By flow, and why of others they cannot be told."""
+    """Positions by flow, and for other flows why they are unknown."""
     names = {position_group(state): state for state in states}
     positions: dict[str, Mapping[Key, PositionMark]] = {}
     untold: dict[str, str] = {}

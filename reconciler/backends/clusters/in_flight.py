@@ -49,7 +49,7 @@ async def _one(source: Log, target: Log, position: int) -> InFlight | str:
 
 
 async def _in_flight(source: Log, target: Log, position: int) -> InFlight:
-    """``position``: the next source offset, as it was stored. Raises NotPairedError where the logs do not tell it,
+    """``position``: the next source offset, as it was stored. Raises NotPairedError where the logs do not show it,
     BrokerError, ConnectionLostError."""
     low, end = await _bounds(target)
     lowest, highest = await _bounds(source)

@@ -1,9 +1,10 @@
 """Asks the brokers which permissions a principal has, without changing anything.
 
 Topics: the operations brokers themselves say are allowed (KIP-430). Creates: validate-only requests. Groups and
-transactional ids: requests that are authorized first and then refused, because nobody has the member or producer id
-they name: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs Describe.
-Topics that are not there: a Fetch and a Produce without a record, which are authorized before anybody looks for the
+transactional ids: requests that are authorized first and then refused, because the member or producer id they
+name does not exist: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs
+Describe.
+Topics that are not there: a Fetch and a Produce without a record, which are authorized before the broker looks for the
 topic.
 """
 
@@ -185,9 +186,9 @@ def produce_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str,
 
 def _groups(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
     """Heartbeats of a member that does not exist."""
-    nobody: dict[str, Any] = {"generation_id": -1, "member_id": "reconciler-doctor"}
+    no_member: dict[str, Any] = {"generation_id": -1, "member_id": "reconciler-doctor"}
     kind = protocol.HeartbeatRequest
-    return {name: requests.send(_ANY, kind, group_id=name, **nobody).error_code for name in names}
+    return {name: requests.send(_ANY, kind, group_id=name, **no_member).error_code for name in names}
 
 
 def _described(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
@@ -198,6 +199,8 @@ def _described(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
 
 def _transactional_ids(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
     """The end of a transaction of a producer that does not exist."""
-    nobody: dict[str, Any] = {"producer_id": NO_PRODUCER, "producer_epoch": 0, "committed": False}
+    no_producer: dict[str, Any] = {"producer_id": NO_PRODUCER, "producer_epoch": 0, "committed": False}
     kind = protocol.EndTxnRequest
-    return {name: requests.send(_ANY, kind, newest=3, transactional_id=name, **nobody).error_code for name in names}
+    return {
+        name: requests.send(_ANY, kind, newest=3, transactional_id=name, **no_producer).error_code for name in names
+    }

@@ -80,7 +80,7 @@ class QuotaControl(KindControl[AlterQuota]):
         return self.record.read()
 
     def validate(self, changes: Sequence[AlterQuota]) -> Mapping[Subject, str]:
-        """Subject -> the broker's refusal, by validate-only requests. Raises ClusterError where nobody may ask."""
+        """Subject -> the broker's refusal, by validate-only requests. Raises ClusterError without the right to ask."""
         refusals: dict[Subject, str] = {}
         with QuotaRequests(self.cluster, self.principal) as requests:
             for batch in batched(changes, self.most):

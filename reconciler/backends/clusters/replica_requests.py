@@ -79,7 +79,7 @@ class ReplicaRequests(Requests):
                 _ALTER,
                 protocol.AlterPartitionReassignmentsRequest,
                 timeout_ms=TIMEOUT_MS,
-                allow_replication_factor_change=factor_changes,  # of version 1; older brokers are not told
+                allow_replication_factor_change=factor_changes,  # of version 1; not sent to older brokers
                 topics=_reassigned(some),
             )
             self.check(answer.error_code, _ALTER)

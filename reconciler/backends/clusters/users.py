@@ -87,13 +87,13 @@ class UserRequests(Requests):
     def described(self, broker: int | None = None) -> dict[str, dict[Mechanism, int]] | Unsupported:
         """All of them, as ``broker`` knows them now. A mechanism this version has no word for is left out.
 
-        ``users`` is empty and not null: brokers answer a null of somebody without the right with silence.
+        ``users`` is empty and not null: brokers do not answer a null from a principal without the right.
         """
         answer = self.send(DESCRIBE, protocol.DescribeUserScramCredentialsRequest, broker, users=[])
         if answer.error_code in (SECURITY_DISABLED, UNSUPPORTED_VERSION):
             return Unsupported(answer.error_message or f"the brokers refuse the request (error {answer.error_code})")
         self.check(answer.error_code, DESCRIBE, answer.error_message)
-        # With ZooKeeper names come as they stand there, percent-encoded.
+        # With ZooKeeper names come as ZooKeeper stores them, percent-encoded.
         name = unquote if LEADER_AND_ISR in self.versions() else str
         return {
             name(item.user): {
@@ -106,7 +106,7 @@ class UserRequests(Requests):
         }
 
     def altered(self, parts: Sequence[Part], passwords: Mapping[str, str]) -> dict[str, str]:
-        """User -> what was refused, with the broker's words. Each user once: brokers refuse one that stands twice."""
+        """User -> the broker's reason for a refusal. Each user once: brokers refuse one that is listed twice."""
         kind = protocol.AlterUserScramCredentialsRequest
         answer = self.send(
             ALTER,
@@ -222,7 +222,7 @@ class UserControl(KindControl[UserChange]):
 
 
 def _begun(change: AlterUser, known: UserRecord | None) -> UserRecord:
-    """Until the end is written nobody claims that the version is set."""
+    """Until the end is written, the record does not claim that the version is set."""
     before = known or UserRecord(None)
     ours = (*before.mechanisms, *(credential.mechanism for credential in change.credentials))
     return replace(before, mechanisms=tuple(sorted(set(ours))), setting=change.version)

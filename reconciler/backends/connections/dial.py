@@ -67,7 +67,7 @@ def tls_refusal(servers: Iterable[str], settings: Mapping[str, str], written: Ma
 
 
 def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
-    """Whether a server speaks TLS and we were told to speak without; empty when not. Such a broker only closes the
+    """Whether a server speaks TLS and our settings say plain text; empty when not. Such a broker only closes the
     connection. One that speaks without TLS notes our greeting in its log, so ask only where no answer came."""
     if _secure(settings):
         return ""
@@ -120,7 +120,7 @@ def _refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], contex
 
 
 def _names(place: tuple[str, int], context: ssl.SSLContext) -> str:
-    """Asks once more: of a certificate that was refused Python tells nothing."""
+    """Asks once more: Python shows nothing of a certificate that it refused."""
     context.check_hostname = False
     try:
         with (
@@ -134,7 +134,7 @@ def _names(place: tuple[str, int], context: ssl.SSLContext) -> str:
 
 
 def _certificate(fields: Mapping[str, Any]) -> Certificate | None:
-    """None when it was not verified: Python then tells nothing of it."""
+    """None when it was not verified: Python then shows nothing of it."""
     if "notAfter" not in fields:
         return None
     names = tuple(str(value) for _, value in fields.get("subjectAltName", ()))

@@ -53,7 +53,7 @@ class DebugLog:
 
 
 class ThrottleEvents:
-    """What the client tells about its connections while nobody asks. Holds no client: see Connection.close."""
+    """What the client reports about its connections on its own. Holds no client: see Connection.close."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.secrets = secrets
@@ -94,7 +94,7 @@ class ThrottleEvents:
 
 
 class AdminConnection:
-    """An AdminClient that waits with a bound and tells why nothing came. For one thread at a time."""
+    """An AdminClient that waits with a bound and says why nothing came. For one thread at a time."""
 
     def __init__(self, cluster: Cluster, principal: Principal) -> None:
         self.speaker = speaker_of(cluster, principal)
@@ -134,7 +134,7 @@ class AdminConnection:
         return self.heard.clean(text)
 
     def wait_out_throttle(self) -> None:
-        """A broker that enforces a quota answers at once, and then does not listen for the time it told (KIP-219)."""
+        """A broker that enforces a quota answers at once, then does not read for its throttle time (KIP-219)."""
         self.admin.poll(0)
         wait_s = self.heard.throttled_until - time.monotonic()
         if wait_s > 0:
@@ -153,7 +153,7 @@ class AdminConnection:
             wait((future,), timeout=0.05)
             if self.heard.refused_since is None:
                 self._listen(future)
-            else:  # nobody is there to be asked about others
+            else:  # no broker is connected that could name others
                 self.admin.poll(0)
             if self.heard.authentication is not None:
                 self.close()
@@ -171,7 +171,7 @@ class AdminConnection:
         raise self.error(error, asked)
 
     def cluster(self, within: float = CONNECT_SECONDS) -> Any:
-        """What ``describe_cluster`` tells, with which a connection begins. As ``first``."""
+        """What ``describe_cluster`` returns, with which a connection begins. As ``first``."""
         return self.first(self.admin.describe_cluster(request_timeout=within), DESCRIBE_CLUSTER, within)
 
     def topic(self, name: str) -> Any:
@@ -184,7 +184,7 @@ class AdminConnection:
         return asked[name].result() if failed is None else None
 
     def _refusal(self) -> str:
-        """What is wrong with a certificate of the cluster, which the client does not tell apart."""
+        """What is wrong with a certificate of the cluster; the client has one error for all of it."""
         servers = self.speaker.bootstrap_servers if self.heard.tls else ()
         return self.clean(tls_refusal(servers, client_settings(self._cluster, self._principal), self._written))
 

@@ -1,7 +1,7 @@
 """After a mirror's job reports itself running: waits, for a bounded time, until its flows copy or say why they do not.
 
 A job that runs may still copy nothing: its target lacks what lanes need, its principal lacks rights, it crashes again
-and again. What only waits for others (a pause, a silent source, provenance) is told and fails nothing.
+and again. A flow that only waits (for a pause, a silent source, provenance) is reported and fails nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reconciler.replication.names import runbook_of
 from reconciler.text import first_of
 
 AT_MOST_S = 20.0
-"""A lane tells of itself within seconds; one that failed tries again meanwhile, and may succeed."""
+"""A lane reports within seconds; one that failed tries again meanwhile, and may succeed."""
 LOOK_S = 0.5
 SHOWN = 3
 
@@ -54,7 +54,7 @@ class CopyWait:
             if over:
                 return self._settled(seen, looks)
             waiting = [each.words for each in looks if each.copying is not Copying.YES]
-            lines.tell(f"mirror {mirror}: {first_of(waiting, SHOWN) if runs else f'it is {seen.state}: {seen.detail}'}")
+            lines.show(f"mirror {mirror}: {first_of(waiting, SHOWN) if runs else f'it is {seen.state}: {seen.detail}'}")
             self.sleep(LOOK_S)
             try:
                 seen, unread = self.observe(mirror), ""
@@ -80,7 +80,7 @@ def _does_not_copy(mirror: str, failed: list[FlowLook]) -> RunnerError:
 
 
 def _runbooks(failed: list[FlowLook]) -> Iterator[str]:
-    yield "Its job goes on trying; reconciler status tells how it is."
+    yield "Its job goes on trying; reconciler status shows its state."
     yield from dict.fromkeys(f"Runbook: {runbook_of(each.code)}" for each in failed)
 
 
@@ -88,6 +88,6 @@ def _ended(seen: LiveMirror) -> RunnerError:
     return RunnerError(
         f"mirror {seen.name} was started, but does not copy: its job is {seen.state}"
         f"{': ' if seen.detail else ''}{seen.detail}",
-        "It ran for a moment and ended; it is started again as long as nobody stops it.",
+        "It ran for a moment and ended; it is started again until it is stopped.",
         "Fix what its log says, then run apply again. To stop it: reconciler mirror stop.",
     )

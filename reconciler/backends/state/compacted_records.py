@@ -109,7 +109,7 @@ class RecordLog:
                     raise KafkaException(error)
 
     def _ensure_topic(self) -> None:
-        """Looked at once: who deletes it in the middle of a run is told by the write that fails."""
+        """Checked once: if the topic is deleted during a run, the next write fails and says so."""
         if self._ensured:
             return
         connection = AdminConnection(self.cluster, self.principal)

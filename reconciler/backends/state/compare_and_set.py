@@ -43,7 +43,7 @@ _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90, KafkaError
 
 
 class RecordFencedError(Exception):
-    """Somebody else called ``fence`` since we did. Fence and read again: our record may be there all the same."""
+    """Another run called ``fence`` since we did. Fence and read again: our record may be there all the same."""
 
 
 class LockLog:
@@ -58,7 +58,7 @@ class LockLog:
         principal: Principal = Principal.APPLY,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """``progress`` is told what is waited for; with None nobody waits long."""
+        """``progress`` gets what is waited for; with None waits are short."""
         self.cluster = cluster
         self.progress = progress
         self.principal = principal
@@ -122,7 +122,7 @@ class LockLog:
                 if self.progress is None or not error.args[0].retriable() or waited > LEADER_SECONDS:
                     raise
                 self.identity()  # it answers: a coordinator is being chosen
-                lines.tell(f"cluster {self.cluster.name}: waiting for a coordinator of {self.transactional_id}")
+                lines.show(f"cluster {self.cluster.name}: waiting for a coordinator of {self.transactional_id}")
             else:
                 return
 
@@ -169,7 +169,7 @@ class LockLog:
             raise self._less_in_sync(self._error(KafkaException(cause), errors.write_topic(self.topic))) from None
 
     def _less_in_sync(self, error: ClusterError) -> ClusterError:
-        """A write that timed out, told as what it is where the topic's brokers answer, but too few of them."""
+        """The error of a write that timed out; it names the cause where too few of the topic's brokers are in sync."""
         if error.kind not in ("unreachable", "other"):  # other: the transaction of such a write is still open
             return error
         try:
@@ -211,7 +211,7 @@ class LockLog:
         if failed is None:
             return
         by_hand = lock_topic.by_hand(connection.speaker.bootstrap_servers[0], self.topic, brokers)
-        todo = f"{failed.todo} Or let somebody who may make it once: {by_hand}"
+        todo = f"{failed.todo} Or create it once as a principal that may: {by_hand}"
         if "POLICY_VIOLATION" in failed.what:
             todo = f"{failed.todo} The name {self.topic} is fixed, and what brokers refuse they refuse everybody."
         raise ClusterError(
@@ -238,7 +238,7 @@ class LockLog:
         try:
             waiting = f"cluster {self.cluster.name}: waiting for a leader of topic {self.topic}"
             patience = LEADER_SECONDS if self.progress is not None else CONNECT_SECONDS
-            return patiently(ask, CONNECT_SECONDS, patience, lambda _: lines.tell(waiting))
+            return patiently(ask, CONNECT_SECONDS, patience, lambda _: lines.show(waiting))
         except KafkaException as error:
             raise self._error(error, errors.read_topic(self.topic)) from None
 
@@ -272,7 +272,7 @@ class LockLog:
 
 
 def _unheard(_line: str) -> None:
-    """Nobody wants to know."""
+    """Drops the line."""
 
 
 def understood(

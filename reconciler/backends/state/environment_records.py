@@ -20,7 +20,7 @@ ANOTHER_VERSION = "Another version of this program wrote it, so"
 
 
 def read_applied(cluster: Cluster, environment: str, principal: Principal) -> Applied | None:
-    """None when nothing was applied yet. Opens and closes a connection of its own. Raises ClusterError."""
+    """None when nothing was applied yet. Opens and closes its own connection. Raises ClusterError."""
     return read_last_apply(cluster, environment, principal)[0]
 
 
@@ -49,7 +49,7 @@ def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> 
 
 
 def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:
-    """None when nobody ever held it, or another version of this program does. Raises ClusterError."""
+    """None when it was never held, or another version of this program does. Raises ClusterError."""
     value = _newest(cluster, environment, principal).get(lock_key(environment))
     with suppress(ValueError):
         return lock.loads(value) if value is not None else None

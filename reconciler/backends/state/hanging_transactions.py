@@ -35,7 +35,7 @@ def end_unmarked(cluster: Cluster, principal: Principal) -> None:
 
 
 def _writers(keys: Iterable[str]) -> tuple[str, ...]:
-    """Whoever writes there in transactions, by the keys that there are, uncommitted ones too."""
+    """Transactional ids of all writers of that topic, from its keys, uncommitted ones too."""
     environments = {key.partition("/")[2] for key in keys}
     return tuple(
         make(environment)
@@ -57,8 +57,8 @@ async def _visit(cluster: Cluster, principal: Principal, writers: Iterable[str])
 
 
 async def _end(target: WireCluster, identity: Identity) -> None:
-    """What its coordinator has under way is left alone. Where nobody knows how it ended: committed, so that a lock
-    that may be held counts as held until its lease is over."""
+    """Leaves alone what its coordinator has under way. Commits a transaction of unknown outcome, so that a lock that
+    may be held counts as held until its lease is over."""
     transaction = await identity.state()
     if (
         transaction is None

@@ -13,7 +13,7 @@ _WRITE_SECONDS, _READ_SECONDS = 15.0, 30.0
 
 
 def make(connection: AdminConnection, topic: str, brokers: int) -> ClusterError | None:
-    """``brokers``: how many live. Why it could not be made; None also when somebody else has made it meanwhile."""
+    """``brokers``: how many live. Why it could not be made; None also when another run has made it meanwhile."""
     failed: ClusterError | None = None
     for factor in lock_topic_factors(brokers):
         new = NewTopic(topic, 1, factor, config=lock_topic_configs(factor))

@@ -47,7 +47,7 @@ def drift(
 ) -> None:
     """What differs from git, with nothing in mind to change; for schedules. --accept writes it into the files."""
     if accepted and sides:
-        raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
+        raise ReconcilerError("--accept and --parity are given together", "Each needs a separate run", "Choose one.")
     if accepted and (form is not Page.TEXT or out is not None):
         problem = f"--accept is given with {'--out' if form is Page.TEXT else f'--format {form}'}"
         why = "It writes into the environment's files and reports which in text."
@@ -129,7 +129,7 @@ def adopt(
         return
     if not topics or client:
         given = "--client is given without --bootstrap-servers" if client else "neither --bootstrap-servers nor --topic"
-        why = "A cluster that is not declared yet needs an address; of one that is, its files say how to reach it."
+        why = "An undeclared cluster needs an address; the files of a declared one say how to reach it."
         todo = "Give --bootstrap-servers, or --topic alone to take topics of a cluster that --out declares."
         raise ReconcilerError(given if client else f"{given} is given", why, todo)
     show(into.take_topics(out, name, topics, exclude or (), say))

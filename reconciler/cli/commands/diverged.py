@@ -67,7 +67,7 @@ def export(
         LogSide, typer.Option("--side", help="source: never copied; target: written there since; or both")
     ] = LogSide.SOURCE,
 ) -> None:
-    """Write the records that only one side has to a file or a topic, before a topic is made anew."""
+    """Write the records that only one side has to a file or a topic, before the topic is recreated."""
     from reconciler.operations.failover.diverged import export as write
     from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
     from reconciler.operations.failover.diverged_topic import export_to_topic, export_topic

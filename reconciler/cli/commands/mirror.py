@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reconciler.operations.session.session import Session
     from reconciler.resources.mirrors.pause import PauseRequest
 
-app = App(help="The mirror job, by hand.", no_args_is_help=True)
+app = App(help="Start, stop, pause and move the mirror job.", no_args_is_help=True)
 
 FlowArgument = Annotated[
     str | None,
@@ -45,7 +45,7 @@ def pause(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="shown in status")] = "",
     wait: Wait = CONFIRM,
 ) -> None:
-    """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is told on."""
+    """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is reported."""
     from reconciler.operations.mirror import pause as steering
 
     show(steering.pause(env, _request(flow, topic, partition), reason, seconds("--wait", wait), say))
@@ -80,7 +80,7 @@ def seek(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
+    """Show the positions of a flow, or move them: of paused or stopped partitions, or while no job runs."""
     from reconciler.operations.mirror import seek as seeking
     from reconciler.render.reports.seek import positions_json, positions_text
 
@@ -189,7 +189,7 @@ def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
         except ClusterError as error:
             silent, keeper = error.cluster, answering(session)
         if silent and keeper is None:
-            say("no cluster answers: stopping without the environment's lock, which nobody else can take now either")
+            say("no cluster answers: stopping without the environment's lock, which no other run can take now either")
             for name in mirrors:
                 session.runner.stop(name, say)
                 show(f"mirror {name} is stopped")

@@ -101,7 +101,7 @@ def _request(
     declared_flow(topology, flow, "There is nothing to translate.")
     if bool(groups) == bool(topic and positions):
         problem = "nothing to translate is named" if not groups else "a group and positions are given together"
-        why = "Either the committed offsets of groups are translated, or positions by hand."
+        why = "Either the committed offsets of groups are translated, or the positions you give."
         raise ReconcilerError(problem, why, "Give --group GROUP, or --topic TOPIC --partition P --offset N.")
     by_hand = {(topic, partition): tuple(positions)} if topic else None
     return TranslateRequest(flow, tuple(dict.fromkeys(groups)), by_hand, reverse)

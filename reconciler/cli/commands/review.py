@@ -177,8 +177,8 @@ def explain(
 
 
 def _refuse_mixed(envs: Sequence[Path], form: Page, files: Sequence[Path | None]) -> None:
-    """Several environments are told one after the other, which only text can be."""
+    """Several environments are printed one after the other, which only works as text."""
     if len(envs) > 1 and (form is not Page.TEXT or any(files)):
-        why = "Each of them has a plan of its own, and they would be written over one another."
+        why = "Each of them has its own plan, and each would overwrite the one before."
         todo = "Call plan once for each environment."
         raise ReconcilerError(f"{len(envs)} environments are given with --format {form}, --out or --write", why, todo)

@@ -15,7 +15,7 @@ app = App()
 @app.command(
     "size",
     epilog=ending(
-        "0 told; 1 error or unknown",
+        "0 all known; 1 error or unknown",
         "size environments/prod",
         "size environments/prod --headroom 3 --seconds 300",
         "size environments/prod --format json",
@@ -27,11 +27,11 @@ def size(
         float, typer.Option("--headroom", min=1.0, help="times the measured rate; what is above 1 catches up")
     ] = 2.0,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1.0, help="how long to watch topics whose job tells no rate")
+        float, typer.Option("--seconds", min=1.0, help="how long to watch topics whose job reports no rate")
     ] = 30.0,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Tell what each mirror needs for the load of now: lanes, cores, executors, line, disk at the target."""
+    """Show what each mirror needs for the present load: lanes, cores, executors, line, disk at the target."""
     from reconciler.operations.clusters.sizing import sizes
     from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
 

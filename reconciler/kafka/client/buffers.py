@@ -11,7 +11,7 @@ KEEP = 64 << 20
 
 
 class Spares:
-    """Memory that nobody holds, shared by all lanes of a process and kept from lease to lease, up to ``keep`` bytes:
+    """Free memory, shared by all lanes of a process and kept from lease to lease, up to ``keep`` bytes:
     what was not wanted for longest goes first, so that sizes of before make room for those of now."""
 
     def __init__(self, keep: int = KEEP) -> None:
@@ -51,7 +51,7 @@ class Spares:
 
 
 class Buffer:
-    """Bytes of one response frame. Whoever keeps a view of it holds it; the last ``release`` gives it back."""
+    """Bytes of one response frame. Each owner of a view holds it; the last ``release`` gives it back."""
 
     __slots__ = ("_holds", "_pool", "data")
 

@@ -154,11 +154,11 @@ class ClusterClient:
         return node in self._nodes
 
     def address_of(self, node: int) -> tuple[str, int]:
-        """Host and port, as another broker told. Raises KeyError where none has."""
+        """Host and port, as another broker returned them. Raises KeyError where none has."""
         return self._nodes[node]
 
     def learn(self, node: int, host: str, port: int) -> None:
-        """Where a broker listens, as another one told."""
+        """Where a broker listens, as another one returned it."""
         if self._nodes.get(node, (host, port)) != (host, port):
             for key, connection in list(self._connections.items()):
                 if key[0] == node:
@@ -181,7 +181,7 @@ class ClusterClient:
             raise
 
     async def coordinator(self, key: str, kind: int) -> int:
-        """Node of the group (0) or transaction (1) coordinator, asked anew each time. Raises BrokerError."""
+        """Node of the group (0) or transaction (1) coordinator, looked up again each time. Raises BrokerError."""
         connection = await self.any_control()
         answer = await connection.call(
             protocol.FindCoordinatorRequest(
@@ -270,7 +270,7 @@ class ClusterClient:
         return positions
 
     def by_leader(self, keys: Iterable[Key]) -> dict[int, list[Key]]:
-        """Partitions by the node that leads them; under NO_LEADER those that nobody leads now."""
+        """Partitions by the node that leads them; under NO_LEADER those without a leader now."""
         by_node: dict[int, list[Key]] = {}
         for key in keys:
             leader = self.leader(*key)

@@ -124,7 +124,7 @@ class Connection:
     async def call(self, request: Any, patience: float | None = None) -> Any:
         """Sends a request of the generated codec and waits for its answer. Respects a throttle of the broker."""
         from reconciler.kafka.protocol import (
-            generated as protocol,  # with kafka-python: who packs by hand does not wait for its import
+            generated as protocol,  # with kafka-python: hand-coded requests do not wait for its import
         )
 
         wait = self.throttled_until - time.monotonic()
@@ -179,7 +179,7 @@ class Connection:
         for asked in waiting:
             if not asked.answer.done():
                 asked.answer.set_exception(self.closed)
-                asked.answer.exception()  # a request nobody waits for any more is no warning
+                asked.answer.exception()  # an abandoned request is no warning
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
@@ -259,7 +259,7 @@ class Connection:
                 for frame in frames.received(got, now):
                     self._answered(frame)
                 if short and got < len(room) and not frames.within and not secure:
-                    return  # nothing more is there; the selector tells when
+                    return  # nothing more to read; the selector says when
             if self.closed is None and isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
                 self._loop.call_soon(self._again)  # decrypted bytes do not wake the selector
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -293,7 +293,7 @@ class Connection:
             self._moved = min(now, max(self._waiting[0].at, self._moved) + count / LEAST_RATE)
 
     def _check_timeout(self) -> None:
-        """Only while an answer is awaited: a quiet connection wakes nobody."""
+        """Only while an answer is awaited: a quiet connection wakes no task."""
         self._watch = None
         oldest = self._waiting[0] if self._waiting else None
         if oldest is not None and time.monotonic() > max(oldest.at, self._moved) + oldest.patience:

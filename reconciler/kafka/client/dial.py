@@ -116,7 +116,7 @@ async def _socket(address: tuple[str, int], settings: ConnectionSettings, where:
         except BaseException:
             sock.close()
             raise
-    why = os.strerror(last.errno) if last is not None and last.errno else last  # asyncio writes words of its own
+    why = os.strerror(last.errno) if last is not None and last.errno else last  # asyncio writes its own words
     raise ConnectionLostError(f"no connection to {where}: {why}")
 
 

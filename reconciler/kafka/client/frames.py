@@ -76,7 +76,7 @@ class Frames:
             self._frame = None
 
     def _split(self, now: float) -> Iterator[Frame]:
-        """Whole frames out of what was read ahead; of one that is longer, its beginning."""
+        """Whole frames out of what was read ahead; the beginning of a longer one."""
         ahead, at, end = self._ahead, 0, self._filled
         self._filled = 0
         while end - at >= 4:

@@ -80,7 +80,7 @@ class GroupClient:
         self, groups: Iterable[str], *, stable: bool = False, share: Collection[str] = ()
     ) -> dict[str, GroupOffsets]:
         """All committed offsets of each group; of those that are ``share`` groups their start offsets. ``stable``:
-        partitions with an undecided transactional commit are named in ``unstable`` instead of being told with their
+        partitions with an undecided transactional commit are named in ``unstable`` instead of being returned with their
         last decided offset."""
         offsets: dict[str, GroupOffsets] = {}
 

@@ -1,6 +1,6 @@
 """Finds and ends hanging transactions: decided, but without a marker in some partition.
 
-A transaction coordinator that finds a partition without a leader takes it for deleted and leaves its marker out; Kafka
+A transaction coordinator that finds a partition without a leader treats it as deleted and leaves its marker out; Kafka
 4.3 does so because ``KRaftMetadataCache.getPartitionLeaderEndpoint`` is empty then. Once the partition is back, readers
 of committed records wait there for ever, and the next marker of the same producer decides about the old records too:
 an abort would lose committed ones, a commit would bring back aborted ones.

@@ -36,7 +36,7 @@ async def append(cluster: ClusterClient, topic: str, records: Mapping[int, Seque
 
     Records have our time, or none where the broker refuses it: a clock that is further ahead than
     ``message.timestamp.after.max.ms`` must not keep them from being written. Raises BrokerError (for a topic that is
-    not there, among others) or ConnectionLostError; then some may stand.
+    not there, among others) or ConnectionLostError; then some may be written.
     """
     await leaders(cluster, [topic])
     now = int(time.time() * 1000)
@@ -81,7 +81,7 @@ def _batch(members: Sequence[KeyValue], now: int) -> memoryview:
 
 
 def _by_leader(cluster: ClusterClient, keys: Iterable[Key]) -> dict[int, list[Key]]:
-    """Raises BrokerError for one that nobody leads."""
+    """Raises BrokerError for one without a leader."""
     by_node = cluster.by_leader(keys)
     if lost := by_node.get(NO_LEADER):
         raise BrokerError(5, f"{lost[0][0]}-{lost[0][1]} on {cluster.name}")

@@ -35,7 +35,7 @@ class TopicListing:
         return self._topics
 
     async def of(self, names: Sequence[str]) -> Sequence[TopicOf]:
-        """What is told of these when they are asked for by name: a topic we may not see has an error of its own then.
+        """These topics, asked for by name: the answer has an error for a topic that we may not see.
         Raises WireError."""
         return topics.unpack_topics(await self._answer(names))
 

@@ -42,16 +42,16 @@ T = TypeVar("T")
 
 
 class Identity:
-    """A producer id and epoch. ``transactional_id`` None: idempotent only, nobody is fenced.
+    """A producer id and epoch. ``transactional_id`` None: idempotent only, no producer is fenced.
 
     A request whose outcome stays unknown raises ConnectionLostError or BrokerError: then ``start`` again, which
-    resolves what was open, and read the positions again. FencedError: somebody else did that. A broker answers one
+    resolves what was open, and read the positions again. FencedError: another holder did that. A broker answers one
     request a connection at a time: identities that work at once have connections of their own by their ``purpose``.
 
     ``group``: of the positions that it commits, empty for none. ``left``: whether the transaction that ``start`` found
-    was committed; None when there was none or nobody can say. ``disturbed``: a coordinator went away while a
+    was committed; None when there was none or it is not known. ``disturbed``: a coordinator went away while a
     transaction was ended, so a marker may be missing. ``commit_unanswered``: the end of a transaction was asked for,
-    and nobody has said that it came. ``endings`` lasts longer than one identity, where the caller keeps it.
+    and no answer has confirmed it. ``endings`` lasts longer than one identity, where the caller keeps it.
     ``classic``: the classic protocol also where brokers offer version 2.
     """
 
@@ -89,7 +89,7 @@ class Identity:
         return producing.VERSION_2 if self.version_2 else producing.CLASSIC
 
     async def prepare(self) -> None:
-        """Finds the coordinators and connects to them, so that nothing of that is left to do later. Fences nobody."""
+        """Finds the coordinators and connects to them, so that nothing of that is left to do later. Does not fence."""
         kinds = (TRANSACTION, GROUP) if self.transactional else (GROUP,)
         for kind in kinds:
             await self._patiently(kind, _nothing)
@@ -97,8 +97,8 @@ class Identity:
     async def start(self, former: Identity | None = None) -> None:
         """A new epoch: fences every earlier holder and aborts (or completes) what it left open.
 
-        ``former``: what the same holder used until now. Then it goes on only if nobody else has begun since (KIP-360),
-        else FencedError: a holder that was replaced while its transaction ended is told INVALID_TXN_STATE by a broker
+        ``former``: what the same holder used until now. Then it goes on only if no other has begun since (KIP-360),
+        else FencedError: a holder that was replaced while its transaction ended gets INVALID_TXN_STATE from a broker
         of version 2, and would fence its successor if it just began again.
         """
         before = await self.state() if self.transactional else None
@@ -261,7 +261,7 @@ class Identity:
         return answer
 
     async def state(self) -> TransactionState | None:
-        """As the coordinator has it; nobody is fenced. None: the broker is older, or does not say."""
+        """As the coordinator has it; no producer is fenced. None: the broker is older, or does not say."""
         return await self._patiently(TRANSACTION, self._state)
 
     async def complete(self) -> None:

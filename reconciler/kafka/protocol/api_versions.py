@@ -9,7 +9,7 @@ from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading,
 
 API_VERSIONS, VERSION = 18, 3
 _FINALIZED = 2
-"""The tagged field that tells finalized features (KIP-584)."""
+"""The tagged field with the finalized features (KIP-584)."""
 
 
 class Offered(NamedTuple):

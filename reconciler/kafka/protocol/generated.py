@@ -80,7 +80,7 @@ NEWEST: dict[Any, int] = {  # Fetch and Produce: the last ones that name topics,
 
 
 def api_name(key: int) -> str:
-    """As Kafka writes it; of one that this codec does not know, its number."""
+    """As Kafka writes it; the number of an error that this codec does not know."""
     return ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
 
 

@@ -29,8 +29,8 @@ CLUSTER_AUTHORIZATION_FAILED = 31
 
 
 def refusal(answer: Any) -> int:
-    """Error code of a whole answer, 0 for none. Before KIP-784 brokers told no code, and no folder to whom may not ask;
-    each broker has one."""
+    """Error code of a whole answer, 0 for none. Before KIP-784 brokers returned no code, and no folder to an
+    unauthorized principal; each broker has one."""
     code = int(getattr(answer, "error_code", 0) or 0)
     return code or (0 if answer.results else CLUSTER_AUTHORIZATION_FAILED)
 

@@ -21,7 +21,7 @@ KEPT_BYTES = 128
 _NO_ID = bytes(16)
 _TOPIC = b"\x02"
 _FINE = b"\0\0\0" + _TOPIC, b"\0\0\1" + _TOPIC
-"""Begin what is told of a topic without an error, and with no message or an empty one."""
+"""The first bytes of a topic without an error, and with no message or an empty one."""
 _HEAD = struct.Struct(">hiii")  # error, index, leader, leader epoch
 _IDENTITY = struct.Struct(">16s?")  # topic id, internal
 
@@ -70,7 +70,7 @@ class ConfigOf(NamedTuple):
 
 
 class ConfigsOf(NamedTuple):
-    """The entries of one topic; ``error`` and ``message`` as the broker told them (0: none)."""
+    """The entries of one topic; ``error`` and ``message`` as the broker returned them (0: none)."""
 
     name: str
     error: int
@@ -92,7 +92,7 @@ def unpack_metadata(frame: memoryview) -> ClusterOf:
 
 @reading("a Metadata")
 def open_metadata(frame: memoryview) -> tuple[ResponseReader, ClusterOf]:
-    """What stands before the topics, and the reader there, for ``unpack_topics``. Raises MalformedResponseError."""
+    """What comes before the topics, and the reader there, for ``unpack_topics``. Raises MalformedResponseError."""
     reader = ResponseReader(frame)
     throttle = reader.int32()
     brokers = tuple(_broker(reader) for _ in range(reader.count()))
@@ -137,7 +137,7 @@ class _PartitionLists:
             return known
         begin = reader.at
         read = [self._partition(reader) for _ in range(reader.count())]
-        reader.at += 4  # authorized operations, which nobody asked for
+        reader.at += 4  # authorized operations, which were not requested
         reader.tags()
         if len(read) > 1:
             read.sort()

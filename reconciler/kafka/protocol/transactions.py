@@ -70,7 +70,7 @@ class TransactionState:
         """Version 2: whether a commit under ``epoch`` led here. If so the epoch it brought belongs to the same holder.
 
         A coordinator that has it from the log only, because the one that was asked is gone, does not know ``epoch``
-        any more, and InitProducerId with it would be told PRODUCER_FENCED. The first epoch of a successor is the same
+        any more, and InitProducerId with it would get PRODUCER_FENCED. The first epoch of a successor is the same
         number, but nothing is committed then: its first commit brings the next.
         """
         return self.state in _COMMITTED and (self.producer_id, self.epoch) == (producer_id, epoch + 1)

@@ -19,11 +19,11 @@ _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK = 64 << 10
 _LZ4_STORED = 1 << 31
 MOST_OPENED = 128 << 20
-"""Bytes of records of one batch. A hundred times what a topic takes by default; whoever may produce could make 30 GB of
+"""Bytes of records of one batch. A hundred times what a topic takes by default; any producer could make 30 GB of
 one megabyte."""
 _MOST_OF_A_BYTE = {NONE: 1, GZIP: 1032, SNAPPY: 32, LZ4: 255, ZSTD: 32768}
 """What one byte can become: deflate's longest match, LZ4's length bytes, zstd's run of a whole block in four bytes; of
-snappy's copies 64 bytes for two, and no more than the length that a block begins with."""
+snappy's copies 64 bytes for two, and at most the length that a block begins with."""
 
 
 class TooMuchToOpenError(MalformedResponseError):

@@ -11,7 +11,7 @@ from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Re
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Why a rule is desired. ``title`` is what a reviewer reads, and what equal changes are told under
+    """Why a rule is desired. ``title`` is what a reviewer reads, and the heading of equal changes
     (``User:orders-app: producer on orders``). ``maker``: ``declared``, or ``flow <name>`` that derived it."""
 
     title: str

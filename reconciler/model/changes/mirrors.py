@@ -39,7 +39,7 @@ class _MirrorChange(BaseChange):
 
     @property
     def batch(self) -> str:
-        """A mirror is a batch of its own."""
+        """Each mirror is a separate batch."""
         return self.id
 
 
@@ -58,7 +58,7 @@ class _Begun(_MirrorChange):
 
 @dataclass(frozen=True, slots=True)
 class StartMirror(_Begun):
-    """``because`` tells which field of which flow decided, one line each."""
+    """``because`` names the fields of flows that decided, one line each."""
 
     word = "start_mirror"
     verb = "start"

@@ -1,4 +1,4 @@
-"""What changed on a cluster and was not done by an apply, and what is set there and stands in no file."""
+"""What changed on a cluster other than by an apply, and undeclared values that are set there."""
 
 from __future__ import annotations
 

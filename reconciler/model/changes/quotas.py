@@ -21,7 +21,7 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True)
 class AlterQuota(BaseChange):
-    """The keys of one entity that differ; its other keys stay as they are."""
+    """The keys of one entity that differ; its other keys do not change."""
 
     kind = KindName.QUOTAS
     word = "alter_quota"

@@ -15,7 +15,7 @@ class ConfigChange:
     """One key. ``after`` None removes the override. ``origin`` says where the desired value comes from.
 
     ``goal``: what is desired in the end, where ``after`` is only a step on the way. ``undeclared``: it comes from the
-    source topic, and stands in no file.
+    source topic, and no file declares it.
     """
 
     key: str

@@ -35,7 +35,7 @@ class _UserChange(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class AlterUser(_UserChange):
-    """Sets the password that ``password`` refers to, salted anew, for each of ``credentials``. ``recorded``: the
+    """Sets the password that ``password`` refers to, with a new salt, for each of ``credentials``. ``recorded``: the
     version that is known to be set, None: none is."""
 
     word = "alter_user"

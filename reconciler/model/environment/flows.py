@@ -31,7 +31,7 @@ MM2_CONFIG_EXCLUDE = (
 class ConfigSync:
     """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894).
 
-    ``carry_undeclared_limits``: also a lower limit of the source that stands in no file, without asking each time.
+    ``carry_undeclared_limits``: also an undeclared lower limit of the source, without asking each time.
     """
 
     enabled: bool = True
@@ -74,7 +74,7 @@ class MirrorMakerTopics:
 
 
 class OffsetsKept(StrEnum):
-    """What the offsets of copies are. TRANSLATED: the target's own, and the offset map tells one from the other. SAME:
+    """What the offsets of copies are. TRANSLATED: the target's own, and the offset map translates between them. SAME:
     record 4711 of the source is record 4711 of the copy."""
 
     TRANSLATED = handover.TRANSLATED

@@ -12,7 +12,7 @@ from reconciler.errors import NOWHERE, Where
 
 
 class MirrorGate(StrEnum):
-    """HEALTHY: the job runs, and no condition stops a partition. RUNNING: it runs. IGNORED: nobody asks."""
+    """HEALTHY: the job runs, and no condition stops a partition. RUNNING: it runs. IGNORED: not checked."""
 
     HEALTHY = "healthy"
     RUNNING = "running"
@@ -23,7 +23,7 @@ class MirrorGate(StrEnum):
 class Gates:
     """What must hold before a wave, after it, and all through its soak. Counts are of partitions, the most allowed.
 
-    ``lag_ms``: the most a flow may be behind; None: nobody asks. ``wait_ms``: how long it may take after a wave until
+    ``lag_ms``: the most a flow may be behind; None: not checked. ``wait_ms``: how long it may take after a wave until
     all hold.
     """
 
@@ -36,7 +36,7 @@ class Gates:
 
 @dataclass(frozen=True, slots=True)
 class RolloutWave:
-    """``regions`` and ``clusters`` as they are written. ``soak_ms`` None: that of the rollout."""
+    """``regions`` and ``clusters`` as written. ``soak_ms`` None: that of the rollout."""
 
     name: str
     regions: tuple[str, ...] = ()

@@ -46,8 +46,8 @@ class TopicRef:
 
 
 class Undeclared(StrEnum):
-    """What becomes of an override that is set on a topic and stands in no file. DRIFT: it counts as a difference and
-    stays; REMOVE: it is taken off."""
+    """What becomes of an override that is set on a topic and that no file declares. DRIFT: it counts as a difference
+    and stays; REMOVE: it is removed."""
 
     IGNORE = "ignore"
     DRIFT = "drift"
@@ -215,14 +215,15 @@ class Mirror:
 
     @property
     def unauthenticated(self) -> bool:
-        """Its Spark cluster lets in whoever reaches it, as far as this environment says. YARN, Kubernetes and local
+        """Its Spark cluster lets in anyone who reaches it, as far as this environment says. YARN, Kubernetes and local
         masters make a secret for each application."""
         declared = self.spark_conf.get("spark.authenticate", "true" if SPARK_SECRET in self.spark_conf else "false")
         return self.master.startswith("spark://") and declared != "true"
 
 
 UNAUTHENTICATED = (
-    "whoever reaches the ports of its Spark master, workers or driver can run code there, and read what the job reads"
+    "anyone who reaches the ports of its Spark master, workers or driver can run code there, "
+    "and read what the job reads"
 )
 
 

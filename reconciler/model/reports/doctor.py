@@ -104,7 +104,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Of one cluster, as its plan principal is told. ``features``: name -> finalized level.
+    """Facts of one cluster, as its plan principal sees them. ``features``: name -> finalized level.
 
     ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: who -> rate of
     controller_mutation_rate. ``brokers``: broker id -> its configs. ``late``: why nothing of all this is known.
@@ -131,7 +131,7 @@ class ClusterFacts:
 @dataclass(frozen=True, slots=True)
 class SparkMaster:
     """``reached``: where it answers, or why not. ``free_cores`` None: this kind of master is not asked. ``own_cores``:
-    those that the mirror holds now. ``version``: of its Spark, where its page tells it."""
+    those that the mirror holds now. ``version``: of its Spark, where its page shows it."""
 
     master: str
     reached: str | Unknown

@@ -1,4 +1,4 @@
-"""What differs from git, and why, as far as facts tell: the plan's own, and the audit record of earlier runs."""
+"""What differs from git, and why, as far as facts show: the plan's own, and the audit record of earlier runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Line = Mapping[str, Any]
 
 
 class Cause(StrEnum):
-    """A throttle of a reassignment is never a difference: it stands among the ignored, rule ``throttle``."""
+    """A throttle of a reassignment is never a difference: it is among the ignored, rule ``throttle``."""
 
     EDITED_OUTSIDE = "edited-outside"
     HALF_FINISHED = "half-finished-apply"
@@ -44,7 +44,7 @@ class History:
 
     @property
     def nobody(self) -> str:
-        """Where no run is known that did something: that there was none, or that nobody kept a record here."""
+        """Why no run is known that did something: there was none, or there is no record of runs here."""
         return "no earlier run did it" if self.known else "no record of earlier runs is here"
 
     def last(self, change_id: str) -> Line | None:
@@ -70,7 +70,7 @@ class Deviation:
 class Difference:
     """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back.
 
-    ``cause`` and ``why``: how it came to be, as far as facts tell. ``origin``: who needs it, of a topic that git does
+    ``cause`` and ``why``: how it came to be, as far as facts show. ``origin``: who needs it, of a topic that git does
     not declare and of a config that the topic itself does not.
     """
 

@@ -47,8 +47,8 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True)
 class NoEffect:
-    """An entry of an edit, or one ``setting`` of it, that changes nothing on a cluster. ``headline``: of one that looks
-    as if it took something away, what it does not do (``revokes nothing: ...``); else empty."""
+    """An entry of an edit, or one ``setting`` of it, that changes nothing on a cluster. ``headline``: for one that
+    looks as if it removed something, what it does not do (``revokes nothing: ...``); else empty."""
 
     kind: str
     name: str

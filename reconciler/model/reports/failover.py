@@ -104,7 +104,7 @@ class TranslatedPartition:
 
     ``between``: copied records between ``offset`` and where the group was at the destination, either way round; None
     when they were not counted. ``counted``: in a topic that both clusters write, for each of these two offsets how many
-    records a group that stands there reads again, and misses.
+    records a group at that offset reads again, and misses.
     """
 
     offset: int | None
@@ -187,7 +187,7 @@ class KnownLag:
 
 @dataclass(frozen=True, slots=True)
 class DrainedFlow:
-    """The drained flow. ``job``: state of its mirror as ``status`` tells it; ``paused_by`` empty when it is not paused;
+    """The drained flow. ``job``: state of its mirror as ``status`` shows it; ``paused_by`` empty when it is not paused;
     ``lag``: as the mirror knew it last; ``groups_read_ms``: when it read the origin's groups last."""
 
     partitions: tuple[PartitionState, ...] | Unknown
@@ -210,7 +210,7 @@ class DrainedFlow:
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """Topics of the destination whose copies groups may have read on a lost origin; no checkpoint tells how far.
+    """Topics of the destination whose copies groups may have read on a lost origin; no checkpoint says how far.
     ``without``: groups that have no offset on them at the destination either. ``server``: of the destination."""
 
     topics: tuple[str, ...]
@@ -251,7 +251,7 @@ class PartedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FailoverFacts:
-    """Everything that was looked at. ``reachable`` False: groups are as the last checkpoints tell.
+    """Everything that was looked at. ``reachable`` False: groups are those of the last checkpoints.
 
     ``unsupported``: group -> why its state cannot be moved. ``same_offsets``: the flow keeps offsets; ``parted``: at a
     failback of such a flow, its partitions whose sides are not the same. ``hidden``: what the origin may keep from the

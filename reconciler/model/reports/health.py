@@ -59,7 +59,7 @@ class Fault:
 
 
 class Health(StrEnum):
-    """Of an environment, best first. PAUSED: as somebody asked. DEGRADED: copying goes on, and something is wrong.
+    """Of an environment, best first. PAUSED: on request. DEGRADED: copying goes on, and something is wrong.
     UNKNOWN: whether records are copied could not be found out. STOPPED: records are not copied that should be."""
 
     OK = "OK"

@@ -71,8 +71,8 @@ class ImpactQuery:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFeatures:
-    """What kind of cluster it is. None where it was not told. ``apis``: keys of requests that its brokers offer, with
-    the highest version."""
+    """What kind of cluster it is. None where it was not reported. ``apis``: keys of requests that its brokers offer,
+    with the highest version."""
 
     metadata_version: int | None = None
     authorizer: bool | None = None
@@ -90,10 +90,10 @@ class MarkerRight:
 
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
-    """What one cluster tells for flows that keep offsets. ``offsets``: by topic and partition, the offset that a time
-    or an end stands for. ``tells_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
-    3.0 on); None: not told. ``positions``: flow -> metadata of its positions, by target topic and partition; of a flow
-    that is missing nothing was told. ``markers``: of a target; None: not asked. ``unknown``: why something is missing;
+    """What one cluster reports for flows that keep offsets. ``offsets``: by topic and partition, the offset of a time
+    or of the end. ``tells_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
+    3.0 on); None: not known. ``positions``: flow -> metadata of its positions, by target topic and partition; those of
+    a missing flow are unknown. ``markers``: of a target; None: not asked. ``unknown``: why something is missing;
     else empty."""
 
     tells_writers: bool | None = None
@@ -114,7 +114,7 @@ class FlowCopies:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacts:
-    """What a target tells of remote partitions, by the names of flows' states and by remote partition.
+    """What a target reports about remote partitions, by the names of flows' states and by remote partition.
 
     ``positions``: who wrote each position; a flow that is missing could not be asked, ``untold`` says why. Of
     partitions without a position: ``held``: begin and end, where they are not empty; ``others``: group of another flow

@@ -24,7 +24,7 @@ class TranslateRequest:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """One position: ``offset`` of ``topic`` is ``found`` of ``other``. ``group`` is empty for a position by hand."""
+    """One position: ``offset`` of ``topic`` is ``found`` of ``other``. ``group`` is empty for a given position."""
 
     group: str
     topic: str
@@ -47,7 +47,7 @@ class Translations:
 
     @property
     def exact(self) -> bool:
-        """Of nothing nobody can say so: a script with a group's name misspelt would go on with an empty file."""
+        """False without rows: otherwise a script with a misspelt group would go on with an empty file."""
         return bool(self.rows) and all(row.found.exact for row in self.rows)
 
     @property

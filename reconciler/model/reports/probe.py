@@ -74,9 +74,9 @@ def probe_document(probe: Probe) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one principal works with on one cluster. ``name``: ``User:x``; empty where nothing tells as whom it logs in.
+    """What one principal works with on one cluster. ``name``: ``User:x``; empty where that is not known.
 
-    ``rights``: as rules, whose patterns stand for ``topics`` and ``transactional_ids``, those of today.
+    ``rights``: as rules, whose patterns cover ``topics`` and ``transactional_ids``, those of today.
     """
 
     kind: Principal

@@ -12,7 +12,7 @@ from reconciler.model.reports.edit import EditComparison
 @dataclass(frozen=True, slots=True)
 class PromotionReport:
     """``comparison``: the edit of ``target`` that makes it declare what ``source`` does. ``names``: name in the source
-    and in the target, as they were given; ``paired``: those that were told from what they are."""
+    and in the target, as they were given; ``paired``: those that were found by their contents."""
 
     source: str
     target: str

@@ -1,6 +1,6 @@
 """The map of an environment: clusters as nodes, flows as edges, what a plan does to them, and waves. Frozen values.
 
-None and ``State.UNKNOWN`` mean that nobody looked or that nothing answered; they are never zero.
+None and ``State.UNKNOWN`` mean not read, or no answer; they are never zero.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class MapCluster:
 @dataclass(frozen=True, slots=True)
 class MapFlow:
     """``said``: the state in the job's words. ``topics``: that travel. Rates are per second; a lag is that of now, and
-    None where it is not known; ``lag_at_least`` is what is known of it then. ``conditions`` None: nobody looked.
+    None where it is not known; ``lag_at_least`` is what is known of it then. ``conditions`` None: not read.
 
     ``plan_why``: what the plan says of it. ``offsets``: ``translated``, or ``same`` where copies keep the source's.
     """
@@ -127,7 +127,7 @@ class Chain:
 @dataclass(frozen=True, slots=True)
 class MapWave:
     """``changes`` None: no plan is drawn. ``state``: ``not begun``, ``begun``, ``soaking``, ``passed`` or ``unknown``;
-    empty: nobody looked."""
+    empty: not read."""
 
     name: str
     clusters: tuple[str, ...]

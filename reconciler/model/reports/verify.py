@@ -9,7 +9,7 @@ from reconciler.errors import ExitCode
 
 
 class Equality(StrEnum):
-    """UNKNOWN: it could not be read or not be confirmed, which is never taken for equal."""
+    """UNKNOWN: it could not be read or not be confirmed, which never counts as equal."""
 
     EQUAL = "equal"
     DIFFERENT = "different"

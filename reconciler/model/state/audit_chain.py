@@ -1,6 +1,6 @@
 """The audit record as a hash chain: each record carries the digest of the one before it in the same file or topic.
 
-A chain has no secret. Whoever may write the record can write a whole new chain; a head kept elsewhere tells.
+A chain has no secret. Anyone who may write the record can write a whole new chain; a head kept elsewhere reveals that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Record = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
     """The first record whose predecessor is not there. ``expected``: the digest it carries, empty for none.
-    ``present``: that of the record which stands before it."""
+    ``present``: that of the record before it."""
 
     run: str
     kind: str
@@ -135,9 +135,11 @@ def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mappi
         if PREVIOUS not in record:
             problem = "it carries no digest of the record before it: an older release wrote it, or it was edited"
         elif expected is None:
-            problem = "a chain begins anew here: its writer could not read the records before it, or they were replaced"
+            problem = (
+                "a chain starts again here: its writer could not read the records before it, or they were replaced"
+            )
         elif expected in known:
-            problem = "the record before it stands behind it: records were put in another order"
+            problem = "the record before it comes after it: records were put in another order"
         else:
             problem = "the record before it is missing, or was changed"
         run, kind, at = (str(record.get(name, "")) for name in ("run", "kind", "at"))

@@ -48,7 +48,7 @@ Answers = Mapping[str, Sighting | ClusterError]
 @dataclass(frozen=True, slots=True)
 class LockPlace:
     """``held``: where a lock is to be held, ``home`` among them; more than one until it has moved. ``record``: the
-    newest on the home; None where nobody wrote one."""
+    newest on the home; None where there is none."""
 
     home: str
     held: tuple[str, ...]
@@ -56,7 +56,7 @@ class LockPlace:
 
 
 def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPlace:
-    """Where the lock is kept, by what clusters answered. ``anew``: somebody vouches that no home is left elsewhere.
+    """Where the lock is kept, by what clusters answered. ``anew``: the user vouches that no home is left elsewhere.
 
     Raises BlockedError where the topology lacks it, ClusterError where it is, or may be, one that does not answer.
     """
@@ -103,7 +103,7 @@ def _refuse_undeclared(topology: Topology, home: Home) -> NoReturn:
     there = f"{home.cluster} (id {home.cluster_id}, {', '.join(home.bootstrap_servers)})"
     raise BlockedError(
         f"the lock of environment {topology.environment} is on {there}, which this topology does not declare",
-        "Another run may hold it there, and nobody here would see that.",
+        "Another run may hold it there, and commands here would not see that.",
         f"Declare {home.cluster} again, and before it leaves: apply --move-lock CLUSTER. If that cluster is lost for"
         " ever, take another home: apply --steal-lock REASON.",
     )

@@ -17,7 +17,7 @@ def applied_key(environment: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What somebody has agreed to on purpose, for one run."""
+    """What the user has agreed to explicitly, for one run."""
 
     first_contact: bool = False
     shrink: bool = False
@@ -29,7 +29,7 @@ class Consent:
 class Applied:
     """``clusters``: alias -> id of the cluster that was changed under it. ``topics``: ``cluster/name``, declared ones.
 
-    ``at_ms``: since 1970; ``commit`` may be empty. ``origin``: repository and folder; empty where git did not tell.
+    ``at_ms``: since 1970; ``commit`` may be empty. ``origin``: repository and folder; empty where git did not say.
     """
 
     environment: str

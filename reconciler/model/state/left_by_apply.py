@@ -1,6 +1,6 @@
 """What the last apply left on each cluster: topics with their ids, partitions, overrides; dynamic broker defaults.
 
-Frozen. The record is advice: a plan tells by it what was changed outside, and decides nothing by it. What an apply is
+Frozen. The record is advice: a plan shows by it what was changed outside, and decides nothing by it. What an apply is
 about to change is struck from it beforehand, so that a run that is killed leaves no record of what it may have changed.
 """
 
@@ -37,7 +37,7 @@ class LeftTopic:
 @dataclass(frozen=True, slots=True)
 class LeftCluster:
     """``defaults``: what is set for all brokers of the cluster at run time (``Source.CLUSTER``), by topic config; None:
-    nobody looked."""
+    not read."""
 
     cluster_id: str
     at_ms: int = 0
@@ -103,7 +103,7 @@ def dumps(left: LeftCluster) -> bytes:
 
 
 def loads(value: bytes) -> LeftCluster | None:
-    """None for a record that nobody here can read: it is advice, and a later release may write another."""
+    """None for a record that this release cannot read: it is advice, and a later release may write another."""
     try:
         document = parsed(value)
         if document["format_version"] != FORMAT_VERSION:

@@ -10,7 +10,7 @@ from reconciler.replication.json_codec import JsonRecord
 
 LOCK_TOPIC = "__reconciler"
 LOCK_TOPIC_REPLICAS = 3
-# Few keys, one small record every few seconds while somebody holds the lock: compaction has to keep up.
+# Few keys, one small record every few seconds while a run holds the lock: compaction has to keep up.
 LOCK_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -27,7 +27,7 @@ def lock_cluster(topology: Topology) -> Cluster:
     if not topology.clusters:
         raise ReconcilerError(
             f"environment {topology.environment} declares no cluster",
-            "There is nobody to ask, and nothing to compare; a lost file would look like this.",
+            "There is no cluster to ask, and nothing to compare; a lost file would look like this.",
             "Declare one under clusters, or check that this is the right folder.",
         )
     return topology.clusters[topology.lock_home or min(topology.clusters)]

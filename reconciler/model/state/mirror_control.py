@@ -25,7 +25,7 @@ LEASE_MS = 15_000
 """A host that has not renewed its lease for so long has lost it."""
 
 _MOST = 2**53
-"""Of generations, epochs and beats: somebody else wrote what is above, and what is written next has to be one more."""
+"""The largest generation, epoch or beat: a larger one is not ours, and the next one written has to be one more."""
 
 Document = dict[str, Any]
 

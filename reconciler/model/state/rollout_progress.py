@@ -40,7 +40,7 @@ def _nothing() -> Mapping[str, ClusterStand]:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """``halted``: why the rollout stands still, or empty. ``at_ms``: since 1970, of the last word."""
+    """``halted``: why the rollout is halted, or empty. ``at_ms``: since 1970, of the last word."""
 
     environment: str
     at_ms: int = 0

@@ -71,7 +71,7 @@ def init_request(options: InitOptions) -> InitRequest:
     if missing := list(_missing(options, settings)):
         raise ReconcilerError(
             f"init cannot ask, because standard input is not a terminal, and has no {', '.join(missing)}",
-            "Nothing is guessed: it would log in somewhere, or copy something, that nobody chose.",
+            "Nothing is guessed: a guess could log in to, or copy, something you did not choose.",
             f"Give {'it' if len(missing) == 1 else 'them'}; nothing was written.",
         )
     for name, of in settings.items():
@@ -135,7 +135,7 @@ def variables_of(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def login_settings(name: str, mechanism: str, variable: str) -> tuple[LoginSetting, ...]:
-    """``variable``: as ``variables_of`` tells."""
+    """``variable``: as ``variables_of`` returns it."""
     if mechanism == "OAUTHBEARER":
         return (
             LoginSetting("sasl.oauthbearer.method", "", "oidc"),

@@ -105,7 +105,7 @@ class _Questions:
                     return word
             raise no_choice("the answer", text, choices)
 
-        self.say(f"{question}: {', '.join(choices)}")  # in a line of its own: with the default it would not fit in 80
+        self.say(f"{question}: {', '.join(choices)}")  # on a separate line: with the default it would not fit in 80
         return self.until("  which", default, judge)
 
 
@@ -169,7 +169,7 @@ def _ask_settings(
 
         def judge(text: str, setting: LoginSetting = setting, optional: bool = optional) -> str:
             if not text and not optional:
-                raise ReconcilerError("the answer is empty", "Nobody can log in without it.", "Give it.")
+                raise ReconcilerError("the answer is empty", "A login needs it.", "Give it.")
             return client_value(setting.key, _reference(text, is_set) if text and setting.secret else text)
 
         answer = questions.until(setting.question, setting.default, judge) if setting.question else setting.default

@@ -170,7 +170,7 @@ def _prove(request: AdoptRequest, whole: Topology, files: Mapping[str, str], app
         return guarded(plan_after, whole, live_state, applied, Consent())
     raise ReconcilerError(
         f"the files are written below {request.folder}, but a plan of them is not empty:",
-        plan_text(plan_after) if on_disk == files else "somebody changed the files meanwhile",
+        plan_text(plan_after) if on_disk == files else "the files were changed meanwhile",
         "Either the cluster changed while it was read, which the plan above shows, or this is a fault of adopt. "
         "Remove the folder and adopt again.",
     )

@@ -95,7 +95,7 @@ class Execution:
         """Why the audit record of the last plan is not complete, or empty."""
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
-        """``stop`` may end it between two steps, as a lost lock and an audit record that takes no more do. Raises what
+        """``stop`` may end it between two steps, as a lost lock and an unwritable audit record do. Raises what
         ``engine.apply.apply`` raises, and BlockedError while gates of a rollout do not hold."""
         changes = [planned.change for planned in plan.changes]
         self.session.runner.require_startable(
@@ -137,7 +137,7 @@ class Execution:
         return conductor
 
     def _remember(self, plan: Plan) -> None:
-        """Leaves the record that the next run is held against. It is advice, so a failure to write it stops nobody."""
+        """Writes the record that the next run is compared with. It is advice, so a failure to write it stops no run."""
         environment, holder = self.session.topology.environment, self.lock.holder
         by = Applied(environment, int(time.time() * 1000), holder.who, plan.basis.revision, {}, (), ())
         if (unsaved := record_of(self.session, plan, self.consent, by)) is not None:
@@ -184,7 +184,7 @@ class Execution:
             raise ReconcilerError(self.lock.cut_off, why, f"Check cluster {self.lock.cluster.name}, which keeps it.")
 
     def require_kept(self) -> None:
-        """Raises LockHeld when the lock was found lost while it was needed. Asks nobody."""
+        """Raises LockHeld when the lock was found lost while it was needed. Sends no request."""
         if self.lock.lost_because:
             raise held_no_longer(self.lock.environment, self.lock.lost_because)
 
@@ -196,7 +196,7 @@ class Execution:
                 return replace(topology, lock_home=cluster.name)
         raise ReconcilerError(
             f"the folder no longer declares {', '.join(ours.bootstrap_servers)} (cluster {ours.name})",
-            "The lock of the environment is kept there, and nobody here would see another run.",
+            "The lock of the environment is kept there, and commands here would not see another run.",
             "Declare it again, or move the lock before it leaves: apply --move-lock CLUSTER.",
         )
 
@@ -207,7 +207,7 @@ class Execution:
 
 
 class _Recorder:
-    """A ``Progress`` that writes each outcome down before it is told on."""
+    """A ``Progress`` that writes each outcome down before it passes it on."""
 
     def __init__(self, execution: Execution, run: str, plan: Plan, progress: Progress) -> None:
         self.execution = execution
@@ -216,7 +216,7 @@ class _Recorder:
         self.progress = progress
         self.outcomes: list[Outcome] = []
         self.unwritten = ""
-        """Why a line could not be written. What was done is told all the same; no further step begins."""
+        """Why a line could not be written. Finished steps are reported all the same; no further step begins."""
 
     def stopped(self) -> str:
         return self.unwritten.partition("\n")[0]
@@ -284,7 +284,7 @@ def answering(session: Session) -> Cluster | None:
 
 
 def _unasked(_cluster: Cluster, _applied: bytes | None) -> None:
-    """Somebody vouches for every cluster."""
+    """Every cluster is vouched for."""
 
 
 @contextmanager
@@ -296,10 +296,10 @@ def execution(
     keeper: Cluster | None = None,
     to: str = "",
 ) -> Iterator[Execution]:
-    """``steal``: why the lock is taken whoever holds it. ``keeper``: keeps the lock while its home is lost. ``to``: its
+    """``steal``: why the lock is taken from any holder. ``keeper``: keeps the lock while its home is lost. ``to``: its
     home from now on.
 
-    Raises LockHeld, ClusterError when it cannot be kept, BlockedError when nobody vouches for its cluster.
+    Raises LockHeld, ClusterError when it cannot be kept, BlockedError when its cluster is not vouched for.
     """
     if to and to not in session.topology.clusters:
         known = f"Its clusters: {', '.join(session.topology.clusters)}."

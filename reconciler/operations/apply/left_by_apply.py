@@ -1,4 +1,4 @@
-"""Keeps what an apply leaves on each cluster, beside the lock, so that the next plan can tell what changed outside."""
+"""Keeps what an apply leaves on each cluster, beside the lock, so that the next plan can show what changed outside."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from reconciler.operations.session.session import Session
 
 
 def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:
-    """Takes what ``plan`` is about to change off the record: were this run killed, nobody could tell what it did from
-    what others did. Why that failed, or empty."""
+    """Takes what ``plan`` is about to change off the record: if this run were killed, its changes would look like those
+    of others. Returns why that failed, or empty."""
     struck = {}
     for name, topics in _touched(plan).items():
         if (left := session.last.left.get(name)) is not None and topics & left.topics.keys():

@@ -1,4 +1,4 @@
-"""Clusters that somebody vouched for, in git or by an earlier apply, and the record that an apply leaves about them."""
+"""Clusters that git or an earlier apply vouches for, and the record that an apply leaves about them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Ap
 
 
 def require_met(session: Session, cluster: Cluster, record: bytes | None) -> None:
-    """Raises BlockedError for a cluster that nobody vouched for, not the ``record`` of the last apply either, and
-    that this program never wrote to."""
+    """Raises BlockedError for a cluster that neither git nor the ``record`` of the last apply vouches for, and that
+    this program never wrote to."""
     applied = None
     with suppress(ValueError):
         applied = last_apply.loads(record) if record is not None else None
@@ -57,7 +57,7 @@ def require_met(session: Session, cluster: Cluster, record: bytes | None) -> Non
 
 def require_met_targets(session: Session, mirrors: Iterable[str]) -> None:
     """Raises BlockedError where ``apply`` would not start these mirrors: a cluster is another one than declared, or
-    nobody has met a target. ClusterError where a target that only the record vouches for does not answer."""
+    a target is not vouched for. ClusterError where a target that only the record vouches for does not answer."""
     flows = [flow for name in mirrors for flow in session.topology.flows_of(session.topology.mirrors[name])]
     targets = {flow.target for flow in flows if session.topology.clusters[flow.target].cluster_id is None}
     live = {name: session.clusters[name].read() for name in targets}

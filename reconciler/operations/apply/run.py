@@ -54,7 +54,7 @@ class ApplyRequest:
 
 
 def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
-    """``steal``: why the lock is taken whoever holds it. Raises ReconcilerError for what ends it before it begins."""
+    """``steal``: why the lock is taken from any holder. Raises ReconcilerError for what ends it before it begins."""
     with changing(env, "apply", steal, request.consent, request.move_lock) as execute:
         session = execute.session
         if request.saved is None:
@@ -129,8 +129,8 @@ def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
 
 
 def _require_as_planned_now(session: Session, saved: Plan, consent: Consent) -> Plan:
-    """The fresh plan. Whoever can write the file can write its digest, too, and left-over topics are what is not there:
-    only what a fresh look at git and at everything gives as well is carried out."""
+    """The fresh plan. Anyone who can write the file can write its digest, too, and a topic is left over because git
+    lacks it: only a change that a fresh read of git and of every cluster plans as well is carried out."""
     if is_prune(saved) and not consent.prune:
         why = "\n".join(f"  {planned.id}" for planned in saved.changes if planned.change.reason.code is Why.PRUNE)
         todo = "Pass --prune, or make a plan without it."

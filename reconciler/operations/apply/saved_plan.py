@@ -20,7 +20,7 @@ from reconciler.operations.session.session import Session
 
 
 def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
-    """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""
+    """A saved plan with the objections of now. Reads only clusters that are not vouched for."""
     session.keep_last_apply(session.read_last_apply(consent), revision(session.folder))
     live = observe({name: session.clusters[name] for name in strange(session, saved) if name in session.clusters})
     made = from_here(unjudged(saved), session.last.applied, session.last.origin)

@@ -54,7 +54,7 @@ MASTER_S, EXECUTORS_S = 5.0, 120.0
 _NOBODY = Unknown(
     "executors",
     f"no executor answered in {EXECUTORS_S:.0f} s: Spark gave the application no core",
-    "Free some cores (the finding before tells how many are), and run doctor --executors again",
+    "Free some cores (the finding before says how many are free), and run doctor --executors again",
 )
 Told = Mapping[tuple[str, Principal], Rights]
 
@@ -70,7 +70,7 @@ class Deadline:
         return max(0.0, self.began + self.within_s * part - time.monotonic())
 
     def missed(self, subject: str, part: float = 1.0) -> Unknown:
-        """Of what was not told by then."""
+        """``subject`` did not answer in full by then."""
         todo = "Fix the problems of its addresses, or allow more time: doctor --within 2m"
         return Unknown(subject, f"no full answer within {self.within_s * part:g} s", todo)
 
@@ -96,7 +96,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         texts, state = handovers(topology), state_folder(folder)
         looks = {name: _begun(partial(_look, topology.mirrors[name], state, texts[name])) for name in masters}
     live = _live(topology, deadline)
-    with suppress(ReconcilerError):  # the cluster is told of by its own findings
+    with suppress(ReconcilerError):  # the cluster's own findings report it
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
     routing, copies = find_routes(topology, live), copies_of(topology, live)
     remotes = _begun(partial(remote_facts, topology, Principal.PLAN, copies))
@@ -147,7 +147,7 @@ def _master(mirror: Mirror, application: str) -> SparkMaster:
 
 
 def _as_it_says(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | None:
-    """By its newest status record, which tells what its tasks have said of their executors."""
+    """From its newest status record, which has what its tasks reported about their executors."""
     records = StatusRecords(topology.clusters[topology.status_cluster(mirror)], topology.environment)
     try:
         return records.read(mirror.name, int(time.time() * 1000))
@@ -163,7 +163,7 @@ def _application(topology: Topology, mirror: Mirror) -> str:
 
 
 def _begun(ask: Callable[[], Answer]) -> Future[Answer]:
-    """On a thread of its own, which nobody waits for in the end: a silent cluster costs its own time only."""
+    """Runs on a separate thread, which is abandoned in the end: a silent cluster costs its own time only."""
     future: Future[Answer] = Future()
 
     def run() -> None:

@@ -20,7 +20,7 @@ Bytes = Mapping[tuple[str, str], int | None]
 
 
 def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[MirrorSize, ...]]:
-    """By the environment's name. Reads source topics twice, ``seconds`` apart, where a flow's job tells no rate."""
+    """By the environment's name. Reads source topics twice, ``seconds`` apart, where a flow's job reports no rate."""
     with open_session(env, Principal.PLAN) as session:
         live, topology = session.observe(), session.topology
     routes = find_routes(topology, live).routes
@@ -43,7 +43,7 @@ def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[Mirror
 
 
 def _reported(topology: Topology, live: LiveState, flow: Flow) -> float | None:
-    """Bytes per second that a job copies which keeps up: of one that lags it is its own limit, not the load."""
+    """Bytes per second that a job copies, if it keeps up: a job that lags shows its own limit, not the load."""
     for mirror in topology.mirrors.values():
         job = live.mirrors.get(mirror.name)
         if flow.name not in mirror.flows or not isinstance(job, LiveMirror) or job.state is not JobState.RUNNING:

@@ -48,7 +48,7 @@ def _of_topic(session: Session, place: TopicRef) -> Sequence[Record]:
 
 
 def _nothing_of(session: Session) -> tuple[str, ...]:
-    """What is held against a record that is empty everywhere."""
+    """What contradicts a record that is empty everywhere."""
     topology = session.topology
     applied = or_unknown(
         "the last apply", lambda: read_applied(session.find_home(), topology.environment, Principal.PLAN)

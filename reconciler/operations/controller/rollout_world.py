@@ -63,7 +63,7 @@ class LiveRolloutIO:
         return promotion or Promotion(environment)
 
     def keep(self, promotion: Promotion) -> str:
-        """On a thread of its own: an interrupt in the middle of the write would leave its transaction open."""
+        """Runs on a separate thread: an interrupt in the middle of the write would leave its transaction open."""
         this_promotion = replace(promotion, at_ms=now_ms(), who=self.lock.holder.who)
         with ThreadPoolExecutor(1) as aside:
             return aside.submit(self.lock.keep, promotion_key(promotion.environment), dumps(this_promotion)).result()
@@ -90,7 +90,7 @@ def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
 
 
 def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:
-    """Where the rollout of the environment stands; None when it has none."""
+    """The progress of the environment's rollout; None when it has none."""
     topology = session.topology
     course = course_of(topology)
     if course is None:

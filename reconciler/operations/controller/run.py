@@ -70,7 +70,7 @@ def pace(interval: str, autonomy: Autonomy) -> LoopPace:
 
 
 def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: str = "") -> int:
-    """Turns until SIGTERM or SIGINT; the number of rounds. ``steal``: why the lock is taken whoever holds it.
+    """Turns until SIGTERM or SIGINT; the number of rounds. ``steal``: why the lock is taken from any holder.
 
     Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
     """
@@ -128,7 +128,7 @@ class SystemClock:
 
 
 class LiveEnvironment:
-    """``running.Environment`` over a ``Session``, which is opened anew when the folder declares something else."""
+    """``running.Environment`` over a ``Session``, which is opened again when the folder declares something else."""
 
     def __init__(self, session: Session, execution: Execution) -> None:
         self.session = session
@@ -195,7 +195,7 @@ class _Lines:
 
 
 def logger(environment: str) -> Any:
-    """JSON lines where all progress goes; that nobody can read them ends nothing."""
+    """JSON lines where all progress goes; a closed reader ends nothing."""
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

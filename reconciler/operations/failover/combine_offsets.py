@@ -88,7 +88,7 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 
 def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
-    """Adds what the bounds tell: partitions without a record have an exact offset, too; where nothing is known, the
+    """Adds what the bounds show: partitions without a record have an exact offset, too; where nothing is known, the
     beginning is safe; a record that the destination has deleted since is not waited for."""
     partition = offset.translated
     if destination is None:

@@ -36,8 +36,8 @@ ALIVE = ("starting", "running")
 @dataclass(frozen=True, slots=True)
 class FailoverRequest:
     """``unplanned``: go on although the origin does not answer. ``accept_loss``: go on although records of the origin
-    are not copied. ``drain_s``: how long the flow may take to reach the origin's end of now. ``fence``: nobody may
-    write the flow's topics on the origin from then on."""
+    are not copied. ``drain_s``: how long the flow may take to reach the origin's present end. ``fence``: deny all
+    principals to write the flow's topics on the origin from then on."""
 
     unplanned: bool = False
     accept_loss: bool = False
@@ -130,7 +130,7 @@ def _origin(facts: FailoverFacts, request: FailoverRequest) -> Iterator[Failover
 
 
 def _fence(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
-    """Producers that nobody stopped write on where the consumers have left."""
+    """Producers that were not stopped go on writing to the origin, which consumers have left."""
     move = facts.move
     if facts.fence.obstacle and request.fence:
         todo = "Stop the producers yourself, and leave --fence away"
@@ -210,7 +210,7 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
     for group, why in sorted(facts.unsupported.items()):
         yield _warning("unsupported", f"group {group} {why}")
     if not facts.groups:
-        yield _warning("groups", f"no group has offsets on topics of {move.flow}: nobody is moved")
+        yield _warning("groups", f"no group has offsets on topics of {move.flow}: no group is moved")
 
 
 def _unmapped(move: ConsumerMove, unmapped: Unmapped) -> FailoverCheck:
@@ -263,7 +263,7 @@ def untouched(group: GroupMove) -> GroupMove:
 
 
 def offsets_planned(groups: Sequence[GroupMove], destination: str) -> FailoverStep:
-    """What the step *offsets* would do; a group that is not as it should be is told also where nothing can be done."""
+    """What the step *offsets* would do; it names a group with wrong offsets even where nothing can be done."""
     wanted, wrong = due(tuple(groups)), otherwise(groups)
     if wanted:
         offsets = counted(sum(map(len, wanted.values())), "offset")
@@ -307,8 +307,8 @@ def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:
 
 
 def bounded(offset: GroupOffset) -> GroupOffset:
-    """Of a share group: nobody tells what it has acknowledged from its start offset on, so up to all of that is
-    delivered again."""
+    """The offset of a share group: Kafka does not report what the group acknowledged behind its start offset, so up to
+    all of that is delivered again."""
     return replace(offset, translated=replace(offset.translated, exact=False))
 
 

@@ -30,7 +30,7 @@ WITHIN_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class FlowSides:
-    """Both clusters of a flow that keeps offsets, with the rule that tells a topic's copy."""
+    """Both clusters of a flow that keeps offsets, with the rule that names a topic's copy."""
 
     flow: Flow
     source: Side
@@ -66,7 +66,7 @@ def partitions_of(sides: FlowSides) -> list[tuple[Key, Key]]:
 
 
 def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPartition, ...]:
-    """Those of which one side has more, or nobody can tell. Raises ClusterError for a cluster that does not answer."""
+    """The pairs where one side has more, or that cannot be compared. Raises ClusterError for a silent cluster."""
 
     async def look(opened: Sequence[ClusterClient]) -> tuple[PartedPartition, ...]:
         here, there = opened

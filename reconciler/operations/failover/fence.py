@@ -50,7 +50,7 @@ def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
         text = f"{origin} does not answer: run this again with --fence before its producers go on"
         return StepResult.SKIPPED, text
     if not missing:
-        return StepResult.ALREADY, f"nobody may write the flow's topics on {origin}"
+        return StepResult.ALREADY, f"no principal may write the flow's topics on {origin}"
     return StepResult.PLANNED, f"deny everyone to write {counted(len(missing), 'topic')} on {origin}"
 
 
@@ -85,13 +85,13 @@ class Fence:
         return FenceSeen(made, frozenset(map(denial, topics)) - rules)
 
     def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
-        """A rule that stood before is not ours, and stays at the failback."""
+        """A rule that existed before is not ours, and stays at the failback."""
         planned, rules = fence_planned(facts), facts.fence.missing
         if planned[0] is not StepResult.PLANNED:
             return planned
         self._record.write(dict.fromkeys(rules, Made(f"failover of {self._flow}", self._flow)))
         self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
-        denied = f"nobody but super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
+        denied = f"only super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
         return StepResult.DONE, f"{denied}, until the failback takes that back"
 
     def take_back(self, facts: FailoverFacts) -> tuple[StepResult, str]:
@@ -103,4 +103,4 @@ class Fence:
     def _send(self, changes: Sequence[AclChange]) -> None:
         if failures := self._access.sent(changes):
             why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
-            raise ReconcilerError(next(iter(failures.values())), why, "Mend it and run this again: it goes on.")
+            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it goes on.")

@@ -17,8 +17,8 @@ from reconciler.text import counted, first_of
 
 SHOWN = 3
 GROUPS_ASKED = 100
-"""A group is a request each. Rights are mostly given by beginnings of names; what is refused beyond is told when it is
-set."""
+"""Each group costs a request. Rights mostly cover prefixes of names; a refusal beyond this number is reported when the
+offset is set."""
 AskRights = Callable[[Cluster, Principal, Ask], Rights]
 
 

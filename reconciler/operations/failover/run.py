@@ -23,7 +23,7 @@ from reconciler.resources.mirrors.pause import words
 
 @dataclass(frozen=True, slots=True)
 class FailoverOptions:
-    """``dry``: change nothing. ``yes``: do not ask. ``steal``: why the lock is taken whoever holds it."""
+    """``dry``: change nothing. ``yes``: do not ask. ``steal``: why the lock is taken from any holder."""
 
     request: FailoverRequest
     dry: bool

@@ -1,4 +1,4 @@
-"""What a move tells of a flow that keeps offsets: nothing is translated, and at a failback, whether both sides part."""
+"""What a move reports of a flow that keeps offsets: nothing is translated; at a failback, whether both sides differ."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _diverged(move: ConsumerMove, partitions: Sequence[PartedPartition], level: 
         "were never copied"
     )
     todo = (
-        f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow make the topic anew on "
+        f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow recreate the topic on "
         f"{move.destination}"
     )
     return _way_on("diverged", level, (difference, _listed(partitions, move)), (todo, "to move consumers all the same"))

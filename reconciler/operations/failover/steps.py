@@ -57,7 +57,7 @@ StepEnd = tuple[StepResult, str]
 
 
 class Switch:
-    """One move of one environment. ``look`` first; ``carry_out`` once somebody has agreed."""
+    """One move of one environment. ``look`` first; ``carry_out`` once the user has agreed."""
 
     def __init__(self, session: Session, move: ConsumerMove, request: FailoverRequest, say: Say, say_now: Say) -> None:
         self.session = session
@@ -70,7 +70,7 @@ class Switch:
         self.fence = Fence(session.topology, move.flow)
 
     def look(self) -> Report:
-        """What would be done, and what stands in the way. Raises ClusterError when the destination cannot be read."""
+        """What would be done, and what prevents it. Raises ClusterError when the destination cannot be read."""
         self.survey.try_origin()
         self._seen_levers = self.levers()
         facts = replace(self.survey.look(self._seen_levers), fence=self._fence())
@@ -80,7 +80,7 @@ class Switch:
         return self._report(replace(projected, denied=missing), steps, dry=True, lag=None)
 
     def nothing_done(self, report: Report) -> Report:
-        """``look``'s report of a move that stands already, as the run that found nothing to do tells it."""
+        """``look``'s report of a move that is done already, as the report of a run that found nothing to do."""
         return replace(report, dry=False, left_behind=self._left())
 
     def levers(self) -> Levers:
@@ -175,7 +175,7 @@ class Switch:
             yield StepNeeds(clusters[name], Principal.APPLY, alters=alters.get(name, ""), writes=writes.get(name, ""))
 
     def _fence(self) -> FenceSeen:
-        """What stands, and for a failover that is to fence, what is missing."""
+        """The deny rules that exist, and for a failover with ``--fence``, those that are missing."""
         if self.request.fence and self.survey.lost is None:
             topics = {state.source[0] for state in _known(self.survey.partitions())}
             return self.fence.look(topics)
@@ -225,7 +225,7 @@ class Switch:
         began = time.monotonic()
         bar = _Bar(total, self._say_now)
         while (left := _left_of(goal, self.survey.positions(name))) > 0:
-            bar.tell(left)
+            bar.show(left)
             if time.monotonic() - began > self.request.drain_s:
                 if self.request.accept_loss:
                     return DONE, f"left on {self.move.origin}, as accepted: {_left(left)}"
@@ -313,7 +313,7 @@ def _known(partitions: tuple[PartitionState, ...] | Unknown) -> tuple[PartitionS
 
 
 class _Bar:
-    """Progress of a drain, told whenever it has moved."""
+    """Progress of a drain, shown whenever it has moved."""
 
     def __init__(self, total: int, say: Say) -> None:
         self._total = total
@@ -321,7 +321,7 @@ class _Bar:
         self._told = -1
         self._began = time.monotonic()
 
-    def tell(self, left: int) -> None:
+    def show(self, left: int) -> None:
         if left == self._told:
             return
         self._told = left

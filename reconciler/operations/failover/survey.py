@@ -102,7 +102,7 @@ class Survey:
 
     def _parted(self) -> tuple[PartedPartition, ...]:
         """At a failback: where the old source is not the same as the copy that has taken writes. At a failover the copy
-        is only behind, which its lag tells."""
+        is only behind, which its lag shows."""
         flow = self._flows[self.move.flow]
         if self.move.way is Way.FAILOVER or not flow.keeps_offsets or self.lost is not None:
             return ()
@@ -158,7 +158,7 @@ class Survey:
         return tuple(_partition(flow, selector, key, bounds.get(key), positions) for key in sources)
 
     def positions(self, name: str) -> Mapping[Key, int]:
-        """Of the flow whose target the destination is. One that keeps offsets stands where the copy's log ends."""
+        """Positions of a flow whose target is the destination. A flow that keeps offsets has the ends of the copies."""
         if not self._flows[name].keeps_offsets:
             return self.destination.positions(self._flows[name].state_name)
         return {key: bounds.end for key, bounds in self.destination.bounds(self._copies(name)).items()}
@@ -180,7 +180,8 @@ class Survey:
         return tuple(self._translated(here, on_destination)), here.unsupported
 
     def exact_groups(self) -> tuple[GroupMove, ...]:
-        """Waits until the map has what the lanes have committed, so that every offset is exact; then as they are."""
+        """Waits until the map has what the lanes have committed, so that every offset is exact. After ``MAP_WITHIN``
+        seconds returns them, exact or not."""
         until = time.monotonic() + MAP_WITHIN
         while True:
             moves, _ = self.groups()
@@ -191,7 +192,7 @@ class Survey:
             time.sleep(0.5)
 
     def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[GroupMove]:
-        # The way back first: what it tells of must not be newer than what the other map has (replication.interleaved).
+        # The way back first: its entries must not be newer than those of the other map (replication.interleaved).
         charts = [self._chart(leg, here) for leg in sorted(self.move.legs, key=lambda leg: leg.forward)]
         offers: dict[str, list[GroupOffset]] = {}
         for group, positions in here.offsets.items():
@@ -265,7 +266,7 @@ class Survey:
         return upstream
 
     def _from_checkpoints(self, on_destination: GroupsSeen) -> Iterator[GroupMove]:
-        """As far as the flow told before the origin was lost. Only the way from source to target has checkpoints."""
+        """Up to what the flow reported before the origin was lost. Only the way source to target has checkpoints."""
         by_group: dict[str, list[GroupOffset]] = {}
         for leg in (leg for leg in self.move.legs if leg.forward):
             flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
@@ -333,7 +334,7 @@ def _read_ms(flow: FlowStatus) -> int | None:
 
 
 def _conditions(flow: FlowStatus) -> tuple[str, ...]:
-    """Those that stop copying. Of very many the record tells only the first in full, and counts the others."""
+    """Conditions that stop copying. If there are very many, the record has the first in full, and counts the others."""
     texts = [each.text for each in flow.conditions if each.stops]
     stopping = Counter({code: count for (code, stops), count in flow.counted_conditions.items() if stops})
     stopping.subtract(each.code for each in flow.conditions if each.stops)
@@ -344,9 +345,9 @@ def _conditions(flow: FlowStatus) -> tuple[str, ...]:
 
 
 def _lag(flow: FlowStatus, told_ms: int | None, selector: TopicSelector, now_ms: int) -> KnownLag | None:
-    """As the job knew it last, whose record is of ``told_ms``. Without heartbeats, as far as they are among the
-    partitions furthest behind; where they are not, they are few. An end counts as that of now for a while, so that the
-    lag may be of an end as old as this."""
+    """The lag that the job last knew; its record is from ``told_ms``. Heartbeats are left out as far as they are among
+    the partitions furthest behind; otherwise they are few. The job uses an end for a while before it asks again, so the
+    lag may be measured to an end as old as that."""
     if flow.records_lag is not None and told_ms is not None:
         beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, worst.topic))
         records = max(0, flow.records_lag - sum(beat.records_lag for beat in beats))

@@ -37,7 +37,7 @@ _Asked = dict[tuple[str, Key], tuple[int, ...]]
 
 
 def translated(topology: Topology, request: TranslateRequest, selector: TopicSelector) -> Translations:
-    """Raises ReconcilerError. A source that does not answer is told in the reasons of what is not exact."""
+    """Raises ReconcilerError. The reasons of inexact offsets name a source that does not answer."""
     flow = topology.flows[request.flow]
     return asyncio.run(_translated(topology, flow, request, selector))
 

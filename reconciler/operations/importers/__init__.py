@@ -1,4 +1,4 @@
-"""`import` and `mirror import-positions`: files from what MirrorMaker 2 was told, and positions from where it stood.
+"""`import` and `mirror import-positions`: files from MirrorMaker 2's configuration, and its last positions.
 
 Belongs here: reading, writing, reporting. Not here: what a setting or a position becomes (`environment.importers`).
 """

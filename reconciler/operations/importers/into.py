@@ -46,7 +46,7 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
         lines = "\n".join(str(problem) for problem in error.problems)
         todo = f"Correct the files in {folder}, or MirrorMaker 2's, and import again."
         raise ReconcilerError(
-            lines, "Together with what is there it is not valid; nothing was written.", todo
+            lines, "Together with the files in the folder it is not valid; nothing was written.", todo
         ) from None
     write_texts({path: text})
     return Added(path, tuple(flows), left)
@@ -85,7 +85,7 @@ def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
             continue
         more = sorted(set(cluster.bootstrap_servers) - set(there.bootstrap_servers))
         words = f"; MirrorMaker 2's file has {', '.join(more)} as well" if more else ""
-        client = "; client settings and principals stay as they are there" if cluster.client else ""
+        client = "; its client settings and principals are not changed" if cluster.client else ""
         yield f"cluster {name}: declared at {there.where}{words}{client}"
     for flow in asked.flows.values():
         if (other := _declared(known, flow)) is not None:
@@ -115,7 +115,7 @@ def said_of(added: Added, folder: Path) -> Iterator[str]:
         yield f"nothing is missing in {shlex.quote(str(folder))}; no file was written"
     else:
         flows = f"{counted(len(added.flows), 'flow')} ({', '.join(added.flows)})" if added.flows else "no flow"
-        yield f"wrote {added.path}: {flows}; validate takes it together with what is there"
+        yield f"wrote {added.path}: {flows}; validate accepts it together with the files in the folder"
     if added.left:
         yield f"left alone, because it is declared already ({len(added.left)}):"
         yield from (f"  {words}" for words in added.left)

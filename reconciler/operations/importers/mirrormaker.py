@@ -92,7 +92,7 @@ def _origin(problem: Problem, imported: ImportedEnvironment) -> Property | str:
 
 
 def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
-    """What ``validate`` says of a line, told of the line of MirrorMaker 2's file that it comes from."""
+    """A problem that ``validate`` found in a line, placed at the line of MirrorMaker 2's file that it comes from."""
     lines, index, origin = (
         imported.lines.get(problem.where.file, ()),
         problem.where.line - 1,

@@ -36,7 +36,7 @@ LOOK_AGAIN_S = 5.0
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
     """Empty: as a dedicated MirrorMaker 2 has it. ``on``: the cluster that keeps the offsets topic. ``alias``: a blank
-    one stands in its records as such (``source.cluster.alias =``), and its topics are called after the cluster."""
+    one is blank in its records, too (``source.cluster.alias =``), and its topics are named after the cluster."""
 
     flow: str = ""
     offsets_topic: str = ""
@@ -202,7 +202,7 @@ def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) ->
 
 
 def _written(session: Session, imported: Imported) -> Imported:
-    """Raises BlockedError for what stands against it, ReconcilerError when there is nothing to write."""
+    """Raises BlockedError for what prevents it, ReconcilerError when there is nothing to write."""
     if against := [f"flow {each.flow.name}: {why}." for each in imported.flows for why in each.obstacles]:
         raise BlockedError("no position was taken over, no file was changed", "\n".join(against))
     starts = {each.flow.name: each.offsets for each in imported.flows if each.offsets}

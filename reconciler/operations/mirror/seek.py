@@ -35,14 +35,14 @@ Agreed = Callable[[Sequence[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """``place``: earliest, latest or a source offset; or ``flow``: where that flow stands, perhaps one of earlier."""
+    """``place``: earliest, latest or a source offset; or ``flow``: the positions of that flow, perhaps a former one."""
 
     place: str = ""
     flow: str = ""
 
 
 def look(folder: Path, request: PauseRequest) -> TopicPositions:
-    """Where the partitions stand. Raises ReconcilerError."""
+    """The positions of the partitions. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         return place.seen(place.standings())
@@ -147,7 +147,7 @@ def unreported(side: Side, topic: str, partition: int) -> ClusterError:
 
 
 def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
-    """Of a flow that is declared no more, any mirror may still run it."""
+    """Any mirror may still run a flow that is no longer declared."""
     if flow in session.topology.flows:
         return job_of(session, flow)
     for mirror in session.topology.mirrors:

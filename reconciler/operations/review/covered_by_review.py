@@ -1,4 +1,4 @@
-"""Whether a fresh plan is covered by the reviewed one; what nobody has reviewed is not carried out."""
+"""Whether a fresh plan is covered by the reviewed one; an unreviewed change is not carried out."""
 
 from __future__ import annotations
 

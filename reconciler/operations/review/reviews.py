@@ -106,7 +106,7 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     _same_repository,  # Before the guards, which let a consent release it.
     _nothing_by_accident,  # Counts what is left to be deleted, and asks for consent.
     _heartbeats_are_ours,  # Adds refusals alone: nothing after it depends on them.
-    _same_offsets,  # Needs the clusters' answers of its own; refuses copies, so it comes before stakes are told.
+    _same_offsets,  # Asks the clusters itself; refuses copies, so it comes before stakes are reported.
     _records_at_stake,  # Last, because it waits for the slowest answers: how many records each step touches.
     _readers_at_stake,  # Raises the risk of what the reviews before it left in the plan.
 )

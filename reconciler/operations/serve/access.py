@@ -1,6 +1,6 @@
 """Who may ask the live page: names it may be called by, the token, and requests that other pages make.
 
-A browser sends whatever a page of somebody else asks it to, also to 127.0.0.1. A name that leads here and is not ours
+A browser sends whatever another site's page asks it to, also to 127.0.0.1. A name that leads here and is not ours
 (DNS rebinding) is refused by the Host header; what another site loads, by Sec-Fetch-Site.
 """
 
@@ -62,7 +62,7 @@ def new_token() -> str:
 
 
 def may_be_called(host: str, names: frozenset[str]) -> bool:
-    """``host``: the Host header. An address cannot be rebound: nobody resolves it."""
+    """``host``: the Host header. An address cannot be rebound: it is never resolved."""
     parts = _HOST.fullmatch(host.lower())
     if parts is None:
         return False
@@ -75,7 +75,7 @@ def may_be_called(host: str, names: frozenset[str]) -> bool:
 
 
 class Guard:
-    """Stands before the application: each answer carries ``policy`` and ``HEADERS``."""
+    """Wraps the application: each answer carries ``policy`` and ``HEADERS``."""
 
     def __init__(self, app: ASGIApp, access: Access, policy: str) -> None:
         self._app = app

@@ -120,7 +120,7 @@ class LiveApp:
             silent = 0
             yield "retry: 2000\n\n"
             while not (self._stop.is_set() or stream.over):
-                # What a page of groups shows was asked when it was opened, and is not asked again for nobody.
+                # A page of groups shows what was read when it was opened; nothing is read again for it.
                 still = page.kind is PageKind.GROUPS
                 parts = () if still else await run_in_threadpool(self._renderer.parts, page)
                 changed = [part for part in parts if sent.get(part.name) != part.html]

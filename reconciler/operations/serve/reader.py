@@ -1,6 +1,6 @@
 """Reads an environment again and again, once for all browsers, and keeps the newest view of it.
 
-Each kind of reading has a thread and connections of its own, so that a cluster that is silent holds up nothing else.
+Each kind of reading has its own thread and connections, so that a cluster that is silent holds up nothing else.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ClusterReads(Protocol):
 
 
 class Sources(Protocol):
-    """Where readings come from. Each is opened anew when the folder declares something else; all raise
+    """Where readings come from. Each is opened again when the folder declares something else; all raise
     ReconcilerError."""
 
     def read_topology(self) -> Topology: ...
@@ -162,8 +162,8 @@ class LiveReader:
                 read(topology, source)
 
     def _goes_on(self, topology: Topology, seconds: float, due: Callable[[], bool] = lambda: False) -> bool:
-        """After a pause, or when ``due``; False when ``topology`` is no more that of the view, or the end was asked
-        for."""
+        """Waits ``seconds``, or until ``due``; False when the view has another ``topology`` by now, or the server is to
+        stop."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._over(topology) and not due():
             self._stop.wait(min(SLICE_SECONDS, left))

@@ -31,7 +31,7 @@ END_WITHIN = 5
 
 
 UNENCRYPTED = (
-    "WITHOUT TLS beyond this machine: whoever is on the way can read the page and its token, and then ask for it as you"
+    "WITHOUT TLS beyond this machine: anyone on the path can read the page and its token, and then ask for it as you"
     " do. Give --tls-cert and --tls-key, put a proxy with TLS before it, or leave out --bind and use ssh -L"
 )
 
@@ -59,7 +59,7 @@ class ServeOptions:
 
 
 class LivePageServer:
-    """A page that is being answered. ``look`` is called now and then by whoever has it."""
+    """A page that is being served. Its owner calls ``look`` now and then."""
 
     def __init__(self, reader: LiveReader, certificate: PageCertificate | None) -> None:
         self._reader = reader
@@ -127,7 +127,7 @@ def _listening(bind: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
-    """On a thread of its own, so that signals stay ours. Answers under way have ``END_WITHIN`` seconds at the end."""
+    """Runs on a separate thread, so that signals stay ours. Open answers have ``END_WITHIN`` seconds at the end."""
     places = SharedListener(listener)
     config = uvicorn.Config(
         app,

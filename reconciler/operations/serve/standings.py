@@ -1,4 +1,4 @@
-"""Where groups of a flow stand, asked when somebody looks, and kept a while for whoever looks next."""
+"""Offsets of a flow's groups on both sides: read when a page asks for them, and cached for a while."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def survey_groups(topology: Topology, flow: str) -> Standings:
 
 
 class StandingsReader:
-    """One question at a time, whoever asks: both clusters do work for each."""
+    """One read at a time for all pages: each costs both clusters work."""
 
     def __init__(
         self,

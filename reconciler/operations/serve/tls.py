@@ -1,4 +1,4 @@
-"""TLS of the live page: the certificate it shows, taken anew when its files are renewed."""
+"""TLS of the live page: the certificate it shows, loaded again when its files are renewed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PageCertificate:
             raise _unusable(files, error) from None
 
     def renew(self) -> None:
-        """Takes the files when they have changed. What cannot be used is told once, and the last good pair stays."""
+        """Loads the files when they have changed. An unusable pair is reported once, and the last good pair stays."""
         try:
             stamp = self._files.stamp()
         except OSError:

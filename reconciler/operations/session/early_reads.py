@@ -33,7 +33,7 @@ class Begun:
 
 
 def begin(folder: Path, principal: Principal) -> Begun:
-    """Whatever is wrong with the files is for ``environment.load.load`` to tell."""
+    """``environment.load.load`` reports the problems of the files."""
     texts, unread = read_readable(folder)
     head = NO_HEAD if unread else read_head(texts)
     return Begun(folder, texts, unread, head, ReadAhead(head.clusters, principal) if head.clusters else None)

@@ -1,4 +1,4 @@
-"""The way of a session to the hosts of its mirrors: which mirrors go by them, and over which connections."""
+"""The way of a session to the hosts of its mirrors: which mirrors have hosts, and over which connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HostedMirrors:
         for cluster in [topology.status_cluster(declared)] if declared is not None else topology.clusters:
             live = seen.known(cluster) if seen is not None else None
             if seen is None or (live is not None and CONTROL_TOPIC in live.topics):
-                with suppress(ClusterError):  # it was not asked for: its absence stops nobody
+                with suppress(ClusterError):  # it was not asked for: its absence stops nothing
                     hosted = self._on(cluster, mirror)
                     if hosted.is_kept():
                         return hosted

@@ -37,5 +37,5 @@ def host(folders: list[Path], accept: Path) -> None:
             stack.enter_context(environment_lock(state, "mirror host"))
             environments.append(HostedEnvironment(read_topology(folder), state))
         stack.enter_context(ended_by_signals(lambda *_: stopping.set(), signal.SIGINT))
-        # Refusals repeat what somebody wrote to __mirror_control.
+        # Refusals repeat text from __mirror_control.
         serve(environments, accepted, stopping, lambda words: say(visible(words)))

@@ -41,7 +41,7 @@ from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
 
 NOTHING_AGREED = Consent()
-"""Takes all that the guards said off a saved plan, so that they can say it anew."""
+"""Takes all that the guards said off a saved plan, so that they can say it again."""
 
 
 def read_topology(folder: Path) -> Topology:
@@ -146,7 +146,7 @@ class Session:
         return with_answers(listed, self.clusters[cluster].read(missing)) if missing else listed
 
     def look_for_strays(self, mirrors: Collection[str]) -> None:
-        """Where one of ``mirrors`` is not declared, jobs that run without being declared are looked for anew."""
+        """Where one of ``mirrors`` is not declared, jobs that run without being declared are looked for again."""
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
 
     def _mirrors_and_strays(self) -> Mapping[str, LiveMirror | Unknown]:
@@ -192,7 +192,7 @@ class Session:
         self.last = replace(self.last, applied=applied, left=left, origin=origin)
 
     def _strays(self) -> dict[str, LiveMirror]:
-        """Jobs of this environment that run without being declared. A silent cluster is told by ``observe``."""
+        """Jobs of this environment that run without being declared. ``observe`` reports a silent cluster."""
 
         def ask(records: StatusRecords) -> Iterable[LiveMirror]:
             try:

@@ -1,4 +1,4 @@
-"""Why nobody can tell what a mirror's job does: its status topic is gone, and it runs here or may run elsewhere."""
+"""Why the state of a mirror's job is unknown: its status topic is gone, and it runs here or may run elsewhere."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class UnseenJobs:
         return Unknown(f"mirror {mirror}", error, "Run reconciler apply, which creates the topic.")
 
     def require_heard(self, mirror: str) -> None:
-        """Of a job without a process on this machine and without a status record. Raises RunnerError when it was
-        started before and could not tell of itself. Where it could, that is waited for, once."""
+        """For a job without a process on this machine and without a status record. Raises RunnerError when it was
+        started before and could not report. Where it could, waits for its report, once."""
         declared = self._topology.mirrors.get(mirror)
         if declared is None:
             return
@@ -59,8 +59,8 @@ class UnseenJobs:
             raise RunnerError(
                 f"{missing}, and {evidence}",
                 "Its job may run on another machine, and a second one must not be started beside it",
-                "Run reconciler apply --partial, which creates the topic and starts no job. A job that runs tells of "
-                "itself within seconds then; plan again, and one that told nothing is started.",
+                "Run reconciler apply --partial, which creates the topic and starts no job. A job that runs then "
+                "reports within seconds; plan again, and a job that did not report is started.",
             )
         if not asked_before:
             self._listen(declared)

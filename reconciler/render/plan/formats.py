@@ -73,10 +73,10 @@ class Review:
 
 
 def format_of(ending: str) -> Format:
-    """``.md`` is Markdown. Raises ReconcilerError for an ending that says nothing."""
+    """``.md`` is Markdown. Raises ReconcilerError for an unknown ending."""
     if ending not in _ENDINGS:
         raise ReconcilerError(
-            f"nobody knows what to write to a file that ends in {ending or 'nothing'}",
+            f"unknown output format {ending}" if ending else "the name of the output file has no ending",
             "The ending decides the format.",
             f"Use one of {', '.join(_ENDINGS)}.",
         )

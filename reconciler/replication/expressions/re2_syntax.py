@@ -125,4 +125,4 @@ def _refused(kind: Any) -> ExpressionError:
         case sre.ATOMIC_GROUP:
             todo = "Write (?:...) for (?>...): RE2 reads a name once, so there is nothing to be saved"
             return ExpressionError("it has an atomic group", todo)
-    return ExpressionError("a lookaround stands where it cannot be matched", "Write it at the beginning")
+    return ExpressionError("a lookaround is where it cannot be matched", "Write it at the beginning")

@@ -1,6 +1,6 @@
 """The parse tree of an expression, taken apart into expressions without lookarounds.
 
-RE2 knows no lookarounds, and takes a time that is linear in the name for all the rest. One that stands at a known
+RE2 knows no lookarounds, and takes a time that is linear in the name for all the rest. One at a known
 distance from either end is another expression of the whole name: ``eu\\.(?!tmp).*`` is ``eu\\..*`` and not
 ``.{3}tmp.*``.
 """
@@ -117,7 +117,7 @@ class _Forms:
         self._left -= 1
         if self._left < 0:
             todo = "Write several expressions as a list, or exclude the names with an expression of their own"
-            raise ExpressionError("its lookarounds stand in too many alternatives", todo, costly=True)
+            raise ExpressionError("its lookarounds are in too many alternatives", todo, costly=True)
         at = next((at for at, item in enumerate(items) if _looks(item)), None)
         if at is None:
             return Plain(tuple(items))
@@ -134,7 +134,7 @@ class _Forms:
         return Every((self.of((*before, *after)), condition if item.kind is sre.ASSERT else Negated(condition)))
 
     def _spread(self, before: tuple[Item, ...], rest: tuple[Item, ...]) -> Form:
-        """What stands before a lookaround, one alternative after the other, so that each has one length."""
+        """What comes before a lookaround, one alternative after the other, so that each has one length."""
         for at, item in enumerate(before):
             low, high = _width([item])
             head, tail = before[:at], (*before[at + 1 :], *rest)
@@ -146,7 +146,7 @@ class _Forms:
                     counts = range(int(least), int(most) + 1)
                     return Some(tuple(self.of((*head, *flat(body, item.flags) * times, *tail)) for times in counts))
         todo = "Write it at the beginning, such as (?!tmp).*, or exclude the names with an expression of their own"
-        raise ExpressionError("a lookaround stands behind a part that may be of any length", todo)
+        raise ExpressionError("a lookaround is behind a part that may be of any length", todo)
 
     def _repeated(self, before: tuple[Item, ...], item: Item, after: tuple[Item, ...]) -> Form:
         low, high, body = item.value
@@ -163,7 +163,7 @@ class _Forms:
                 nowhere = self.of((*_any(length), *_any(0, None), *flat(asked, inner[0].flags), *_any(0, None)))
                 return Every((self.of((*before, plain, *after)), Negated(nowhere)))
         todo = "Write it at the beginning, such as (?!.*tmp).*, or exclude the names with an expression of their own"
-        raise ExpressionError("a lookaround stands in a repetition", todo)
+        raise ExpressionError("a lookaround is in a repetition", todo)
 
 
 def _asked(

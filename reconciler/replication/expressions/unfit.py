@@ -1,4 +1,4 @@
-"""Why an expression cannot be used, with what to write instead. Whoever comes from MirrorMaker 2 writes Java's."""
+"""Why an expression cannot be used, with what to write instead. Users of MirrorMaker 2 write Java's."""
 
 from __future__ import annotations
 

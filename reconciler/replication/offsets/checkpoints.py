@@ -31,7 +31,7 @@ class CheckpointLog:
             try:
                 checkpoint = read_checkpoint(name, value or _TOMBSTONE)
             except ValueError:
-                continue  # somebody else's record
+                continue  # another writer's record
             where = (checkpoint.group, checkpoint.topic, checkpoint.partition)
             if value is None:
                 checkpoints.pop(where, None)
@@ -40,7 +40,7 @@ class CheckpointLog:
         return checkpoints
 
     async def write(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Raises BrokerError or ConnectionLostError; then some may stand, and writing them again does no harm."""
+        """Raises BrokerError or ConnectionLostError; then some may be written, and writing them again does no harm."""
         if checkpoints:
             records = [checkpoint.record() for checkpoint in checkpoints]
             await logs.append(self._target, self._topic, {PARTITION: records})

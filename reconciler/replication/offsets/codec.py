@@ -26,8 +26,8 @@ _NO_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class MapPartition:
-    """A partition of a flow. ``source_id`` and ``target_id``: topic ids, so that a topic made anew has a map anew;
-    zero where a broker tells none."""
+    """A partition of a flow. ``source_id`` and ``target_id``: topic ids, so that a recreated topic has a new map;
+    zero where a broker returns none."""
 
     flow: str
     topic: str
@@ -166,7 +166,7 @@ def _require_within(groups: Sequence[int], length: int, key: bytes) -> None:
     span = sum(groups[at] * (groups[at + 1] + groups[at + 3]) for at in range(0, len(groups), 4))
     if times > MOST_RUNS or span > length:
         raise ChunkError(
-            f"the chunk {key.decode('utf-8', 'replace')} tells of {times} runs over {span} offsets, and is of {length}"
+            f"the chunk {key.decode('utf-8', 'replace')} has {times} runs over {span} offsets, but covers {length}"
         )
 
 

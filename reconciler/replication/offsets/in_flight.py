@@ -16,7 +16,7 @@ from dataclasses import dataclass
 class InFlight:
     """``start``: the source offset to go on at. ``copied``: records behind the stored position that the target has.
     ``again``: records from ``start`` on that it may have, too, and that come twice, at most: before them are some that
-    it has not, or that are equal to others. ``unknown``: why the logs, though read, do not tell any of it."""
+    it has not, or that are equal to others. ``unknown``: why the logs, though read, show none of it."""
 
     start: int
     copied: int = 0

@@ -1,7 +1,7 @@
 """Up to where a flow had committed its positions, at least, as the end of the offset map on the target says.
 
 The map is written a moment after each commit and read by Fetch, so it does not depend on what the group coordinator
-tells. In the map's log the newest chunk of a partition says where its position stood, also after a seek to an earlier
+returns. In the map's log the newest chunk of a partition holds its position, also after a seek to an earlier
 offset; the chunk that reaches furthest would not.
 """
 
@@ -73,7 +73,7 @@ def _key(name: bytes) -> Key | None:
 
 
 def _end(chunk: tuple[bytes, bytes], ids: Ids) -> int | None:
-    """None: of a topic that was made anew since, or of a later release."""
+    """None: of a topic that was recreated since, or of a later release."""
     try:
         return end_of(*chunk) if place_of(*chunk).is_of(ids) else None
     except ChunkError:

@@ -91,7 +91,7 @@ def beyond_log(offset: int, key: tuple[str, int], cluster: str, end: int) -> str
     topic, partition = key
     return (
         f"offset {offset} is beyond the log of {topic}-{partition} on {cluster}, which ends at {end}: the topic was"
-        f" made anew, it lost records, or the offset was set. A consumer there goes to where auto.offset.reset says."
+        f" recreated, it lost records, or the offset was set. A consumer there goes to where auto.offset.reset says."
         f" Reset the group on {cluster} first: kafka-consumer-groups.sh --group GROUP --topic {topic}:{partition}"
         " --reset-offsets --to-earliest --execute (or --to-latest)"
     )
@@ -103,7 +103,7 @@ class PartitionMap:
     __slots__ = ("_begins", "_copies", "_copy_targets", "_known", "_silent", "_stretches")
 
     def __init__(self, stretches: Iterable[Stretch]) -> None:
-        """``stretches`` in any order. What was copied again later (a position set back by hand) counts once: last."""
+        """``stretches`` in any order. What was copied again later (after a seek backwards) counts once: last."""
         given = list(stretches)
         self._silent = sorted((s for s in given if not s.runs), key=lambda s: s.begin)
         with_runs = [_longer(s, self._silent) if self._silent else s for s in given if s.runs]

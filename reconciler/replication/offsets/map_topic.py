@@ -1,7 +1,7 @@
 """The topic of the offset map on a target: which partition holds a chunk; appends chunks, and prunes them.
 
-Pruning removes what the map says of records that the source has deleted. A group that stands before the source's log
-start goes on at that start, and so it does by what is left. The last chunk of a partition always stays: positions
+Pruning removes what the map says of records that the source has deleted. A group with an offset before the source's log
+start goes on at that start; the rest of the map gives the same. The last chunk of a partition always stays: positions
 behind the last record need it.
 """
 

@@ -1,6 +1,6 @@
 """Where two logs part that should be the same, offset by offset: read backwards from where the shorter one ends.
 
-A mirror that keeps offsets makes one log the beginning of the other, until somebody else writes to one of them. So a
+A mirror that keeps offsets makes one log the beginning of the other, until another producer writes to one of them. So a
 stretch with records that are equal on both sides proves all that lies before it.
 """
 
@@ -46,7 +46,7 @@ class Parting:
 
     @property
     def diverged(self) -> bool:
-        """Both go on, each with records of its own. Otherwise one log is the beginning of the other."""
+        """Both go on, each with its own records. Otherwise one log is the beginning of the other."""
         return self.source_goes_on and self.target_goes_on
 
 

@@ -34,9 +34,9 @@ _UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str}
 
 
 class PositionProof(StrEnum):
-    """What metadata says of the offset that it stands beside. OURS: a mirror or a seek committed it. CLAIMED: another
-    client did, and since then a takeover has written who owns the flow beside it (``u`` instead of ``d``). NONE:
-    another client did, or it was damaged on its way."""
+    """What metadata says of the offset that it was committed with. OURS: a mirror or a seek committed it. CLAIMED:
+    another client did, and since then a takeover has written who owns the flow beside it (``u`` instead of ``d``).
+    NONE: another client did, or it was damaged on its way."""
 
     OURS = "d"
     CLAIMED = "u"
@@ -147,7 +147,7 @@ def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
 def stranger(
     mine: Owner, before: Collection[str], positions: Mapping[Key, PositionMark], topic_ids: Mapping[Key, str]
 ) -> tuple[Key, PositionMark] | None:
-    """The newest position by which a flow belongs to somebody else; None: it is ours, or nobody's yet.
+    """The newest position by which a flow belongs to another owner; None: it is ours, or has no owner yet.
 
     ``before``: names that our environment had. ``topic_ids``: partitions of our remote topics -> id of the source topic
     as it is now, empty where that is not known. Positions of other topics count only while none of ours has one:

@@ -39,7 +39,7 @@ class MapReader:
         target = self._target
         keys = await partitions(target)
         topic_id = target.topics[OFFSETS_TOPIC].topic_id
-        if topic_id != self._topic_id:  # made anew
+        if topic_id != self._topic_id:  # recreated
             self._topic_id = topic_id
             self._read.clear()
         begins = await logs.begins(target, keys)

@@ -96,7 +96,7 @@ def made_anew(
     remote: str,
     position: CommittedPosition | None,
 ) -> str:
-    """Which topic was deleted and made anew since the offset map was written, in words; empty where none was, and where
+    """Which topic was deleted and recreated since the offset map was written, in words; empty where none was, and where
     the mirror copies the new one already (``position``: the flow's). ``ids``: of source and remote topic now."""
     if place is None or place.is_of(ids):
         return ""
@@ -110,7 +110,7 @@ def made_anew(
         if at and urlsafe(at.topic_id) == urlsafe(now):
             return ""
     return (
-        f"{topic} on {cluster} was deleted and made anew since it was mirrored (id {printed_id(was.bytes)}, now"
+        f"{topic} on {cluster} was deleted and recreated since it was mirrored (id {printed_id(was.bytes)}, now"
         f" {printed_id(side.bytes)}): offsets of the former topic have no counterpart. Decide about the old records in"
         f" {remote}, then copy from the beginning: reconciler mirror seek ENV FLOW --topic {place.topic} --to earliest"
     )

@@ -19,7 +19,7 @@ class Interleaved:
     that flow has come; ``back`` and ``back_to``: of the flow from there to here, in offsets there. None: not begun.
 
     For a translation that is never ahead, read in this order: the group's offset, ``back_to``, ``back``, ``out_to``,
-    ``out``. Then ``back`` tells of all that the group can have read, and ``out`` of all that lies before its end.
+    ``out``. Then ``back`` covers all that the group can have read, and ``out`` all that lies before its end.
     """
 
     out: PartitionMap

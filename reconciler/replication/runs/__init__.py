@@ -1,4 +1,4 @@
-"""Runs of a mirror's application: what the process that starts one and its driver tell each other.
+"""Runs of a mirror's application: what the process that starts one and its driver exchange.
 
 Belongs here: files of run folders, and records of deploy mode cluster. Not here: what is copied (``handover``).
 """

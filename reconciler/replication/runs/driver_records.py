@@ -1,4 +1,4 @@
-"""Deploy mode cluster: what a driver on a machine of the cluster and the process that submitted it tell each other.
+"""Deploy mode cluster: what a driver on a machine of the cluster and the process that submitted it exchange.
 
 Records in the status topic, which the mirror's principal reads and writes anyway, under
 ``run/<environment>/<mirror>/<run>/``: ``definition`` and ``orders`` of the submitter, ``report`` of the driver. A *run*

@@ -33,7 +33,7 @@ def other(home: Path) -> Path:
 
 
 def make_current(home: Path, run_folder: Path) -> None:
-    """In one step: whoever looks sees the old name or the new one."""
+    """In one step: a reader sees the old name or the new one."""
     draft = home / f".{_POINTER}.{os.getpid()}"
     draft.write_text(SECOND if run_folder == home / SECOND else ".", encoding="utf-8")
     draft.replace(home / _POINTER)
@@ -42,7 +42,7 @@ def make_current(home: Path, run_folder: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class RunPlace:
     """Where an application runs. ``needs``: the flows its predecessor copies, which must be ready before it is
-    replaced. Without a home (started by hand) it is always current."""
+    replaced. Without a home (started manually) it is always current."""
 
     run_folder: Path
     home: Path | None = None
@@ -68,7 +68,7 @@ class RunPlace:
         return before is None or (before / _LEFT).exists() or not _alive(_driver(before))
 
     def leave(self) -> None:
-        """Tells a successor that no lane of ours is at work any more."""
+        """Signals a successor that no lane of ours is at work any more."""
         (self.run_folder / _LEFT).touch()
 
 
@@ -103,7 +103,7 @@ def _driver(run_folder: Path) -> int | None:
 
 
 def _alive(pid: int | None) -> bool:
-    """A zombie that nobody has reaped yet is dead."""
+    """A zombie that was not reaped yet is dead."""
     if pid is None:
         return False
     try:

@@ -195,7 +195,7 @@ def test_what_lies_beyond_a_log_and_what_is_of_a_former_topic_is_called_so(
         admin = AdminClient(handle.super_client())
         admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
         create_topic(handle, topic)
-        anew = f"{topic} on {handle.name} was deleted and made anew since it was mirrored (id {was}, now "
+        anew = f"{topic} on {handle.name} was deleted and recreated since it was mirrored (id {was}, now "
         for offset in (0, 3):
             said = reason(flow.topic, offset)
             assert said.startswith(f"{anew}{ids(handle, topic)})")

@@ -65,7 +65,7 @@ def _still_there(change: DeleteTopic, topic: LiveTopic | None) -> str | None:
     if topic.topic_id == change.topic_id:
         return "still exists"
     return (
-        f"was deleted, but somebody made it again at once, with topic id {topic.topic_id}: look for a client that"
+        f"was deleted, but a client recreated it at once, with topic id {topic.topic_id}: look for a client that"
         " still uses it and for auto.create.topics.enable"
     )
 

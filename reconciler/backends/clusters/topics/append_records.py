@@ -1,4 +1,4 @@
-"""Appends records to a topic as they are: key, value, headers and timestamp, each to a partition that is named.
+"""Appends records to a topic unchanged: key, value, headers and timestamp, each to a named partition.
 
 By an idempotent producer, so that what it sends again lies there once.
 """

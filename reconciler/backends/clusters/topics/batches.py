@@ -15,7 +15,7 @@ from reconciler.model.plan import Planned
 
 RECORDS_PER_REQUEST = 5_000
 BROKER_DEFAULT_PARTITIONS = 50
-"""What a topic without a count is taken for: the broker's num.partitions is not asked."""
+"""The assumed partitions of a topic without a count: the broker's num.partitions is not read."""
 
 
 @dataclass(frozen=True, slots=True)

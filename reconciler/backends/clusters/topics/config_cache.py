@@ -39,7 +39,7 @@ class ConfigShelf:
         configs = {
             sys.intern(entry.name): self._value(entry) for entry in sorted(entries, key=lambda config: config.name)
         }
-        # the shelf keeps every value and list alive, so an id stands for one of them
+        # the shelf keeps every value and list alive, so each id identifies one of them
         made = self._mappings.setdefault(tuple((n, id(v)) for n, v in configs.items()), MappingProxyType(configs))
         self._known[id(entries)] = entries, made
         return made

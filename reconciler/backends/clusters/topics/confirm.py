@@ -78,7 +78,7 @@ def _differences(items: Sequence[PlannedTopicChange], live: LiveCluster) -> Fail
     for item in items:
         topic = live.topics.get(item.change.ref.name)
         if (hidden := live.hidden.get(item.change.ref.name)) is not None:
-            doubt = f"nobody can tell whether it is done: {hidden.error}"
+            doubt = f"whether it is done is unknown: {hidden.error}"
             differences[item.id] = f"{item.change.ref} was sent, and {doubt}\n{hidden.todo}"
             continue
         text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeVar
 
 VISIBILITY_PROBE = "reconciler-visibility-probe"
-"""A name that nobody uses. Only who may describe every topic learns that it does not exist; others are denied."""
+"""An unused name. Only a principal that may describe every topic learns that it does not exist; others are denied."""
 
 Item = TypeVar("Item")
 

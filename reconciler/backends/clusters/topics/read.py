@@ -156,7 +156,7 @@ def _configs(connection: AdminConnection, names: Sequence[str], broker: int | No
 
 
 def _entries(fields: Mapping[str, Any]) -> tuple[ConfigOf, ...]:
-    """librdkafka's number 0 of a source is "unknown": an old broker that tells none."""
+    """librdkafka's number 0 of a source is "unknown": an old broker that returns none."""
     return tuple(
         ConfigOf(
             name,

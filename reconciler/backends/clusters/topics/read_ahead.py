@@ -1,4 +1,4 @@
-"""Reads whole clusters ahead, on a thread of its own, while the program still loads its YAML.
+"""Reads whole clusters ahead, on a separate thread, while the program still loads its YAML.
 
 An optimisation only: what cannot be read this way is None, and the caller reads it again and reports the error.
 """
@@ -20,7 +20,7 @@ from reconciler.model.live import LiveCluster
 LEAVES_WITHIN = 1.0
 """Seconds. To close connections takes none; the name of a server may still be looked up."""
 CONNECTIONS = 1
-"""To each cluster. Nobody waits for these answers yet, and who answers two requests at a time may take from others."""
+"""To each cluster. Nothing waits for these answers yet, and two requests at a time could take time from others."""
 SWITCH_SECONDS = 0.0005
 """How long the thread that reads YAML may keep the interpreter from this one, which wants it for a moment each time a
 broker has said something. By Python's own 5 ms to connect alone takes 0.3 s."""

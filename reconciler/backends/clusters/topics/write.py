@@ -73,7 +73,7 @@ def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -
 
 
 def _all_that_is_wrong(connection: AdminConnection, refused: Sequence[PlannedTopicChange]) -> dict[Subject, str]:
-    """A broker names the first bad config of a topic only; each one alone tells them all. Subject -> what is wrong."""
+    """A broker names the first bad config of a topic only, so each is sent alone. Subject -> what is wrong."""
     alone = [
         PlannedTopicChange(f"{item.id} {number}", replace(item.change, configs=(config,)))
         for item in refused
@@ -120,7 +120,7 @@ def _send_and_agree(connection: AdminConnection, items: Sequence[PlannedTopicCha
     return failures
 
 
-# The answer does not tell whether the cluster is as wanted: the request may have been done all the same, or earlier.
+# The answer does not show whether the cluster is as wanted: the request may have been done all the same, or earlier.
 NOT_LISTED = (
     "it exists already, although the broker that was asked does not list it. That broker is behind the controller, as"
     " after many changes at once, or the principal may not Describe this topic: plan again in a moment, or grant it"

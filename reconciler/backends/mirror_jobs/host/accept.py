@@ -1,4 +1,4 @@
-"""What a host accepts: whoever may write a desired record could otherwise have any code run where the host runs."""
+"""What a host accepts: otherwise any writer of desired records could have any code run where the host runs."""
 
 from __future__ import annotations
 

@@ -165,9 +165,9 @@ class HostedMirror:
             )
             if self._control.swap(key, value, DESIRED.dumps(record)):
                 return generation
-            self._sleep(LOOK_S)  # readers see what somebody else committed a moment later
+            self._sleep(LOOK_S)  # readers see another writer's commit a moment later
         raise RunnerError(
-            f"mirror {self._mirror}: what is desired of it was changed by somebody else meanwhile",
+            f"mirror {self._mirror}: its desired record was changed by another writer meanwhile",
             "The lock of the environment should have kept that from happening.",
             "Run reconciler plan to see what is left.",
         )
@@ -191,7 +191,7 @@ class HostedMirror:
         sighting = LeaseWatch(None, began)
         moved, words = began, ""
         unread_until = began
-        """Nobody could be heard until then."""
+        """No host could be read until then."""
         while True:
             entries = self._entries(lines, self._clock() - began < AT_MOST_S)
             if entries is None:
@@ -215,9 +215,9 @@ class HostedMirror:
                 raise RunnerError(
                     f"mirror {self._mirror}: generation {generation} was not carried out in {now - began:.0f} s",
                     f"Last: {words}.",
-                    "The host goes on trying; reconciler status tells how it is. To stop it: reconciler mirror stop.",
+                    "The host goes on trying; reconciler status shows its state. To stop it: reconciler mirror stop.",
                 )
-            lines.tell(f"mirror {self._mirror}: {words}")
+            lines.show(f"mirror {self._mirror}: {words}")
             self._sleep(LOOK_S)
 
     def _entries(self, lines: WaitLines, patient: bool) -> Mapping[str, bytes] | None:
@@ -227,7 +227,7 @@ class HostedMirror:
         except ClusterError as error:
             if not patient:
                 raise
-            lines.tell(f"mirror {self._mirror}: {error.what}")
+            lines.show(f"mirror {self._mirror}: {error.what}")
             return None
 
     def _words(self, lease: HostLease | None, lives: bool, taken: bool) -> str:

@@ -39,7 +39,7 @@ class ControlStore(Protocol):
 
 class ControlTopic:
     """``ControlStore`` over Kafka; safe for several threads. A key that is written again costs one transaction, as
-    long as nobody else wants to write it."""
+    long as no other process wants to write it."""
 
     def __init__(self, cluster: Cluster, environment: str, principal: Principal, topic: str = CONTROL_TOPIC) -> None:
         self.cluster = cluster
@@ -69,7 +69,7 @@ class ControlTopic:
             self._missing = self._tail is None
             if self._tail is None:
                 return {}
-            if not self._tail.advance():  # the topic was made anew
+            if not self._tail.advance():  # the topic was recreated
                 self._let_go()
                 return self._read()
             self._tail.complete()
@@ -94,7 +94,7 @@ class ControlTopic:
                 log.fence()
                 self._known[key] = log.read()
             if self._known[key] != before:
-                del self._known[key]  # whoever asks again has read again
+                del self._known[key]  # a caller that asks again has read again
                 return False
             del self._known[key]
             try:

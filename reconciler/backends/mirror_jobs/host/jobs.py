@@ -50,8 +50,8 @@ class Jobs(Protocol):
 
 
 class SparkJobs:
-    """``Jobs`` by spark-submit. A crashed application is started again by the host that holds the lease, and by nobody
-    else: the supervisor of a host that is gone must not start one beside its successor's."""
+    """``Jobs`` by spark-submit. Only the host that holds the lease starts a crashed application again: the
+    supervisor of a host that is gone must not start one beside its successor's."""
 
     def __init__(self, state: Path, mirror: str, status: StatusReader) -> None:
         self._name = mirror

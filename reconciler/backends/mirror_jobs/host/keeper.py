@@ -242,7 +242,7 @@ class Keeper:
             self._write(replace(lease, beat=lease.beat + 1, report=report))
 
     def _write(self, lease: HostLease) -> bool:
-        """False: somebody else wrote since the record was read; the next step sees what."""
+        """False: another host wrote since the record was read; the next step sees what."""
         lease = replace(lease, renewed_ms=self._wall_ms())
         value, began = LEASE.dumps(lease), self._clock()
         if not self._control.swap(self._key, self._written, value):

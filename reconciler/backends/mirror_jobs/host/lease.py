@@ -18,7 +18,7 @@ class LeaseWatch:
         return self if value == self.value else LeaseWatch(value, now)
 
     def is_free(self, lease: HostLease | None, now: float) -> bool:
-        """Whether another host may take the mirror: nobody has it, it was given back, or the record, understood or
+        """Whether another host may take the mirror: no host has it, it was given back, or the record, understood or
         not, has not changed for as long as a lease lasts."""
         if self.value is None or (lease is not None and lease.released):
             return True

@@ -21,7 +21,7 @@ from reconciler.model.state.mirror_control import Document
 
 
 class Hosts(Protocol):
-    """The way to hosts, and what they are told."""
+    """The way to hosts, and what is sent to them."""
 
     def of(self, mirror: str) -> HostedMirror | None:
         """Of a mirror that is declared ``hosted``, or that a host was asked to keep; None for every other."""
@@ -35,7 +35,7 @@ class Hosts(Protocol):
 
 
 class RoutedRunner(SparkRunner):
-    """``hosts`` is asked no more than it must be: an environment without hosts does not wait for any."""
+    """Asks ``hosts`` only where it must: an environment without hosts does not wait for any."""
 
     def __init__(
         self,
@@ -97,5 +97,5 @@ class RoutedRunner(SparkRunner):
 
     def _hosted(self, mirror: str) -> HostedMirror | None:
         """None: its job runs on this machine. One that is declared ``hosted`` never does: a host that cannot announce
-        itself is not told from none."""
+        itself looks like no host."""
         return None if self._is_of_this_machine(mirror) else self._hosts.of(mirror)

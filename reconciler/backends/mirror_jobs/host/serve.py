@@ -65,7 +65,7 @@ class ClusterHost:
         self.jobs: dict[str, SparkJobs] = {}
 
     def step(self) -> None:
-        """Never raises ReconcilerError: what fails is told, and tried again; applications go on meanwhile."""
+        """Never raises ReconcilerError: failures are reported and tried again; applications go on meanwhile."""
         try:
             entries = self.control.read()
             if self.control.missing:
@@ -104,8 +104,8 @@ class ClusterHost:
         if strange:
             self._tell(
                 f"{self._cluster.name}: left alone, since no mirror can have such a name:"
-                f" {first_of([repr(name[:100]) for name in strange], 3)}. Somebody else than apply wrote that"
-                " to __mirror_control: see who may"
+                f" {first_of([repr(name[:100]) for name in strange], 3)}. A writer other than apply put"
+                " that into __mirror_control: see who may write there"
             )
         else:
             self._trouble = ""

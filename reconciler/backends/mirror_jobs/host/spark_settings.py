@@ -1,6 +1,6 @@
 """Which of Spark's settings a pattern of the host's configuration may accept, and which files and masters it names.
 
-A list of what is harmless: the next release of Spark brings settings that load classes, and nobody could list those
+A list of what is harmless: the next release of Spark brings settings that load classes, and no list could name those
 (decision 202).
 """
 
@@ -42,7 +42,7 @@ _HARMLESS = AMOUNTS | {
     "spark.decommission.enabled", "spark.executor.decommission.killInterval", "spark.worker.timeout",
     # ports of the driver and its executors, which have the cluster's secret or loopback before them
     "spark.driver.port", "spark.driver.blockManager.port", "spark.blockManager.port", "spark.ui.port",
-    # what is told of an application
+    # what an application reports
     "spark.app.name", "spark.log.level", "spark.ui.showConsoleProgress", "spark.ui.retainedJobs",
     "spark.ui.retainedStages", "spark.ui.retainedTasks", "spark.metrics.namespace", "spark.eventLog.enabled",
     "spark.eventLog.compress", "spark.eventLog.rolling.enabled", "spark.eventLog.rolling.maxFileSize",

@@ -28,7 +28,7 @@ class StatusSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StartedAs:
-    """By which the record of a new application is told from that of an earlier one."""
+    """What distinguishes the record of a new application from that of an earlier one."""
 
     fingerprint: str
     asked_at_ms: int
@@ -62,7 +62,7 @@ def await_running(
         if now - began > AT_MOST_S or now - moved > (STALLED_S if is_up else SPARK_S):
             problem = f"did not report itself running in {now - began:.0f} s"
             raise NotRunningError(problem, f"{words}.\nIts log ends with:\n{folder.log_tail()}", ended=False)
-        lines.tell(f"mirror {mirror}: {words}")
+        lines.show(f"mirror {mirror}: {words}")
         time.sleep(_LOOK_S)
 
 

@@ -147,7 +147,7 @@ FOLLOWER = "reconciler_mirror.jobs.follow_driver"
 
 def _security(master: str) -> Mapping[str, str]:
     """Spark's settings of what listens and who is let in. With a local master nothing listens beyond loopback; on a
-    cluster the page is off where nothing stands before it, as YARN's proxy does. Spark makes the secret of
+    cluster the page is off where no proxy is in front of it, as YARN's is. Spark makes the secret of
     ``spark.authenticate`` itself, but for its own standalone cluster, which has to know it too."""
     conf = {"spark.ui.killEnabled": "false"}
     if master.startswith("local"):

@@ -1,4 +1,4 @@
-"""Runs a job once, in the foreground, as a Spark application of its own: the comparison of verify, a look at executors.
+"""Runs a job once, in the foreground, as a separate Spark application: the comparison of verify, a look at executors.
 
 Its folder lies below the mirror's run folder and is removed when the job has answered; after a failure it stays.
 """
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """``said``: how lines begin on its standard output that tell progress; ``failed``: the one that tells why it ended.
+    """``said``: how progress lines begin on its standard output; ``failed``: how the line with its error begins.
     ``name``: of the application; ``subject``, ``unknown``, ``again``, ``nothing``: for errors."""
 
     file: str

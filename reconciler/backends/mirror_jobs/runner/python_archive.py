@@ -51,7 +51,7 @@ class PythonArchive:
 
 
 def pack(out: Path | None) -> PythonArchive:
-    """Writes it to ``out``, else into the working directory under a name that tells its content. Raises RunnerError."""
+    """Writes it to ``out``, else into the working directory under a name with its digest. Raises RunnerError."""
     contents = dict(sorted({"bin/python": _script().encode(), **dict(_files())}.items()))
     data = _tar(contents)
     version, machine = _version(), platform.machine()

@@ -108,7 +108,7 @@ def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progres
                 return False
         elif now - moved > SILENT_PATIENCE_S and _give_up(runner, mirror, new):
             raise _not_replaced(runner, mirror, new, f"said nothing new for {SILENT_PATIENCE_S:.0f} s")
-        lines.tell(f"mirror {mirror}: {phase or 'Spark is starting'}")
+        lines.show(f"mirror {mirror}: {phase or 'Spark is starting'}")
         time.sleep(0.1)
     return True
 

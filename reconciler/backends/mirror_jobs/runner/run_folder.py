@@ -23,7 +23,7 @@ SUPERVISOR_MARKS = (SUPERVISOR, "reconciler.edges.supervisor")
 
 
 PRIVATE = 0o077
-"""The permissions that nobody else gets (umask)."""
+"""The permissions that other users do not get (umask)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RunFolder:
         return None
 
     def has_lost(self, application_id: str | None, reported: int | None) -> bool:
-        """Whether this very application ran here, and its process is gone: nobody needs to wait for its next word."""
+        """Whether this very application ran here, and its process is gone: its next word need not be waited for."""
         here = "" if self.follows_elsewhere() else self.word("driver.json", "application_id")
         return bool(here) and here == application_id and self.driver_pid(reported) is None
 
@@ -83,7 +83,7 @@ class RunFolder:
 
 
 class _Umask:
-    """The umask is the process's: whoever asks for it first changes it, and the last one puts it back."""
+    """The umask is the process's: the first user of it here changes it, and the last one puts it back."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -107,7 +107,7 @@ _umask = _Umask()
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """Files and folders made meanwhile are for this user alone: definitions and logs tell of clusters and records.
+    """Files and folders made meanwhile are for this user alone: definitions and logs name clusters and records.
     Threads may be in it at the same time."""
     _umask.enter()
     try:
@@ -119,7 +119,7 @@ def private_files() -> Iterator[None]:
 def state_folder(environment_folder: Path) -> Path:
     """Where runs of an environment live: under ``$RECONCILER_STATE`` where that is set, else beside the environment.
 
-    Git ignores it by a ``.gitignore`` of its own. A checkout that CI clears needs the first: mirror jobs outlive it.
+    Git ignores it by its own ``.gitignore``. A checkout that CI clears needs the first: mirror jobs outlive it.
     Where it cannot be made, only those who write there notice (``required``). Raises ReconcilerError where git tracks
     a part of it: an edit would choose which processes are signalled and which definitions run.
     """

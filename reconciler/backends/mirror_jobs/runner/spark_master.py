@@ -18,7 +18,7 @@ from reconciler.errors import Unknown
 from reconciler.model.reports.doctor import SparkMaster
 
 PAGE_PORT = 8080
-"""Where a standalone master shows its page unless spark.master.ui.port says otherwise; it tells nobody which."""
+"""Where a standalone master shows its page unless spark.master.ui.port says otherwise; it does not report which."""
 PAGE_SETTING = "spark.master.ui.port"
 _VERSION = re.compile(r'class="version[^"]*"[^>]*>\s*([0-9][^<\s]*)')
 """On each page of Spark, beside its logo (UIUtils.prependBaseUri); the JSON does not have it."""
@@ -87,7 +87,7 @@ def _place(host: str, port: int) -> str:
 
 
 def _version(host: str, port: int, within_s: float) -> str:
-    """Empty: the page does not tell it."""
+    """Empty: the page does not show it."""
     try:
         with urllib.request.urlopen(_place(host, port), timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
             seen = _VERSION.search(answer.read(_PAGE_BYTES).decode("utf-8", errors="replace"))
@@ -102,7 +102,7 @@ def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
         with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
             document = json.loads(answer.read(_PAGE_BYTES))
     except (OSError, ValueError, urllib.error.URLError) as error:
-        words = f"{place} does not tell how many cores are free: {getattr(error, 'reason', error)}"
+        words = f"{place} does not say how many cores are free: {getattr(error, 'reason', error)}"
         todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"
         return Unknown("free cores", words, todo)
     return document if isinstance(document, dict) else Unknown("free cores", f"{place} answered no JSON object")

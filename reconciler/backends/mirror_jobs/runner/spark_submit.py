@@ -1,7 +1,7 @@
 """MirrorRunner over spark-submit: starts, replaces, finds and stops the Spark application of a mirror job.
 
 The job runs under a supervisor that outlives the CLI. What the job *is* (fingerprint, application id, lag) is read
-from its status record in Kafka; the run folders only tell which processes on this machine belong to it.
+from its status record in Kafka; the run folders only show which processes on this machine belong to it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SparkRunner:
         state = folder.word("supervisor.json", "state")
         if reported is None and not supervised and state != "failed":
             self._require_heard(mirror)
-            reported = self.status(mirror)  # it may have told of itself meanwhile
+            reported = self.status(mirror)  # it may have reported meanwhile
         # What is being started, whatever an earlier application reported last.
         text = folder.word("handover.json", "fingerprint") if supervised else ""
         if reported is None:
@@ -252,7 +252,7 @@ class SparkRunner:
             raise RunnerError(
                 f"mirror {mirror} {error.problem}",
                 error.why,
-                f"It goes on trying; reconciler status tells how it is. To stop it: reconciler mirror stop. Log: {log}",
+                f"It goes on trying; reconciler status shows its state. To stop it: reconciler mirror stop. Log: {log}",
             ) from None
         progress(f"mirror {mirror} runs as {live_mirror.application_id}")
         return live_mirror
@@ -359,7 +359,7 @@ def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:
 
 
 def _is_silent(folder: RunFolder, reported: LiveMirror | None) -> bool:
-    """Whether the application that this folder's supervisor keeps has reported, and does so no more: its driver hangs,
+    """Whether the application that this folder's supervisor keeps has stopped reporting: its driver hangs,
     is stopped, or cannot write its status."""
     if reported is None or reported.state is not JobState.STALE:
         return False

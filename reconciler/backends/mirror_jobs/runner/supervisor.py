@@ -28,7 +28,7 @@ STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
 ONCE = "once"
-"""A file in the run folder: somebody else starts the job again after a crash, or knows why not."""
+"""A file in the run folder: another process starts the job again after a crash, or knows why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Supervisor:
                 (self.run_dir / "driver.json").unlink(missing_ok=True)
             code = self.run_once(command)
             if not (self.run_dir / "command.json").exists():
-                self.say("failed", exit_code=code)  # somebody removed the folder, and the job's definition with it
+                self.say("failed", exit_code=code)  # the folder was removed, and the job's definition with it
                 return STOPPED if self.stopping.is_set() else 1
             reached_spark = (self.run_dir / "driver.json").exists()
             if self.stopping.is_set() or code == STOPPED:
@@ -115,7 +115,7 @@ class Supervisor:
                 self.say("superseded", exit_code=code)
                 return SUPERSEDED
             if (self.run_dir / "goal.json").exists() or (self.run_dir / ONCE).exists():
-                self.say("failed", exit_code=code)  # a job with a goal says itself why it ended; nobody repeats it
+                self.say("failed", exit_code=code)  # a job with a goal says itself why it ended; it is not repeated
                 return 1
             if not place.is_current():
                 self.say("superseded" if was_current else "failed", exit_code=code)
@@ -133,7 +133,7 @@ class Supervisor:
                 return SUPERSEDED
 
     def ask(self, process_group: int) -> None:
-        """The driver looks for the file, and commits before it leaves. Where none can be written it is told at once;
+        """The driver looks for the file, and commits before it leaves. If it cannot be written, it gets a signal;
         what it then has not committed is copied again."""
         try:
             (self.run_dir / "stop").touch()
@@ -173,7 +173,7 @@ class Supervisor:
 
 
 def main() -> int:
-    os.umask(0o077)  # also for the job: its log tells of clusters and topics
+    os.umask(0o077)  # also for the job: its log holds names of clusters and topics
     supervisor = Supervisor(Path(sys.argv[1]))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: supervisor.stopping.set())

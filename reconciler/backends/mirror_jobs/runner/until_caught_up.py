@@ -17,7 +17,7 @@ _ENDED = ("stopped", "failed", "superseded")
 
 @dataclass(frozen=True, slots=True)
 class StartedJob:
-    """One started job. ``asked_at_ms`` tells its status record from that of an earlier one."""
+    """One started job. ``asked_at_ms`` distinguishes its status record from that of an earlier one."""
 
     mirror: str
     asked_at_ms: int

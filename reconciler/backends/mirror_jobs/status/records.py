@@ -107,7 +107,9 @@ def _by_what_it_writes(record: StatusRecord, now_ms: int, speaks: bool) -> LiveM
     clock = f"its clock is {abs(ahead_ms) // 1000:,} s {side} this machine's"
     if speaks:
         return replace(mirror, detail=f"{mirror.detail}; {clock}")
-    return replace(mirror, state=JobState.STALE, late_ms=0, detail=f"{mirror.detail}; {clock}, and it writes no more")
+    return replace(
+        mirror, state=JobState.STALE, late_ms=0, detail=f"{mirror.detail}; {clock}, and it has stopped writing"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Listening:
         self._looked[key] = now
 
     def speaks(self, key: str, patience_s: float) -> bool | None:
-        """Of a key that was noted: whether its record is younger than ``patience_s``. None: too early to tell."""
+        """Whether the record of a noted key is younger than ``patience_s``. None: too early to know."""
         heard = self._heard[key]
         if self._clock() - heard.since > patience_s:
             return False
@@ -170,7 +172,7 @@ class StatusRecords:
         """None when the topic does not exist or has no record of this mirror.
 
         Where clocks say that a job is silent, or that it wrote in the future, its next record is waited for: the clock
-        of its machine may be wrong. ``lost``: whether its application is known to be gone, so that nobody waits.
+        of its machine may be wrong. ``lost``: whether its application is known to be gone, so that there is no wait.
         """
         key = status_key(self.environment, mirror)
         while True:
@@ -185,7 +187,7 @@ class StatusRecords:
             time.sleep(LISTEN_SECONDS / 5)
 
     def _judged(self, key: str, newest: Newest, now_ms: int, lost: Lost) -> LiveMirror | None:
-        """None: its clock is in doubt, and it is too early to tell whether it speaks."""
+        """None: its clock is in doubt, and it is too early to know whether it still writes."""
         try:
             record = _record(newest.value or b"", newest.headers.get(FORMER_LAG_HEADER, b""))
         except MalformedStatusError as error:
@@ -193,7 +195,7 @@ class StatusRecords:
                 self.cluster.name,
                 "invalid",
                 f"the status record {key} in {self.cluster.name}/{self.topic} cannot be read: {error}",
-                "Without it nobody knows what the mirror job runs",
+                "Without it what the mirror job runs is unknown",
                 "Use the version of this program that started the job, or stop the job and apply again.",
             ) from None
         patience = LISTEN_SECONDS + LISTEN_INTERVALS * record.status_interval_ms / 1000
@@ -244,7 +246,7 @@ class StatusRecords:
             self.topic_missing = self._tail is None
             if self._tail is None:
                 return {}
-            if not self._tail.advance():  # the topic was made anew
+            if not self._tail.advance():  # the topic was recreated
                 self._let_go()
                 return self._fresh(key)
             if key is None or key not in self._tail.newest:

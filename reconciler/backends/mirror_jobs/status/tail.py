@@ -44,7 +44,7 @@ Kind = TypeVar("Kind", bound="Tail")
 def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kind]) -> Kind | None:
     """None when the topic does not exist. Raises ClusterError.
 
-    Our own connection asks first: librdkafka can abort the process when an admin request of its own times out.
+    Our own connection asks first: librdkafka can abort the process when its own admin request times out.
     """
     with Requests(cluster, principal) as requests:
         described = requests.topic(topic)

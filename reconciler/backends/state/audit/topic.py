@@ -45,7 +45,7 @@ class AuditTopicLog:
         self.head: str | None = None
         """Digest of the newest record of the environment, empty for none; None before that was read."""
         self.begins_anew = ""
-        """Why the chain of digests begins anew with this run, or empty."""
+        """Why the chain of digests starts again with this run, or empty."""
         self._encoded: list[bytes] = []
         """Of the first lines that wait: what may have been sent is sent again as it was."""
         self._not_before = 0.0
@@ -64,7 +64,7 @@ class AuditTopicLog:
             )
 
     def write(self, line: Line) -> None:
-        """Never raises: a run under way is not left half done for a copy of its record. ``left`` tells."""
+        """Never raises: a run under way is not left half done for a copy of its record. ``left`` reports it."""
         self.waiting.append(line)
         if line["kind"] == "change" and time.monotonic() < self._not_before:
             return
@@ -85,7 +85,7 @@ class AuditTopicLog:
             self._connection.close()
             self._connection = None
         if not self.waiting and self.begins_anew:
-            return f"the chain of {self.cluster.name}/{self.topic} begins anew with this run: {self.begins_anew}"
+            return f"the chain of {self.cluster.name}/{self.topic} starts again with this run: {self.begins_anew}"
         if not self.waiting:
             return ""
         why = self.trouble or "the topic does not exist"
@@ -147,7 +147,7 @@ class AuditTopicLog:
 class _Lines(Tail):
     """Every record instead of the newest of each key: ``lines`` by key, as they were written."""
 
-    records = 20_000  # of all environments that share the topic; what is older tells nothing of today's differences
+    records = 20_000  # of all environments that share the topic; older ones do not explain today's differences
 
     def __init__(self, requests: Requests, consumer: Consumer, topic: str, partitions: Sequence[int]) -> None:
         super().__init__(requests, consumer, topic, partitions)

@@ -1,4 +1,4 @@
-"""Finds the home of an environment's lock, takes the lock there, and tells its other clusters of it (decision 107)."""
+"""Finds the home of an environment's lock, takes the lock there, and records it on its other clusters (107)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key
 from reconciler.model.state.rollout_progress import promotion_key
 
 Meet = Callable[[Cluster, bytes | None], None]
-"""Raises BlockedError for a cluster that nobody vouches for, neither the record of the last apply, if there is one."""
+"""Raises BlockedError for a cluster that neither git nor the record of the last apply, if any, vouches for."""
 
 
 def look(
@@ -60,18 +60,18 @@ def _home(cluster: str, value: bytes | None) -> Home | None:
 
 
 class HomeLock:
-    """The lock of an environment at its home, which ``take`` finds, or moves. Tells the other clusters where it is."""
+    """The lock of an environment at its home, which ``take`` finds, or moves. Records its place on the others."""
 
     def __init__(
         self, topology: Topology, holder: Holder, meet: Meet, progress: Callable[[str], None] | None = None
     ) -> None:
-        """``progress`` is told what is waited for."""
+        """``progress`` gets what is waited for."""
         self.progress = progress
         self.topology = topology
         self.holder = holder
         self.meet = meet
         self.notes: dict[str, str] = {}
-        """Why a cluster could not be told, by name."""
+        """Why the record could not be written to a cluster, by its name."""
         self._locks: dict[str, KafkaLock] = {}
         self._seen: Mapping[str, Sighting] = {}
         self._told: dict[str, Home] = {}
@@ -80,7 +80,7 @@ class HomeLock:
         self._left = tuple(left_key(topology.environment, name) for name in topology.clusters)
 
     def take(self, reason: str = "", to: str = "") -> KafkaLock:
-        """``reason``: take it whoever holds it. ``to``: move the home. Looks again after each write, until nothing
+        """``reason``: take it from any holder. ``to``: move the home. Looks again after each write, until nothing
         that others wrote speaks against it. Raises LockHeld, ClusterError, BlockedError."""
         answers = look(self.topology, Principal.APPLY, progress=self.progress)
         with ExitStack() as stack:
@@ -146,6 +146,6 @@ class HomeLock:
                 self._told[name] = home
                 return True
         except ReconcilerError as error:
-            if not isinstance(error, BlockedError):  # that one is told once somebody vouches for it
-                self.notes[name] = f"{name} could not be told that the lock is kept on {home.cluster}: {error.what}"
+            if not isinstance(error, BlockedError):  # its record is written once it is vouched for
+                self.notes[name] = f"{name} has no record that the lock is kept on {home.cluster}: {error.what}"
         return False

@@ -73,7 +73,7 @@ class KafkaLock:
         self._renewer = threading.Thread(target=self._renew_on_time, name="lock", daemon=True)
 
     def take(self, reason: str = "") -> None:
-        """``reason``: take it whoever holds it. Raises LockHeld, ClusterError, BlockedError."""
+        """``reason``: take it from any holder. Raises LockHeld, ClusterError, BlockedError."""
         try:
             self._log.open()
             if not reason:
@@ -92,7 +92,7 @@ class KafkaLock:
             raise
 
     def lost(self) -> str:
-        """Renews, and tells why no further step may begin, or empty."""
+        """Renews, and returns why no further step may begin, or empty."""
         with self._mutex:
             if not self.gone:
                 self.gone, self.cut_off = self._renew()
@@ -121,7 +121,7 @@ class KafkaLock:
     def release(self, moved: bool = False) -> None:
         """Gives the lock back at once; if that fails, its lease ends by itself. Never raises.
 
-        The record stays, with no time left: whoever lost the lock to us can read by whom and why. ``moved``: no record
+        The record stays, with no time left: the former holder can read who took it and why. ``moved``: no record
         stays, because the lock is held elsewhere.
         """
         self._ended.set()
@@ -133,7 +133,7 @@ class KafkaLock:
         self._log.close()
 
     def _taken(self, reason: str) -> bool:
-        """One compare and set; False when somebody came between."""
+        """One compare and set; False when another run came between."""
         self._log.fence()
         lock_record = self._read()
         if not reason:
@@ -244,7 +244,7 @@ def _user() -> str:
 
 
 def _place() -> str:
-    """This boot of this machine and this process namespace; empty where the system does not tell."""
+    """This boot of this machine and this process namespace; empty where the system does not expose it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the text of the link is meant

@@ -62,7 +62,7 @@ TUNING = frozenset(
         "message.send.max.retries", "message.timeout.ms", "queue.buffering.backpressure.threshold",
         "queue.buffering.max.kbytes", "queue.buffering.max.messages", "queue.buffering.max.ms", "retries",
         "sticky.partitioning.linger.ms", "transaction.timeout.ms", "allow.auto.create.topics",
-        # what librdkafka tells of itself, to a log that holds no secret
+        # what librdkafka reports about itself, to a log that holds no secret
         "debug", "log_level", "log.connection.close", "statistics.interval.ms", "enable.metrics.push",
     }
 )  # fmt: skip
@@ -111,7 +111,7 @@ _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "enable.sasl.oauthbearer.unsecure.jwt": (("true", "false"), ""),
     "broker.address.family": (("any", "v4", "v6"), ""),
 }
-"""Settings of few values, in lower case, and why there are no more where it is not plain."""
+"""Settings of few values, in lower case, and why there are only these where it is not plain."""
 _KERBEROS = "Neither the mirror nor the librdkafka of confluent-kafka speaks Kerberos (GSSAPI)"
 _WHY_NOT: Mapping[tuple[str, str], str] = {
     ("sasl.mechanism", "gssapi"): _KERBEROS,

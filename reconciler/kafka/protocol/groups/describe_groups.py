@@ -54,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """``error``: Kafka's code; then nothing else counts. ``assignor``: ``stream`` tells a Kafka Streams application."""
+    """``error``: Kafka's code; then nothing else counts. ``assignor``: ``stream`` means a Kafka Streams application."""
 
     group: str
     state: str

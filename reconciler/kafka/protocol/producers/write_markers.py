@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (KIP-98, API 27): transaction markers, written by whoever has Alter or ClusterAction on the cluster.
+"""WriteTxnMarkers (KIP-98, API 27): transaction markers, written by principals with Alter or ClusterAction.
 
 A leader refuses one whose producer epoch or coordinator epoch is lower than the last one it knows of that producer id.
 It need not know the producer, and no transaction has to be open: then a marker is one offset without a record.

@@ -107,7 +107,7 @@ def test_a_chain_that_begins_anew_is_broken() -> None:
     broken = check([*chain(2), *chain(2, run="b")]).broken
     assert broken is not None
     assert (broken.run, broken.expected) == ("b", "")
-    assert "begins anew" in broken.problem
+    assert "starts again" in broken.problem
 
 
 def test_records_that_were_put_in_make_two_heads_and_are_not_proved() -> None:

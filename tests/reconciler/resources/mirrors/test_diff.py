@@ -40,7 +40,7 @@ def test_a_spark_cluster_that_lets_everybody_in_is_noted_and_not_refused() -> No
     planned = world().plan(wished)
     assert "start:west" in ids(planned)
     (note,) = [note for note in planned.notes if "spark.authenticate" in note]
-    assert note.startswith("mirror west uses spark://h:7077 without spark.authenticate: whoever reaches the ports")
+    assert note.startswith("mirror west uses spark://h:7077 without spark.authenticate: anyone who reaches the ports")
     secret = {"spark.authenticate.secret": "${env:A}"}
     known = replace(wished.mirrors["west"], spark_conf=secret)
     noted = world().plan(topology(flow("east", "west", "orders"), known)).notes

@@ -205,7 +205,7 @@ def test_two_applies_at_once_cannot_both_write(asked: Asked) -> None:
         return entries
 
     control.read = read_before_the_other_wrote  # type: ignore[method-assign]
-    with pytest.raises(RunnerError, match="changed by somebody else meanwhile"):
+    with pytest.raises(RunnerError, match="changed by another writer meanwhile"):
         mirror.run(json.dumps(desired(1).handover), SUBMISSION, BY, asked.said.append)
 
 

@@ -90,7 +90,7 @@ def test_a_page_that_is_not_there_or_says_something_else_leaves_the_cores_unknow
         closed.bind(("127.0.0.1", 0))
         silent = spark_master(f"spark://127.0.0.1:{port}", "x", 2.0, closed.getsockname()[1])
     assert isinstance(silent.free_cores, Unknown)
-    assert "does not tell how many cores are free" in silent.free_cores.error
+    assert "does not say how many cores are free" in silent.free_cores.error
     for content in (b"[]", b"<html>", b'{"status": "ALIVE"}'):
         with page(content) as shown:
             strange = spark_master(f"spark://127.0.0.1:{port}", "x", 2.0, shown)

@@ -78,4 +78,4 @@ def test_a_topic_that_may_not_be_read_is_written_and_said(monkeypatch: pytest.Mo
     log = Topic()
     log.write({"kind": "end"})
     assert log.sent[0][PREVIOUS] is None
-    assert "begins anew with this run: topic audit may not be read" in log.left()
+    assert "starts again with this run: topic audit may not be read" in log.left()

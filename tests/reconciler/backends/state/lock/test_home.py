@@ -296,7 +296,7 @@ def test_only_a_cluster_that_somebody_vouches_for_is_told(world: World) -> None:
 
     taken = take_home(declared("hub", "west", "zzz"), "one", meet)
     assert "west" not in world.records
-    assert taken.notes == ["zzz could not be told that the lock is kept on hub: no Write on topic __reconciler"]
+    assert taken.notes == ["zzz has no record that the lock is kept on hub: no Write on topic __reconciler"]
     taken.lock.release()
     with pytest.raises(BlockedError):
         take_home(declared("west"), "one", meet)
