@@ -13,7 +13,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 from reconciler_mirror.lane import positions
-from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.model.record_work import RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
@@ -108,7 +108,7 @@ def _lane(data: bytes, work: RecordWork | None) -> str:
     worker = None if work is None else RecordWorker(work, SPEC, ("flow", "east"), GROUND)
     partition = Partition(SPEC, committed=0, reached=0, covered=0, worker=worker, largest=1 << 20)
     answer = FetchedPartition("orders", 3, 0, _FAR, _FAR, 0, (), -1, memoryview(data))
-    pieces, covered = pieces_of(partition, answer, None)
+    pieces, covered = pieces_of(partition, answer, None, delivered_pieces)
     copied = [span for piece in pieces for span in piece.copied]
     assert all(first + count <= covered for first, count in copied), "more was copied than is covered"
     return f"{partition.why} {min(3, len(pieces))}"

@@ -17,8 +17,8 @@ def _nothing_is_kept_back(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     kept: list[str] = []
     progress = ProgressReports.progress
 
-    def watched(telling: ProgressReports, transactions: int) -> LaneProgress:
-        told = progress(telling, transactions)
+    def watched(telling: ProgressReports) -> LaneProgress:
+        told = progress(telling)
         lane = telling._lane
         rows = {(one.topic, one.partition): one for one in told.partitions}
         kept.extend(f"{key} still told" for key in rows.keys() - lane.partitions.keys())

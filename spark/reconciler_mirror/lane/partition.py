@@ -16,7 +16,6 @@ from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler.kafka.records.batches import Batch
 from reconciler.kafka.records.records import Rebuilt
 from reconciler_mirror.lane.copied_runs import Copied, Spans
-from reconciler_mirror.lane.same_offsets.place import SamePartition
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 from reconciler_mirror.model.losses import LossCounter
 from reconciler_mirror.record_work.on_bytes import RecordWorker
@@ -160,7 +159,7 @@ class Partition:
     the source offset ``sought_to``, where a refused record is looked for. ``held_at``: the position at which copying
     itself failed, None where the condition is one that the look before copying judges (``hold``). ``end_at``: when the
     source told ``end``; a session that fetches it has ``answers``; ``silent_since_ms``: since when it tells no more.
-    ``same``: set where copies keep offsets, and ``trusted_last`` as its committed position has it.
+    ``filling``: the hole at the head of ``queue`` is being filled.
     ``leader_epoch``: the largest of what was acknowledged, ``covered_epoch``: of what was fetched. ``doubted``: where a
     batch was expected, and the base offset that the last answer told instead.
     """
@@ -218,8 +217,7 @@ class Partition:
     checking: bool = False
     doubted: tuple[int, int] = (-1, -1)
     served: int = 0
-    same: SamePartition | None = None
-    trusted_last: int | None = None
+    filling: bool = False
 
     @property
     def source(self) -> Key:
@@ -237,7 +235,7 @@ class Partition:
     @property
     def idle(self) -> bool:
         """Nothing fetched is waiting for an acknowledgement, and no hole is being filled."""
-        return not self.queue and not self.unacked and (self.same is None or not self.same.filling)
+        return not self.queue and not self.unacked and not self.filling
 
     def hold(self, condition: Condition | None, at: int | None = None) -> None:
         """``at``: the position at which copying failed, ``UNKNOWN`` before it is read. Such a condition stays while the

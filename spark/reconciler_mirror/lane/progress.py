@@ -28,7 +28,7 @@ class ProgressReports:
         self._rows: dict[Key, PartitionProgress] = {}
         self._conditions: dict[Key, Condition] = {}
 
-    def progress(self, transactions: int) -> LaneProgress:
+    def progress(self) -> LaneProgress:
         """A snapshot of the whole lane."""
         self._look()
         lane = self._lane
@@ -44,11 +44,11 @@ class ProgressReports:
             lane.spec.lane,
             tuple(self._rows.values()),
             conditions,
-            transactions,
+            lane.delivery.transactions,
             "batch",
             latency=lane.latency.snapshot(),
             held_back=sum(1 for p in lane.partitions.values() if p.queue) if lane.throttle.delay() > 0 else 0,
-            holes=None if lane.same is None else lane.same.counts(),
+            holes=lane.delivery.holes(),
         )
 
     def _look(self) -> None:

@@ -7,9 +7,10 @@ again there: nothing counts before its transaction is committed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import (
@@ -23,9 +24,8 @@ from reconciler.kafka.client.errors import (
     UnsupportedBrokerError,
 )
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
-from reconciler.kafka.client.transaction_ends import Aborted, Endings
 from reconciler.kafka.client.transactions import Identity
-from reconciler.replication.names import ConditionCode, data_producer, marker_producer
+from reconciler.replication.names import ConditionCode
 from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
@@ -35,11 +35,10 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Tuning
 from reconciler_mirror.lane.produce.throttle import Throttle
-from reconciler_mirror.lane.same_offsets.copy import SameOffsets, producer_id_of
-from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
+from reconciler_mirror.lane.same_offsets.delivery import SameOffsetsSessions
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.lane.warm_up import prepare
+from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import (
     AWAITED,
     Condition,
@@ -49,10 +48,11 @@ from reconciler_mirror.model.lane import (
     LaneReport,
     LaneSpec,
     PartitionProgress,
+    PartitionSpec,
     counted,
 )
 
-PAUSE_FIRST, PAUSE_LAST, LOOK_S = 0.2, 5.0, 0.01
+PAUSE_FIRST, PAUSE_LAST, LOOK_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
 # Of a transaction that somebody ended or replaced, perhaps: whoever begins again then learns which. A broker that is
 # fencing in the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
@@ -77,8 +77,7 @@ class Attempts:
     def __init__(self, spec: LaneSpec, control: Control, tuning: Tuning) -> None:
         self._spec = spec
         self._control = control
-        self._tuning = tuning
-        self._producer = self._marker_producer = -1
+        self._delivering = (SameOffsetsSessions if spec.keeps_offsets else Sessions)(tuning)
         self._identity: Identity | None = None
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
@@ -86,7 +85,6 @@ class Attempts:
         self._known: dict[Key, tuple[int, Ids]] = {}
         self._counts: dict[Key, PartitionProgress] = {}
         self._retries = 0
-        self._endings = Aborted() if spec.keeps_offsets else Endings()
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
@@ -121,7 +119,7 @@ class Attempts:
 
     async def _claimed(self, source: ClusterClient, target: ClusterClient) -> bool:
         """Gets all ready that can be without disturbing who copies now. False when the control ended the lane."""
-        self._identity = self._new_identity(target)
+        self._identity = self._delivering.identity(self._spec, target)
         wanted = self._control.partitions()
         preparing = asyncio.ensure_future(prepare(wanted, source, target, self._identity, self._trouble))
         claimed = False
@@ -147,18 +145,11 @@ class Attempts:
     def _end(self) -> LaneEnd:
         return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
 
-    def _new_identity(self, target: ClusterClient) -> Identity:
-        transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
-        same = self._spec.keeps_offsets
-        return Identity(target, transactional_id, self._spec.group, endings=self._endings, classic=same)
-
     async def _begin(self, identity: Identity, target: ClusterClient) -> None:
         """Fences whoever was there before, but nobody who came after this lane first began; puts right what a broker
         forgot of an earlier transaction."""
         await identity.start(self._former)
-        if self._spec.keeps_offsets and self._producer < 0:
-            self._producer = await producer_id_of(target, data_producer(self._spec.state))
-            self._marker_producer = await producer_id_of(target, marker_producer(self._spec.state))
+        await self._delivering.started(self._spec, target)
         self._former = identity
         if identity.transactional:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
@@ -170,9 +161,9 @@ class Attempts:
         while True:
             before = self._before.transactions
             try:
-                identity, self._identity = self._identity or self._new_identity(target), None
+                identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
-                    lane = self._lane((source, target), identity)
+                    lane = self._delivering.lane(self._spec, (source, target), identity)
                     lane.unseen = self._unseen
                     await self._session(lane)
                 return LaneReport(self._end(), self._progress)
@@ -193,15 +184,6 @@ class Attempts:
             self._control.report(replace(self._progress, conditions=standing, at_work=False))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
-
-    def _lane(self, clusters: tuple[ClusterClient, ClusterClient], identity: Identity) -> Lane:
-        if not self._spec.keeps_offsets:
-            return Lane(self._spec, clusters, identity, self._tuning)
-        data = Identity(clusters[1], None, self._spec.group)
-        data.producer_id, data.epoch = self._producer, DATA_EPOCH
-        lane = Lane(self._spec, clusters, data, self._tuning)
-        lane.same = SameOffsets(lane, identity, self._producer, self._marker_producer)
-        return lane
 
     async def _session(self, lane: Lane) -> None:
         lane.copied, lane.known = self._copied, self._known
@@ -259,3 +241,52 @@ class Attempts:
 
 def leaving(control: Control) -> bool:
     return control.stopping() or control.lease_over()
+
+
+async def prepare(
+    partitions: Iterable[PartitionSpec],
+    source: ClusterClient,
+    target: ClusterClient,
+    identity: Identity,
+    trouble: Callable[[str, str], None],
+) -> None:
+    """Warms a lane up before it may copy: leaders, coordinators, connections. Returns once all of it is there; tries
+    again what may heal: ``trouble`` hears the side and why. Raises what a session would fail with."""
+    taken = tuple(partitions)
+    await asyncio.gather(
+        _until_done(partial(_source, taken, source), partial(trouble, "source")),
+        _until_done(partial(_target, taken, target, identity), partial(trouble, "target")),
+    )
+
+
+async def _until_done(work: Callable[[], Coroutine[Any, Any, None]], trouble: Callable[[str], None]) -> None:
+    while True:
+        try:
+            await work()
+            return
+        except ConnectionLostError as error:
+            trouble(str(error))
+        except BrokerError as error:
+            if not error.retriable:
+                raise
+            trouble(str(error))
+        await asyncio.sleep(PREPARE_PAUSE_S)
+
+
+async def _source(partitions: tuple[PartitionSpec, ...], source: ClusterClient) -> None:
+    await source.refresh({spec.topic for spec in partitions})
+    nodes = source.by_leader((spec.topic, spec.partition) for spec in partitions)
+    await _connect(source, nodes, ("fetch", "control"))
+
+
+async def _target(partitions: tuple[PartitionSpec, ...], target: ClusterClient, identity: Identity) -> None:
+    await target.refresh({spec.target_topic for spec in partitions})
+    nodes = target.by_leader((spec.target_topic, spec.partition) for spec in partitions)
+    await identity.prepare()
+    await _connect(target, nodes, ("produce",))
+
+
+async def _connect(cluster: ClusterClient, nodes: Iterable[int], purposes: tuple[str, ...]) -> None:
+    await asyncio.gather(
+        *(cluster.connection(node, description) for node in nodes if node >= 0 for description in purposes)
+    )

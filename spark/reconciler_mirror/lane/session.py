@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from reconciler.kafka.client.cluster import CommittedPosition, Key
-from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, WireError
-from reconciler.replication.offsets.position_metadata import is_ours
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler_mirror.conditions.lane import unavailable
-from reconciler_mirror.lane.commit import Committer
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
@@ -21,11 +19,7 @@ from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.progress import ProgressReports, report_pause
-from reconciler_mirror.lane.same_offsets.commit import PositionWriter
-from reconciler_mirror.lane.same_offsets.start import SameStarter
-from reconciler_mirror.lane.same_offsets.target_ends import TargetEnds
 from reconciler_mirror.lane.source_ends import SourceEnds
-from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.lane import Condition, Control, LaneProgress, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import worker_of
@@ -33,9 +27,6 @@ from reconciler_mirror.record_work.on_bytes import worker_of
 QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0
 RENEW_EVERY = RENEW_AFTER_HOURS * 3600.0
 LEAVE_WITHIN = 15.0
-POSITIONS_EVERY, MOST_POSITIONS = 10.0, 1_000
-"""Seconds, and partitions a look; of more, the next ones at the next look."""
-OURS_BEGINS = '{"'
 
 
 class LaneSession:
@@ -54,8 +45,6 @@ class LaneSession:
         self._readers: set[asyncio.Task[None]] = set()
         self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._starter = Starter(lane) if lane.same is None else SameStarter(lane, lane.same)
-        self._committer = Committer(lane) if lane.same is None else PositionWriter(lane, lane.same)
         self._map = MapWriter(lane)
         self._telling = ProgressReports(lane)
         self._ends = SourceEnds(lane)
@@ -71,16 +60,11 @@ class LaneSession:
     async def run(self) -> None:
         """Returns after the last commit once the control wants the lane to end. Raises what ended it otherwise."""
         lane = self.lane
-        for work in (self._starter.run(), self._follow_target(), self._add_to_transaction(), self._map.run()):
+        for work in (*lane.delivery.work(), self._follow_target(), self._add_to_transaction(), self._map.run()):
             self._spawn(work, self._tasks)
-        if lane.same is not None:
-            self._spawn(lane.same.run(), self._tasks)
-            self._spawn(TargetEnds(lane, lane.same).run(), self._readers)
-        self._spawn(self._metadata_now_and_then(), self._readers)
-        self._spawn(self._ends.run(), self._readers)
-        if lane.same is None:
-            self._spawn(self._positions_now_and_then(), self._readers)
-        last = self._spawn(self._committer.run(), self._tasks)
+        for work in (*lane.delivery.reads(), self._metadata_now_and_then(), self._ends.run()):
+            self._spawn(work, self._readers)
+        last = self._spawn(lane.delivery.commit(), self._tasks)
         look = self._spawn(self._look_around(), self._tasks)
         try:
             await asyncio.wait({lane.failed, look}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,7 +154,7 @@ class LaneSession:
         self.lane.changed.add(partition)
         partition.why = why
         if partition.phase is Phase.COPYING or partition.phase is Phase.STARTING:
-            self._starter.add(partition)
+            self.lane.delivery.begin(partition)
 
     def forget(self, partition: Partition) -> None:
         self._fetchers.forget(partition)
@@ -220,36 +204,6 @@ class LaneSession:
                 stale = known is None or known.topic_id != partition.topic_id
                 if partition.phase is Phase.COPYING and stale:
                     self.look_again(partition, "the source topic changed")
-
-    async def _positions_now_and_then(self) -> None:
-        """Another client may commit the position of a partition to which nothing comes, so that this lane does not
-        write it either. Seen here, not at the next start only, when it would be followed.
-
-        What this lane or its successor commits has a proof, and while it is undecided brokers tell nothing (KIP-447).
-        So a decided one without a proof is a stranger's. The start, which reads it once more, stops the partition.
-        """
-        lane, begin = self.lane, 0
-        while True:
-            await asyncio.sleep(POSITIONS_EVERY)
-            quiet = [p for p in lane.partitions.values() if self._is_quiet(p)]
-            begin = begin if begin < len(quiet) else 0
-            places = {p: p.committed for p in quiet[begin : begin + MOST_POSITIONS]}
-            begin += MOST_POSITIONS
-            try:
-                async with asyncio.timeout(POSITIONS_EVERY):
-                    answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
-            except (WireError, TimeoutError):
-                continue  # who commits there says what is wrong
-            for partition, committed in places.items():
-                at = answers[partition.target]
-                if at.offset < 0 or (at.offset == committed and at.metadata.startswith(OURS_BEGINS)):
-                    continue  # most: no proof is worked out for them
-                if self._is_quiet(partition) and partition.committed == committed and not _is_ours(partition, at):
-                    self._begin_again(partition)
-
-    def _is_quiet(self, partition: Partition) -> bool:
-        undecided = partition in self.lane.dirty or partition in self.lane.touched
-        return partition.phase is Phase.COPYING and partition.committed >= 0 and partition.idle and not undecided
 
     async def _look_around(self) -> None:
         """Follows the control; returns when the lane should end, after the readers are gone.
@@ -313,7 +267,7 @@ class LaneSession:
         self.lane.changed.add(partition)
         condition = self._held.pop(partition.source, None)
         if condition is None:
-            self._starter.add(partition)
+            self.lane.delivery.begin(partition)
         else:
             self.lane.stop(partition, condition, at=UNKNOWN)
 
@@ -349,7 +303,7 @@ class LaneSession:
         for partition in lane.partitions.values():
             if partition.phase is Phase.PAUSED and partition.pausing:
                 if now >= partition.look_at:
-                    self._starter.add(partition)
+                    self.lane.delivery.begin(partition)
                 continue
             resumed = partition.phase is Phase.PAUSED
             stopped = partition.phase is Phase.STOPPED and now >= partition.retry_at
@@ -357,27 +311,22 @@ class LaneSession:
                 continue
             if partition in lane.dirty or partition in lane.touched:
                 continue
-            self._begin_again(partition)
+            self.begin_again(partition)
 
-    def _begin_again(self, partition: Partition) -> None:
-        """Nothing of it is under way: it is started as the group's position says."""
+    def begin_again(self, partition: Partition) -> None:
         self.forget(partition)
         partition.reached = partition.covered = -1
         partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
-        self._starter.add(partition)
+        self.lane.delivery.begin(partition)
 
     # what it tells
 
     def progress(self) -> LaneProgress:
-        return self._telling.progress(self._committer.transactions)
+        return self._telling.progress()
 
     def _report(self) -> None:
         self._reported = time.monotonic()
         self._tell(self.progress())
-
-
-def _is_ours(partition: Partition, at: CommittedPosition) -> bool:
-    return is_ours(partition.target, at.offset, at.metadata)
 
 
 async def _cancel(tasks: set[asyncio.Task[None]]) -> None:

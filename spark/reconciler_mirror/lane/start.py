@@ -30,6 +30,10 @@ TELL_AFTER = 5.0
 class Starter:
     """Takes partitions that are new, or whose leader or log may have changed, and places them or stops them."""
 
+    _fetched_uncommitted = False
+    """Whether a partition is fetched before its first position is committed. Records that a crash left at the target
+    before it would be explained by nothing."""
+
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._pending: set[Partition] = set()
@@ -92,8 +96,8 @@ class Starter:
         tops, truncated = await self._tops(there, bounds), await self._truncated(there)
         for partition in there:
             known = bounds[partition.source]
-            if partition.same is None and partition.committed < 0:
-                again.append(partition)  # no record before its position: a crash would leave some that nothing explains
+            if partition.committed < 0 and not self._fetched_uncommitted:
+                again.append(partition)
             elif not isinstance(known, BrokerError):
                 top = max(known[1], tops.get(partition.source, known[1]))
                 self._settle(partition, (*known, top), truncated.get(partition))

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
-from reconciler.kafka.client.errors import RETRIABLE, name_of
+from reconciler.kafka.client.errors import RETRIABLE, BrokerError, name_of
 from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.records.batches import Batch
 from reconciler.replication.offsets.copied_before import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece, Tuning
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
-from reconciler_mirror.model.lane import Condition, LaneSpec
+from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec
 from reconciler_mirror.model.latency import LatencyCounter
 from reconciler_mirror.model.losses import Loss
-
-if TYPE_CHECKING:
-    from reconciler_mirror.lane.same_offsets.copy import SameOffsets
 
 LEAST_AHEAD = 4 << 20
 
@@ -59,11 +58,66 @@ class PartitionRoutes(Protocol):
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
 
+    def begin_again(self, partition: Partition) -> None:
+        """Read its position anew, and go on as that says: nothing of it is under way."""
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Has something done beside; what it raises ends the session."""
 
     def announce(self, partition: Partition) -> None:
         """Add it to the open transaction (classic protocol), then offer it."""
+
+
+class LaneDelivery(Protocol):
+    """How records get into the target's log, and what makes them count as copied: by transactions of the lane's
+    producer, or at the source's own offsets. Of one session; no other part of a lane knows which of the two it is."""
+
+    written: frozenset[int]
+    """Error codes of a Produce response by which the batch is in the target's log."""
+
+    @property
+    def transactions(self) -> int:
+        """How often this session has committed positions."""
+
+    def begin(self, partition: Partition) -> None:
+        """Reads the partition's position and has it fetched from there, or stops it. Again, once its leader or log may
+        have changed."""
+
+    def work(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """What has to run until the session ends."""
+
+    def reads(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """What has to run until the lane ends; it is cancelled before the last commit."""
+
+    async def commit(self) -> None:
+        """The commit loop: until cancelled, or until the last commit after ``Lane.stopping`` is done."""
+
+    def pieces(
+        self, partition: Partition, view: memoryview, batches: Sequence[tuple[Batch, bool]], buffer: Buffer | None
+    ) -> tuple[list[Piece], int]:
+        """Pieces to produce of fetched batches, in offset order, and the offset after all that they cover. Each batch
+        comes with whether a reader at the flow's isolation gets its records."""
+
+    def continues(self, partition: Partition, pieces: Sequence[Piece]) -> bool:
+        """Whether ``pieces``, made just now, continue what the target has. If not, the partition is begun again."""
+
+    def may_send(self, partition: Partition) -> bool:
+        """Whether the head of its queue may be sealed and sent now. If not, the partition is offered again later."""
+
+    def sealed_as(self, partition: Partition) -> tuple[int, int]:
+        """Producer id and epoch of its batches."""
+
+    def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
+        """``piece`` is in the target's log, and the lane has noted it. ``base_offset`` -1: the broker did not say."""
+
+    def refused(self, partition: Partition, error: BrokerError) -> None:
+        """The target refused the oldest unacknowledged batch for its place in the log, and all answers are in."""
+
+    def left_out(self, partition: Partition, piece: Piece, loss: Loss) -> None:
+        """The target refuses the one record of ``piece`` for good: the partition goes on behind it."""
+
+    def holes(self) -> HoleCounts | None:
+        """What this session has filled; None where copies have offsets of their own."""
 
 
 class Changed:
@@ -94,6 +148,7 @@ class Lane:
     """Shared by the parts of one running lane."""
 
     routes: PartitionRoutes
+    delivery: LaneDelivery
 
     def __init__(
         self, spec: LaneSpec, clusters: tuple[ClusterClient, ClusterClient], identity: Identity, tuning: Tuning
@@ -102,7 +157,6 @@ class Lane:
         self.source, self.target = clusters
         self.identity = identity
         self.tuning = tuning
-        self.same: SameOffsets | None = None  # set where copies keep the source's offsets
         self.partitions: dict[Key, Partition] = {}
         self.copied: dict[Key, Copied] = {}
         self.known: dict[Key, tuple[int, Ids]] = {}  # committed last, of which topics, also by earlier sessions
@@ -207,12 +261,6 @@ class Lane:
 
     # what was produced
 
-    def may_produce(self, partition: Partition) -> bool:
-        if partition in self.added or self.identity.version_2 or not self.identity.transactional:
-            return True
-        self.routes.announce(partition)
-        return False
-
     def joins(self, partition: Partition) -> bool:
         """Its next batch makes its leader add it to the transaction (KIP-890 version 2)."""
         return self.identity.version_2 and self.identity.transactional and partition not in self.added
@@ -240,8 +288,6 @@ class Lane:
         """``base_offset``: the target offset of its first record, -1 unknown."""
         partition.copied.acknowledged(piece.copied, base_offset)
         partition.reached = piece.next_offset
-        if self.identity.version_2:
-            self.added.add(partition)
         partition.leader_epoch = max(partition.leader_epoch, piece.leader_epoch)
         partition.open_records += piece.records
         partition.open_bytes += len(piece.raw)

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.driver import takeover
 from reconciler_mirror.driver.takeover import Takeover, WireTakeover
-from reconciler_mirror.lane import positions, session
+from reconciler_mirror.lane import positions, transactional
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, Condition, LaneProgress, PartitionSpec, lane_of, lane_spec
@@ -276,7 +276,7 @@ def test_one_that_comes_beside_a_lane_counts_only_where_that_does_not_copy(
 ) -> None:
     """A lane goes by what it knows, and writes over it with its next commit, where that comes before it looks; what was
     paused is read again. Neither takes a stranger's claim for that of a later application."""
-    monkeypatch.setattr(session, "POSITIONS_EVERY", 1000.0)
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 1000.0)
     named = settings(flow, delivery="at_least_once")
     write(flow, range(FIRST))
     claim = taken(named, "first", flow.specs()).claim

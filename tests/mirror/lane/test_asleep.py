@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.session import LaneSession
-from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.leases.task import LaneControl, LeaseState
 from reconciler_mirror.model.lane import LaneProgress, PartitionProgress, PartitionSpec
 
@@ -52,7 +52,7 @@ class Counting(ClaimedControl):
 def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken() -> None:
     async def run() -> None:
         clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
-        lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
+        lane = Sessions(Tuning()).lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None))
         control = Counting()
         session = LaneSession(lane, control, {}, control.report)
         for spec in SPECS:
@@ -91,7 +91,7 @@ def test_a_wake_up_after_the_lanes_end_disturbs_nobody() -> None:
 
     async def run() -> None:
         clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
-        lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
+        lane = Sessions(Tuning()).lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None))
         wakes.append(LaneSession(lane, Counting(), {}, Counting().report)._wake)
         lane.failed.cancel()
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from reconciler_mirror.lane import session
+from reconciler_mirror.lane import session, transactional
 from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
@@ -57,7 +57,7 @@ def test_positions_of_idle_partitions_are_written_again(flow: Flow, monkeypatch:
     """Once a day: the target forgets what nobody wrote for a week. What another client wrote meanwhile goes with it."""
     monkeypatch.setattr(session, "METADATA_EVERY", 0.1)
     monkeypatch.setattr(session, "RENEW_EVERY", 0.5)
-    monkeypatch.setattr(session, "POSITIONS_EVERY", 1000.0)  # else it may be noticed first
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 1000.0)  # else it may be noticed first
     fill(flow.source, flow.topic, _records(10))
     with running(Lane(flow.lane())) as lane:
         lane.until(_copied(10))

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.lane import positions, session
+from reconciler_mirror.lane import positions, transactional
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
@@ -83,7 +83,7 @@ def test_a_position_that_another_client_commits_is_seen_while_the_lane_runs(
     offset: int, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing comes to the partition, so the lane would not commit it either."""
-    monkeypatch.setattr(session, "POSITIONS_EVERY", 0.2)
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
     set_back: list[int] = []
 
     def done(progress: LaneProgress) -> bool:
@@ -103,7 +103,7 @@ def test_what_lanes_and_takeovers_commit_is_never_taken_for_a_strangers(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trickle, whose commits are undecided now and then, and two later applications, the second beside a lane."""
-    monkeypatch.setattr(session, "POSITIONS_EVERY", 0.01)
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.01)
     began, seen, taken = time.monotonic(), set[str](), list[int]()
 
     def done(progress: LaneProgress) -> bool:

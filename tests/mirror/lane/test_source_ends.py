@@ -14,6 +14,7 @@ from reconciler_mirror.lane.partition import Answers, Partition, Phase, Tuning
 from reconciler_mirror.lane.progress import row
 from reconciler_mirror.lane.source_ends import SILENT_S, SourceEnds
 from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 from reconciler.kafka.client.cluster import Key
@@ -60,7 +61,7 @@ class Source:
 def in_lane(test: Callable[[Lane, Source], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         source = Source()
-        lane = Lane(lane_spec(0), (cast(Any, source), cast(Any, source)), cast(Identity, None), Tuning())
+        lane = Sessions(Tuning()).lane(lane_spec(0), (cast(Any, source), cast(Any, source)), cast(Identity, None))
         for number, phase in enumerate((Phase.COPYING, Phase.PAUSED, Phase.STOPPED)):
             spec = PartitionSpec("orders", number, "east.orders", "id")
             made = Partition(spec, phase=phase, committed=7, reached=7, covered=7, end=9, end_at=NOW)

@@ -17,6 +17,7 @@ from reconciler_mirror.lane import progress as batch_telling
 from reconciler_mirror.lane.partition import Partition, Tuning
 from reconciler_mirror.lane.progress import ProgressReports
 from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.leases.task import LaneControl, LeaseState, ReportDelta
 from reconciler_mirror.model.lane import (
@@ -57,7 +58,7 @@ def flow() -> FlowSettings:
 def in_loop(test: Callable[[Lane], None]) -> None:
     async def run() -> None:
         clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
-        lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
+        lane = Sessions(Tuning()).lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None))
         for spec in SPECS:
             partition = Partition(spec, committed=7, reached=7, covered=7, end=7)
             lane.partitions[partition.source] = partition
@@ -72,14 +73,14 @@ def test_a_lane_makes_rows_of_what_changed_only() -> None:
     def test(lane: Lane) -> None:
         telling = ProgressReports(lane)
         with patch.object(batch_telling, "row", wraps=batch_telling.row) as made:
-            first = telling.progress(0)
+            first = telling.progress()
             assert made.call_count == MANY
-            assert telling.progress(0).partitions == first.partitions
+            assert telling.progress().partitions == first.partitions
             assert made.call_count == MANY, "nothing had changed"
             one = lane.partitions["quiet", 5]
             one.committed = one.end = 9
             lane.mark_dirty(one)
-            now = telling.progress(1)
+            now = telling.progress()
             assert made.call_count == MANY + 1
         differing = [(a, b) for a, b in zip(first.partitions, now.partitions, strict=True) if a is not b]
         assert [(a.position, b.position) for a, b in differing] == [(7, 9)]
@@ -92,12 +93,12 @@ def test_a_partition_that_left_is_told_no_more_and_a_condition_comes_and_goes_wi
         telling = ProgressReports(lane)
         gone, broken = lane.partitions["quiet", 0], lane.partitions["quiet", 1]
         lane.stop(broken, Condition("record_refused", "text", "todo", "quiet", 1, stops=True))
-        assert [c.code for c in telling.progress(0).conditions] == ["record_refused"]
+        assert [c.code for c in telling.progress().conditions] == ["record_refused"]
         del lane.partitions[gone.source]
         lane.changed.add(gone)
         broken.condition = None
         lane.changed.add(broken)
-        told = telling.progress(0)
+        told = telling.progress()
         assert len(told.partitions) == MANY - 1
         assert told.conditions == ()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
@@ -144,7 +144,7 @@ def test_what_is_left_out_counts_once_when_it_is_read_again() -> None:
     partition.drop_unsent()
     partition.covered = 5
     partition.passed.forget_beyond(5)
-    pieces_of(partition, FetchedPartition("orders", 3, 0, 10, 10, 0, (), -1, memoryview(raw)), None)
+    pieces_of(partition, FetchedPartition("orders", 3, 0, 10, 10, 0, (), -1, memoryview(raw)), None, delivered_pieces)
     partition.passed.committed(covered)
     assert partition.passed.filtered == 10
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
-from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
@@ -77,10 +77,10 @@ def work_on(
 ) -> tuple[list[Piece], int, Partition]:
     worker = RecordWorker(work, SPEC, ("flow", "east"), ground)
     partition = Partition(SPEC, committed=0, reached=position, covered=position, worker=worker, largest=largest)
-    pieces, partition.covered = pieces_of(partition, _fetched(raw), None)
+    pieces, partition.covered = pieces_of(partition, _fetched(raw), None, delivered_pieces)
     if partition.doubted[0] == partition.covered:  # a gap before the last batch is believed when two answers tell it
         last = list(scan(memoryview(raw)))[-1]
-        more, partition.covered = pieces_of(partition, _fetched(raw[last.start :]), None)
+        more, partition.covered = pieces_of(partition, _fetched(raw[last.start :]), None, delivered_pieces)
         pieces = [*pieces, *more]
     return pieces, partition.covered, partition
 

@@ -228,15 +228,12 @@ class Fetcher:
         if not answer.records:
             return
         try:
-            pieces, covered = pieces_of(partition, answer, buffer)
+            pieces, covered = pieces_of(partition, answer, buffer, lane.delivery.pieces)
         except (CorruptBatchError, MalformedResponseError) as error:
             self.remove(partition)
             lane.corrupt(partition, str(error))
             return
-        if partition.same is not None and partition.same.displaced and lane.same is not None:
-            for piece in pieces:
-                piece.drop()
-            lane.same.displaced(partition)
+        if not lane.delivery.continues(partition, pieces):
             return
         partition.covered = covered
         partition.data_at = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from reconciler.kafka.client.buffers import Buffer
@@ -15,23 +15,26 @@ from reconciler.kafka.records.records import gather, rebuild
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
 from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
-from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
 from reconciler_mirror.model.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 MOST_GROWN = 1 << 20
 """Offsets by which a log may grow while an answer is made: a broker tells its end as of before it read."""
 _log = logs.logger("batch path")
+Pieces = tuple[list[Piece], int]
+"""In offset order, and the offset after all that they cover."""
+MakePieces = Callable[[Partition, memoryview, Sequence[tuple[Batch, bool]], Buffer | None], Pieces]
+"""``LaneDelivery.pieces``."""
 
 
-def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
-    """(pieces in offset order, the offset after all that they cover). Pieces of source bytes hold ``buffer``.
+def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None, make: MakePieces) -> Pieces:
+    """By ``make`` of the batches that lie at the position or behind it. Pieces of source bytes hold ``buffer``.
 
     What lies before a batch that cannot be read is copied. Raises CorruptBatchError or MalformedResponseError when that
     batch is the first that is wanted, whatever is wrong with it: who produces one batch must not stop a lane.
     """
     try:
-        return _pieces_of(partition, answer, buffer)
+        return _pieces_of(partition, answer, buffer, make)
     except (CorruptBatchError, MalformedResponseError):
         raise
     except Exception as error:
@@ -41,7 +44,7 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
         raise MalformedResponseError(words) from error
 
 
-def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
+def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None, make: MakePieces) -> Pieces:
     view = answer.records
     keep = CommittedFilter(view, answer.aborted)
     covered, after = partition.covered, 0
@@ -63,13 +66,21 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
             looked.append((batch, delivered))
         covered = max(covered, batch.next_offset)
         partition.covered_epoch = max(partition.covered_epoch, batch.leader_epoch)
+    if wanted:
+        if partition.largest < ANY_SIZE and time.monotonic() >= partition.larger_at:
+            partition.largest = ANY_SIZE
+        _choose(partition, wanted)
+    return make(partition, view, looked, buffer)
+
+
+def delivered_pieces(
+    partition: Partition, view: memoryview, batches: Sequence[tuple[Batch, bool]], buffer: Buffer | None
+) -> Pieces:
+    """The delivered ones of ``batches``, whatever offsets they get at the target: the others are skipped."""
+    wanted = [batch for batch, delivered in batches if delivered]
+    covered = batches[-1][0].next_offset if batches else partition.covered
     if not wanted:
-        return ([], covered) if partition.same is None else pieces_at_offsets(partition, view, looked, buffer)
-    if partition.largest < ANY_SIZE and time.monotonic() >= partition.larger_at:
-        partition.largest = ANY_SIZE
-    _choose(partition, wanted)
-    if partition.same is not None:
-        return pieces_at_offsets(partition, view, looked, buffer)
+        return [], covered
     try:
         return _pieces(partition, (view, wanted), buffer), covered
     except Exception:

@@ -16,7 +16,6 @@ from reconciler.kafka.client.errors import (
 )
 from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, unavailable
 from reconciler_mirror.lane.partition import Partition, Piece
-from reconciler_mirror.lane.same_offsets.copy import OUT_OF_ORDER
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.model.losses import Loss
@@ -34,8 +33,7 @@ def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: in
     partition.unacked.popleft()
     partition.first_acked = True
     lane.acknowledged(partition, piece, base_offset)
-    if lane.same is not None:
-        lane.same.acknowledged(partition, piece, base_offset)
+    lane.delivery.acknowledged(partition, piece, base_offset)
 
 
 def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
@@ -54,10 +52,8 @@ def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
     elif code in DEFINITE or code in TOO_LARGE:
         lane.give_up(partition)
         _refused(lane, partition, oldest, failure)
-    elif lane.same is not None and code in OUT_OF_ORDER:
-        lane.same.refused(partition)
     else:
-        raise RestartError(str(BrokerError(code, f"{where}: {message}" if message else where)))
+        lane.delivery.refused(partition, BrokerError(code, f"{where}: {message}" if message else where))
 
 
 def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int, str]) -> None:
@@ -75,10 +71,7 @@ def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int,
         lane.routes.look_again(partition, "a refused record is looked for")
     elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
         text = _condition(partition, piece, failure).text
-        if lane.same is not None:
-            lane.same.leave_out(partition, piece, text)
-            return
-        lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
+        lane.delivery.left_out(partition, piece, Loss("record_refused", 1, 1, text=text))
         lane.routes.look_again(partition, "a refused record is left out")
     else:
         lane.stop(partition, _condition(partition, piece, failure), at=partition.reached)

@@ -15,7 +15,6 @@ from operator import attrgetter
 
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import (
-    DUPLICATE_SEQUENCE,
     FENCED,
     ConnectionLostError,
     FencedError,
@@ -31,7 +30,6 @@ from reconciler.kafka.records.batches import CorruptBatchError, next_sequence, s
 from reconciler_mirror.lane.fetch.bandwidth import LONG, Flight
 from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.lane.produce.results import LOST, acknowledged, failed
-from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.state import Lane, RestartError
 
 PER_REQUEST, PER_REQUEST_FAR = 0.004, 0.001
@@ -194,12 +192,10 @@ class Sender:
         if lane.closing:
             lane.blocked.add(partition)
             return False
-        if lane.same is not None and not lane.same.may_send(partition):
-            return False
         if self._joining and lane.joins(partition):
             self._late.add(partition)
             return False
-        return lane.may_produce(partition)
+        return lane.delivery.may_send(partition)
 
     def _next_piece(self, partition: Partition) -> Piece | None:
         if not self._may_send(partition):
@@ -223,9 +219,7 @@ class Sender:
         lane, identity = self._lane, self._lane.identity
         if piece.source is not None:
             verify(piece.raw, piece.source)
-        same = partition.same
-        producer = (identity.producer_id, identity.epoch) if same is None else (same.producer, DATA_EPOCH)
-        seal(piece.raw, producer, partition.sequence, transactional=identity.transactional)
+        seal(piece.raw, lane.delivery.sealed_as(partition), partition.sequence, transactional=identity.transactional)
         lane.throttle.take(len(piece.raw))
         lane.served = partition.served
         partition.served += len(piece.raw)
@@ -301,7 +295,7 @@ class Sender:
         self._widen()
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
-        if not answer.error or (answer.error == DUPLICATE_SEQUENCE and self._lane.same is None):
+        if answer.error in self._lane.delivery.written:
             acknowledged(self._lane, partition, piece, answer.base_offset if not answer.error else -1)
         elif answer.error in FENCED:
             raise FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")

@@ -12,7 +12,7 @@ from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.commit import due
 from reconciler_mirror.lane.partition import Partition
-from reconciler_mirror.lane.same_offsets.copy import SameOffsets
+from reconciler_mirror.lane.same_offsets.copy import Copies
 from reconciler_mirror.lane.state import Lane
 
 EVERY_S = 1.0
@@ -21,7 +21,7 @@ EVERY_S = 1.0
 class PositionWriter:
     """Commits what has moved, every second. ``transactions``: how often."""
 
-    def __init__(self, lane: Lane, same: SameOffsets) -> None:
+    def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane
         self._same = same
         self._last = 0.0

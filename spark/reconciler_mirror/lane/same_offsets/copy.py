@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.kafka.client.cluster import ClusterClient, Key
-from reconciler.kafka.client.errors import WireError
+from reconciler.kafka.client.buffers import Buffer
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError, WireError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.delete_records import delete_records
+from reconciler.kafka.records.batches import Batch
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
@@ -22,13 +24,14 @@ from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, Markers
 from reconciler_mirror.lane.same_offsets.marker_requests import MarkerRequests
 from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
-from reconciler_mirror.lane.same_offsets.place import CopyPlace, SamePartition
+from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
+from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, SamePartition
 from reconciler_mirror.lane.same_offsets.segments import Hole
-from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.lane import HoleCounts
 from reconciler_mirror.model.losses import Loss
 
-OUT_OF_ORDER = frozenset({45, 46, 59})
+_OUT_OF_ORDER = frozenset({45, 46, 59})
 """The leader has another sequence than ours: somebody else has written what we had, or it has lost it."""
 SILENT_S = 600.0
 """So long after the leader's last word it is asked before anything is written: it may have forgotten the producer
@@ -37,9 +40,13 @@ MOST_TOGETHER = 500
 _log = logs.logger("same offsets")
 
 
-class SameOffsets:
-    """Of one session. ``producer``: the producer id of the flow's data, for partitions that have none yet;
-    ``marker_producer``: that of markers which the lane writes itself."""
+class Copies:
+    """Of one session: the part of the delivery that knows no start and no commit. ``producer``: the producer id of the
+    flow's data, for partitions that have none yet; ``marker_producer``: that of markers which the lane writes itself.
+    """
+
+    written = frozenset({0})
+    """No repetition: its offset is not known, and another holder may have sent it."""
 
     def __init__(self, lane: Lane, identity: Identity, producer: int, marker_producer: int) -> None:
         self._lane = lane
@@ -53,35 +60,61 @@ class SameOffsets:
         self._own_markers = OwnMarkers(MarkerRequests(lane.target, marker_producer, identity), identity.epoch)
         self._waiting: dict[Partition, None] = {}
         self._wake = asyncio.Event()
+        self._states: dict[Partition, SamePartition] = {}
         self._by_target: dict[Key, Partition] = {}
 
     def joins(self, partition: Partition, same: SamePartition) -> None:
-        partition.same = same
+        """Its start is known. A partition that left and came back is another object, whose state takes the place."""
+        former = self._by_target.get(partition.target)
+        if former is not None:
+            del self._states[former]
+        self._states[partition] = same
         self._by_target[partition.target] = partition
 
-    def _producer_of(self, key: Key) -> int:
-        same = self._by_target[key].same
-        return self.producer if same is None else same.producer
+    def state_of(self, partition: Partition) -> SamePartition | None:
+        """None before its start is known."""
+        return self._states.get(partition)
 
-    def counts(self) -> HoleCounts:
+    def _producer_of(self, key: Key) -> int:
+        return self._states[self._by_target[key]].producer
+
+    def holes(self) -> HoleCounts:
         """A snapshot. A start counts as being filled until the first record's offset is reached."""
         begins = [
             same.start - partition.reached
             for partition in self._lane.partitions.values()
-            if (same := partition.same) is not None and 0 <= partition.reached < same.start
+            if (same := self._states.get(partition)) is not None and 0 <= partition.reached < same.start
         ]
         return HoleCounts(self._holes, self._fillers, self._refusals, len(begins), sum(begins))
 
     # sending
 
+    def pieces(
+        self, partition: Partition, view: memoryview, batches: Sequence[tuple[Batch, bool]], buffer: Buffer | None
+    ) -> tuple[list[Piece], int]:
+        return pieces_at_offsets(partition, self._states[partition], view, batches, buffer)
+
+    def continues(self, partition: Partition, pieces: Sequence[Piece]) -> bool:
+        """Not where somebody else has written to the target. Both logs are compared before it is stopped: after a
+        failover producers write there, and a flow the other way has copied that to the source."""
+        if not self._states[partition].displaced:
+            return True
+        for piece in pieces:
+            piece.drop()
+        self._again(partition)
+        return False
+
+    def sealed_as(self, partition: Partition) -> tuple[int, int]:
+        return self._states[partition].producer, DATA_EPOCH
+
     def may_send(self, partition: Partition) -> bool:
         """Whether the next of its queue may be sent now; a hole goes to the producer of markers instead."""
-        same, now = partition.same, time.monotonic()
-        if same is None or same.place is None or not same.begun or same.filling:
+        same, now = self._states.get(partition), time.monotonic()
+        if same is None or same.place is None or not same.begun or partition.filling:
             return False
         if partition.queue[0].hole >= 0:
             if not partition.unacked and not self._lane.stopping:
-                same.filling = True
+                partition.filling = True
                 self._waiting[partition] = None
                 self.filled.clear()
                 self._wake.set()
@@ -94,7 +127,7 @@ class SameOffsets:
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
         """After the lane has noted it."""
-        same, lane = _same(partition), self._lane
+        same, lane = self._states[partition], self._lane
         expected = piece.copied[0][0]
         if base_offset != expected:
             self.diverged(partition, expected, f"a record of it was given offset {base_offset}")
@@ -115,31 +148,26 @@ class SameOffsets:
         partition.passed.committed(partition.reached)
         partition.lost.committed(partition.reached)
 
-    def refused(self, partition: Partition) -> None:
-        """All answers are in. What is behind the refused batch is not written, what is before it is looked at."""
+    def refused(self, partition: Partition, error: BrokerError) -> None:
+        """What is behind the refused batch is not written, what is before it is looked at."""
         lane = self._lane
+        if error.code not in _OUT_OF_ORDER:
+            raise RestartError(str(error))
         self._refusals += 1
         partition.resend.clear()
         lane.give_up(partition)
         lane.routes.look_again(partition, "its place is looked at again")
 
-    def leave_out(self, partition: Partition, piece: Piece, text: str) -> None:
-        """A record that the target refuses becomes a hole."""
-        offset = piece.copied[0][0]
-        _same(partition).left_out.add(offset)
-        partition.lost.add(piece.next_offset, Loss("record_refused", 1, 1, text=text))
-        self._lane.routes.look_again(partition, "a refused record is left out")
-
-    def displaced(self, partition: Partition) -> None:
-        """Somebody else has written to the target. Both logs are compared before it is stopped: after a failover
-        producers write there, and a flow the other way has copied that to the source."""
-        self._again(partition)
+    def left_out(self, partition: Partition, piece: Piece, loss: Loss) -> None:
+        """The record becomes a hole."""
+        self._states[partition].left_out.add(piece.copied[0][0])
+        partition.lost.add(piece.next_offset, loss)
 
     def diverged(self, partition: Partition, offset: int, why: str) -> None:
         """Stops it for good: nothing more is written, and its position says so to whoever comes later."""
-        lane, same = self._lane, _same(partition)
-        same.diverged = offset
-        same.filling = False
+        lane = self._lane
+        self._states[partition].diverged = offset
+        partition.filling = False
         partition.copied.acknowledged((), -1)  # the offset map must not learn of it
         lane.urgent = True
         lane.mark_dirty(partition)
@@ -148,7 +176,7 @@ class SameOffsets:
 
     def position(self, partition: Partition) -> SameOffsetsPosition | None:
         """What goes with ``partition.reached``."""
-        same = partition.same
+        same = self._states.get(partition)
         if same is None:
             return None
         place, last = same.place, None
@@ -158,7 +186,7 @@ class SameOffsets:
 
     def committed(self, partition: Partition) -> None:
         """Its start is safe now: what waited for it may go."""
-        same = partition.same
+        same = self._states.get(partition)
         if same is not None and not same.begun:
             same.begun = True
             if partition.queue:
@@ -166,7 +194,7 @@ class SameOffsets:
 
     # holes
 
-    async def run(self) -> None:
+    async def fill_holes(self) -> None:
         """Until cancelled. What goes wrong with the transaction ends the session, and the next one aborts it."""
         while True:
             await self._wake.wait()
@@ -182,19 +210,19 @@ class SameOffsets:
         ready = [p for p in taken if p.phase is Phase.COPYING and p.queue and p.queue[0].hole >= 0]
         for partition in taken:
             if partition not in ready:
-                _same(partition).filling = False
+                partition.filling = False
         return ready
 
     async def _fill(self, taken: Iterable[Partition]) -> None:
         by_key = {partition.target: partition for partition in taken}
-        holes = {key: _hole(partition) for key, partition in by_key.items()}
+        holes = {key: self._hole(partition) for key, partition in by_key.items()}
         own = {key: Hole(first, after) for key, (first, after, _) in holes.items() if self._own_markers.may(key)}
         filled = await self._own_markers.fill({key: self._own_markers.own_part(hole) for key, hole in own.items()})
         left = {key: hole for key, hole in holes.items() if key not in filled}
         for key, end in filled.items():
             first, after, timestamp = holes[key]
             if end is None:
-                _same(by_key[key]).filling = False
+                by_key[key].filling = False
                 self._again(by_key[key])
             elif end == self._own_markers.own_part(own[key]).next_offset < after and self._own_markers.may(key):
                 left[key] = (end, after - SPARE, timestamp)
@@ -202,6 +230,16 @@ class SameOffsets:
                 self._lane.resolve(self._after, by_key[key], (first, after), end)
         if left:
             await self._fill_by_transaction(by_key, holes, left)
+
+    def _hole(self, partition: Partition) -> tuple[int, int, int]:
+        """The log's end, where the hole ends, and its timestamp. Holes that follow each other are one."""
+        head = partition.queue[0]
+        while len(partition.queue) > 1 and partition.queue[1].hole >= 0:
+            partition.queue.popleft()
+            after = partition.queue[0]
+            after.hole, after.timestamp = head.hole, max(head.timestamp, after.timestamp)
+            head = after
+        return (_place(self._states[partition]).look.end, head.next_offset, head.timestamp)
 
     async def _fill_by_transaction(
         self,
@@ -214,7 +252,7 @@ class SameOffsets:
             ends = await fill(self._markers, left)
         except DisplacedError as error:
             for key in left:
-                _same(by_key[key]).filling = False
+                by_key[key].filling = False
                 if key == error.key:
                     self.diverged(by_key[key], error.expected, f"a filler was given offset {error.base}")
                 else:
@@ -224,8 +262,8 @@ class SameOffsets:
             self._lane.resolve(self._after, by_key[key], holes[key][:2], end)
 
     def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
-        same, lane, (first, after) = _same(partition), self._lane, hole
-        same.filling = False
+        same, lane, (first, after) = self._states[partition], self._lane, hole
+        partition.filling = False
         same.at = time.monotonic()
         reached = min(end, after)
         self._fillers += reached - first
@@ -276,35 +314,6 @@ class SameOffsets:
             )
 
 
-async def producer_id_of(target: ClusterClient, transactional_id: str) -> int:
-    """The same for all lanes and holders: the coordinator keeps it with a transactional.id that has no transactions.
-
-    It forgets one after a week without use, so each partition also names its producer in its position.
-    """
-    identity = Identity(target, transactional_id, "", purpose="data producer")
-    state = await identity.state()
-    if state is not None and state.producer_id >= 0:
-        return state.producer_id
-    await identity.start()
-    return identity.producer_id
-
-
-def _same(partition: Partition) -> SamePartition:
-    assert partition.same is not None
-    return partition.same
-
-
 def _place(same: SamePartition) -> CopyPlace:
     assert same.place is not None
     return same.place
-
-
-def _hole(partition: Partition) -> tuple[int, int, int]:
-    """The log's end, where the hole ends, and its timestamp. Holes that follow each other are one."""
-    head = partition.queue[0]
-    while len(partition.queue) > 1 and partition.queue[1].hole >= 0:
-        partition.queue.popleft()
-        after = partition.queue[0]
-        after.hole, after.timestamp = head.hole, max(head.timestamp, after.timestamp)
-        head = after
-    return (_place(_same(partition)).look.end, head.next_offset, head.timestamp)

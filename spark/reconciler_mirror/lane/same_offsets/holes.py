@@ -7,18 +7,32 @@ Invariant: a transaction is open in a partition only while its log end lies with
 it is left. Whoever takes the transactional.id over makes the coordinator end what is open, and that marker falls into
 the hole too. An end is waited for until the coordinator has nothing left to write: a marker that comes late would move
 records.
+
+Fillers are what a reader of uncommitted records may meet there. Each has a header that names it, an empty key, which a
+compacted topic needs, and no value. Those of large batches have no header: they lie before a copy's first record and
+are deleted, and brokers open every one of them.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.records.batches import build
+from reconciler.kafka.records.codecs import NONE, ZSTD, compress
+from reconciler.kafka.records.records import varint
 
 MOST_AT_ONCE = 1_000_000
 """Offsets of one partition in one transaction: seconds of its timeout are left on slow brokers."""
 MOST_IN_BATCH = 100_000
+HEADER = b"mirror.filler"
+_PLAIN, _NAMED = 20, 10_000
+"""Records: more are compressed, and more have no header."""
+_BARE = varint(0) + varint(-1) + varint(0)
+_TAIL = varint(0) + varint(-1) + varint(1) + varint(len(HEADER)) + HEADER + varint(-1)
 
 
 class Fillers(NamedTuple):
@@ -76,3 +90,20 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
     if displaced is not None:
         raise displaced
     return ends
+
+
+def filler_batch(records: int, timestamp: int) -> bytearray:
+    """One batch, to be sealed. ``timestamp``: of all its records, below 0 for now."""
+    stamp = timestamp if timestamp >= 0 else int(time.time() * 1000)
+    codec = ZSTD if records > _PLAIN else NONE
+    return build(codec, _body(records), (stamp, stamp), records)
+
+
+@lru_cache(maxsize=64)
+def _body(records: int) -> bytes:
+    pieces: list[bytes] = []
+    tail = _BARE if records > _NAMED else _TAIL
+    for delta in range(records):
+        record = b"\0\0" + varint(delta) + tail
+        pieces += (varint(len(record)), record)
+    return compress(ZSTD if records > _PLAIN else NONE, b"".join(pieces))

@@ -18,8 +18,7 @@ from reconciler.kafka.protocol import transactions
 from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.kafka.protocol.transactions import TransactionState
 from reconciler.kafka.records.batches import next_sequence, seal
-from reconciler_mirror.lane.same_offsets.fillers import filler_batch
-from reconciler_mirror.lane.same_offsets.holes import Fillers
+from reconciler_mirror.lane.same_offsets.holes import Fillers, filler_batch
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.state import RestartError
 

@@ -16,15 +16,17 @@ GATHERED_BELOW = 32
 
 
 def pieces_at_offsets(
-    partition: Partition, view: memoryview, batches: Sequence[tuple[Batch, bool]], buffer: Buffer | None
+    partition: Partition,
+    same: SamePartition,
+    view: memoryview,
+    batches: Sequence[tuple[Batch, bool]],
+    buffer: Buffer | None,
 ) -> tuple[list[Piece], int]:
     """(pieces in offset order, the offset after them). What the target has already is passed over and counted; then
     ``partition.reached`` moves, of which nothing is queued. What lies before a batch that cannot be read is copied.
 
     Raises CorruptBatchError or MalformedResponseError where that batch is the first.
     """
-    same = partition.same
-    assert same is not None
     pieces = _whole_ones(partition, same, view, batches, buffer)
     covered = pieces[-1].next_offset if pieces else partition.covered
     small: list[Batch] = []

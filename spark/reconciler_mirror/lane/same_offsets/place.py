@@ -7,12 +7,20 @@ begins at the offset of the first record, modulo 2^31, and again so once the lea
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.records.batches import SEQUENCES
 
 DATA_EPOCH = 0
 """Of the producer id that writes data. It never changes: nobody fences it, its sequences do."""
+TRIES, PAUSE = 5, 0.005
+_BUSY = 6
+"""As if the leader had moved: tried again a moment later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,52 @@ class Look:
     def after(self, records: int, next_offset: int) -> Look:
         """Once so many records were appended, or none where a hole was filled."""
         return Look(next_offset, (self.next_sequence + records - 1) % SEQUENCES if records else self.last_sequence)
+
+
+class LookPort(Protocol):
+    """What leaders are asked; of what one does not answer, why."""
+
+    async def sequences(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError | None]:
+        """The last sequence of the copy's producer id; None: unknown to the leader."""
+        ...
+
+    async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        """Log end offsets, as the leaders have them, replicated or not."""
+        ...
+
+    async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
+        """High watermarks."""
+        ...
+
+
+async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerError]:
+    """Sequence and log end as they were at one moment: while somebody else appends they do not go together, and a
+    batch would be taken for a repetition of another one. And only where all is replicated: what is not may go with its
+    leader, and a marker that is written again later would move what was appended meanwhile. Partitions in which that
+    goes on get a retriable error."""
+    looks: dict[Key, Look | BrokerError] = {}
+    left = list(keys)
+    for tried in range(TRIES):
+        if tried:
+            await asyncio.sleep(PAUSE)
+        if not left:
+            return looks
+        before = await port.sequences(left)
+        ends = await port.ends(left)
+        high = await port.replicated(left)
+        after = await port.sequences(left)
+        for key in left:
+            first, end, second = before[key], ends[key], after[key]
+            if isinstance(first, BrokerError):
+                looks[key] = first
+            elif isinstance(end, BrokerError):
+                looks[key] = end
+            elif isinstance(second, BrokerError):
+                looks[key] = second
+            elif first == second and high[key] == end:
+                looks[key] = Look(end, first)
+        left = [key for key in left if key not in looks]
+    return looks | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: somebody else appends to it") for key in left}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +155,26 @@ class CopyPlace:
 
 @dataclass(slots=True, eq=False)
 class SamePartition:
-    """What a partition in a lane has beside the rest. ``producer``: the id that writes its data; ``start``: the source
-    offset of the first record that is copied. ``begun``: start and producer are committed, so data may be written.
-    ``filling``: its hole is with the producer of markers. ``displaced``: somebody else has written to the target, or
-    may have; whether that is the beginning of its source all the same is to be looked at.
-    ``left_out``: source offsets of records that the target refused, where the flow goes on. ``at``: monotonic, when the
-    leader last said anything about the target's log; ``end_at``: when it said that this ends where the lane left it."""
+    """What a partition has beside what all have, from when its start is known."""
 
     producer: int
+    """Producer id that writes its data."""
     start: int
+    """Source offset of the first record that is copied; 0 for a copy that is continued: nothing is filled."""
     place: CopyPlace | None = None
+    """None before the leader was first looked at."""
     begun: bool = False
-    filling: bool = False
+    """``start`` and ``producer`` are committed, so data may be written."""
     displaced: bool = False
+    """Somebody else has written to the target, or may have. Whether that is the beginning of the source all the same
+    is to be looked at before anything is written."""
     diverged: int | None = None
+    """Source offset from which on the two logs mean different records: nothing is written, for good."""
     left_out: set[int] = field(default_factory=set)
+    """Source offsets of records that the target refused, where the flow goes on: they become holes."""
     at: float = 0.0
+    """Monotonic: when the leader last said anything about the target's log."""
     end_at: float = 0.0
+    """Monotonic: when the leader last said that the log ends where the lane left it."""
+    trusted_last: int | None = None
+    """Sequence of the last record as the committed position has it, -1 for no record; None: it does not say."""

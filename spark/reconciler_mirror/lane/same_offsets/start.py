@@ -16,9 +16,8 @@ from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
 from reconciler_mirror.lane.positions import SameOffsetsPosition
-from reconciler_mirror.lane.same_offsets.copy import SameOffsets
-from reconciler_mirror.lane.same_offsets.look import look
-from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SamePartition
+from reconciler_mirror.lane.same_offsets.copy import Copies
+from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SamePartition, look
 from reconciler_mirror.lane.start import WAIT, Starter
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model.losses import Loss
@@ -29,15 +28,17 @@ _MOVED = 6
 class SameStarter(Starter):
     """As ``Starter``; positions in the group say who owns the flow and what was known, the leaders where it stands."""
 
-    def __init__(self, lane: Lane, same: SameOffsets) -> None:
+    _fetched_uncommitted = True
+
+    def __init__(self, lane: Lane, same: Copies) -> None:
         super().__init__(lane)
         self._same = same
 
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
         await self._known([p for p in there if p.covered < 0])
-        idle = [p for p in there if p.phase is Phase.STARTING and p.same is not None and p.idle]
+        idle = [p for p in there if p.phase is Phase.STARTING and self._same.state_of(p) is not None and p.idle]
         looks = await look(self._same.leaders, [p.target for p in idle])
-        least = await self._least([p for p in idle if p.same is not None and p.same.place is None and p.committed < 0])
+        least = await self._least([p for p in idle if self._state(p).place is None and p.committed < 0])
         for partition in idle:
             seen = looks[partition.target]
             if isinstance(seen, Look):
@@ -50,6 +51,11 @@ class SameStarter(Starter):
                 self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.reached))
         await self._delete_fillers([p for p in idle if p.phase is Phase.STARTING])
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
+
+    def _state(self, partition: Partition) -> SamePartition:
+        same = self._same.state_of(partition)
+        assert same is not None, "its start is known"
+        return same
 
     async def _known(self, unknown: Sequence[Partition]) -> None:
         """What the group has of them; a fresh one begins where the flow says."""
@@ -73,11 +79,11 @@ class SameStarter(Starter):
         """A position without a producer was written at the takeover: there the flow starts."""
         lane, of = self._lane, known.same
         was = SameOffsetsPosition(self._same.producer, start=known.offset) if of is None else of
-        same = SamePartition(was.producer, was.start, begun=of is not None, diverged=was.diverged)
+        last = None if of is None else was.last
+        same = SamePartition(was.producer, was.start, begun=of is not None, diverged=was.diverged, trusted_last=last)
         self._same.joins(partition, same)
         partition.committed = partition.reached = known.offset if of is not None else -1
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
-        partition.trusted_last = None if of is None else was.last
         lane.changed.add(partition)
         if was.diverged is not None:
             why = "a lane has found that before"
@@ -92,15 +98,13 @@ class SameStarter(Starter):
     def _begin_first(self, partition: Partition, offset: int) -> None:
         self._same.joins(partition, SamePartition(self._same.producer, offset))
         partition.committed = partition.reached = -1
-        partition.trusted_last = None
         self._write_soon(partition)
 
     async def _compared(self, partition: Partition, seen: Look, known: int | None) -> None:
         """Stops it where somebody else has written to the target, which is not the beginning of its source either.
         ``known``: up to where the flow has copied a partition without a position, as the offset map says. A copy that
         is continued has no start: nothing before it may be filled, nor deleted as empty offsets."""
-        same = partition.same
-        assert same is not None
+        same = self._state(partition)
         if same.displaced:
             if await self._beginning(partition, seen) is not None:
                 same.displaced = False
@@ -136,12 +140,8 @@ class SameStarter(Starter):
         return None if unlike else parting
 
     def _placed(self, partition: Partition, seen: Look) -> None:
-        lane, same = self._lane, partition.same
-        assert same is not None
-        place = same.place
-        if place is None:
-            place = _first(partition, seen)
-        place = place.looked(seen)
+        lane, same = self._lane, self._state(partition)
+        place = (same.place or _first(partition.reached, same.trusted_last, seen)).looked(seen)
         if place.reached < same.start:
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
@@ -165,7 +165,7 @@ class SameStarter(Starter):
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
         """A copy that goes on behind its source has what this flow did not write. That is looked at again: after a
         failover a flow the other way brings it to the source, and then both logs are compared."""
-        (low, end, top), same = bounds, partition.same
+        (low, end, top), same = bounds, self._same.state_of(partition)
         copied = -1 if same is None or same.place is None else same.place.look.end
         in_order = truncated is None and low <= partition.covered <= top and not partition.pausing
         if not in_order or copied <= end or self._lane.source.leader(*partition.source) is None:
@@ -177,7 +177,7 @@ class SameStarter(Starter):
 
     async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
         """Where a start was filled and the process died before it was cut off."""
-        due = {p.target: p.same.start for p in placed if p.same is not None and 0 < p.same.start <= p.reached}
+        due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.reached}
         if not due:
             return
         begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False)
@@ -186,7 +186,7 @@ class SameStarter(Starter):
                 await self._same.delete_fillers(key, due[key])
 
     def _lost(self, partition: Partition, low: int, high: int) -> None:
-        lane, same, position = self._lane, partition.same, partition.covered
+        lane, same, position = self._lane, self._same.state_of(partition), partition.covered
         condition = conditions.position_lost(partition.spec, position, low, high)
         if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):
             lane.stop(partition, condition)
@@ -209,9 +209,8 @@ class SameStarter(Starter):
             lane.routes.offer(partition)
 
 
-def _first(partition: Partition, seen: Look) -> CopyPlace:
-    """``partition.reached``: as the group has it, -1 for a fresh one."""
-    if partition.reached < 0:
+def _first(reached: int, last: int | None, seen: Look) -> CopyPlace:
+    """``reached`` as the group has it, -1 for a fresh one; ``last``: ``SamePartition.trusted_last``."""
+    if reached < 0:
         return CopyPlace(seen.end, seen)
-    last = partition.trusted_last
-    return CopyPlace(partition.reached, seen, None if last is None or last < 0 else last, trusted=last is not None)
+    return CopyPlace(reached, seen, None if last is None or last < 0 else last, trusted=last is not None)

@@ -12,7 +12,7 @@ import time
 
 from reconciler.kafka.client.errors import BrokerError, WireError
 from reconciler_mirror.lane.partition import Partition, Phase
-from reconciler_mirror.lane.same_offsets.copy import SameOffsets
+from reconciler_mirror.lane.same_offsets.copy import Copies
 from reconciler_mirror.lane.state import Lane
 
 LOOK_S = 3.0
@@ -24,7 +24,7 @@ ANSWER_WITHIN = 10.0
 class TargetEnds:
     """Of one session. One whose end is another one is looked at as at a start: perhaps it is another holder's work."""
 
-    def __init__(self, lane: Lane, same: SameOffsets) -> None:
+    def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane
         self._same = same
 
@@ -37,25 +37,24 @@ class TargetEnds:
                     await self._look(time.monotonic() - LOOK_S)
 
     async def _look(self, due: float) -> None:
-        quiet = [p for p in self._lane.partitions.values() if _is_quiet(p) and _asked_at(p) < due]
+        quiet = [p for p in self._lane.partitions.values() if self._is_quiet(p) and self._asked_at(p) < due]
         if len(quiet) > MOST_AT_ONCE:
-            quiet = sorted(quiet, key=_asked_at)[:MOST_AT_ONCE]
-        places = {p: p.same.place for p in quiet if p.same is not None}
+            quiet = sorted(quiet, key=self._asked_at)[:MOST_AT_ONCE]
+        places = {p: same.place for p in quiet if (same := self._same.state_of(p)) is not None}
         ends = await self._same.leaders.ends([p.target for p in quiet]) if quiet else {}
         for partition, place in places.items():
-            end, same = ends[partition.target], partition.same
-            if isinstance(end, BrokerError) or same is None or same.place is not place or not _is_quiet(partition):
+            end, same = ends[partition.target], self._same.state_of(partition)
+            if isinstance(end, BrokerError) or same is None or same.place is not place or not self._is_quiet(partition):
                 continue
             same.end_at = time.monotonic()
             if place is not None and end != place.look.end:
                 self._lane.routes.look_again(partition, "its copy ends elsewhere than the lane left it")
 
+    def _is_quiet(self, partition: Partition) -> bool:
+        same = self._same.state_of(partition)
+        known = same is not None and same.place is not None and same.place.level
+        return known and partition.phase is Phase.COPYING and partition.idle
 
-def _is_quiet(partition: Partition) -> bool:
-    same = partition.same
-    known = same is not None and same.place is not None and same.place.level
-    return known and partition.phase is Phase.COPYING and partition.idle
-
-
-def _asked_at(partition: Partition) -> float:
-    return 0.0 if partition.same is None else max(partition.same.at, partition.same.end_at)
+    def _asked_at(self, partition: Partition) -> float:
+        same = self._same.state_of(partition)
+        return 0.0 if same is None else max(same.at, same.end_at)

@@ -19,6 +19,7 @@ from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import Claim, LaneSpec, PartitionSpec
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
@@ -229,7 +230,7 @@ async def _fetch_all(broker: FarBroker, partitions: int, *, expires: bool = Fals
         "f", 0, "", "g", Endpoint("far", (), {}), Endpoint("near", (), {}), "exactly_once", "read_committed",
         "earliest", None, (), Claim(1, "t"),
     )  # fmt: skip
-    lane = Lane(spec, (cluster, cluster), cast(Identity, None), Tuning())
+    lane = Sessions(Tuning()).lane(spec, (cluster, cluster), cast(Identity, None))
     tasks: list[asyncio.Task[None]] = []
 
     def start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

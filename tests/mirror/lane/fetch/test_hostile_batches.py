@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.conditions.lane import corrupt
 from reconciler_mirror.lane.fetch import pieces as sorting
-from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.model.record_work import RecordWork
 
@@ -44,7 +44,7 @@ def poison(base: int) -> bytes:
 def fetched(*batches: bytes) -> tuple[list[Any], int, Partition]:
     partition = Partition(SPEC, committed=0, reached=0, covered=0)
     answer = FetchedPartition("orders", 3, 0, 10**9, 10**9, 0, (), -1, memoryview(b"".join(batches)))
-    return (*pieces_of(partition, answer, None), partition)
+    return (*pieces_of(partition, answer, None, delivered_pieces), partition)
 
 
 def copied(pieces: list[Any]) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.fetch.pieces import MOST_GROWN, pieces_of
+from reconciler_mirror.lane.fetch.pieces import MOST_GROWN, delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.model.lane import PartitionSpec
 
@@ -36,7 +36,7 @@ def copied(*answers: FetchedPartition) -> int:
     """The offset after all that was taken."""
     partition = empty()
     for answer in answers:
-        partition.covered = pieces_of(partition, answer, None)[1]
+        partition.covered = pieces_of(partition, answer, None, delivered_pieces)[1]
     return partition.covered
 
 
@@ -49,12 +49,12 @@ def test_batches_in_their_order_are_taken_also_with_holes_and_beyond_the_end_as_
 def test_a_gap_before_the_last_batch_is_believed_when_two_answers_tell_it() -> None:
     """One flipped bit of a base offset makes 10 of 10: 26, and no other batch of the answer contradicts it."""
     partition = empty()
-    pieces, partition.covered = pieces_of(partition, fetched(0, 26), None)
+    pieces, partition.covered = pieces_of(partition, fetched(0, 26), None, delivered_pieces)
     assert (len(pieces), partition.covered) == (1, 10), "what lies before it goes on"
-    pieces, partition.covered = pieces_of(partition, fetched(10), None)
+    pieces, partition.covered = pieces_of(partition, fetched(10), None, delivered_pieces)
     assert (len(pieces), partition.covered) == (1, 20), "it was a flipped bit"
     for covered in (20, 35):
-        pieces, partition.covered = pieces_of(partition, fetched(25), None)
+        pieces, partition.covered = pieces_of(partition, fetched(25), None, delivered_pieces)
         assert (len(pieces), partition.covered) == (covered > 20, covered), "this one is a gap"
     assert copied(fetched(26), fetched(18), fetched(10, 20)) == 30, "every other answer is damaged"
 
@@ -77,7 +77,7 @@ def test_whatever_bit_is_set_in_a_base_offset_no_batch_is_passed_over_or_taken_t
         if damaged:
             told[data.draw(st.integers(0, len(told) - 1))] |= 1 << data.draw(st.integers(0, 40))
         with suppress(MalformedResponseError):
-            pieces, partition.covered = pieces_of(partition, answered(after, *told), None)
+            pieces, partition.covered = pieces_of(partition, answered(after, *told), None, delivered_pieces)
             taken += sum(piece.records for piece in pieces)
     assert taken == 10 * len(log)
 
@@ -88,12 +88,12 @@ def test_a_damaged_batch_is_not_left_out_for_what_its_header_says() -> None:
     raw[len(raw) // 2 + 22] |= CONTROL
     partition = empty()
     pieces, partition.covered = pieces_of(
-        partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, memoryview(raw)), None
+        partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, memoryview(raw)), None, delivered_pieces
     )
     assert (len(pieces), partition.covered) == (1, 10)
     rest = memoryview(raw)[len(raw) // 2 :]
     with pytest.raises(CorruptBatchError):
-        pieces_of(partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, rest), None)
+        pieces_of(partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, rest), None, delivered_pieces)
 
 
 @pytest.mark.parametrize("bases", [(1 << 31,), (0, 1 << 31), (0, 5), (20, 10), (0, END + MOST_GROWN)])

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
 from reconciler_mirror.lane.produce.results import failed
+from reconciler_mirror.lane.transactional import Transactional
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 CORRUPT, INVALID_RECORD = 2, 87
@@ -18,7 +19,7 @@ class FakeLane:
 
     def __init__(self) -> None:
         self.routes = self
-        self.same = None
+        self.delivery = Transactional(cast(Any, self))
         self.looks: list[str] = []
         self.stopped: list[tuple[Condition, int]] = []
         self.left_out: list[int] = []

@@ -15,9 +15,8 @@ from contextlib import suppress
 import pytest
 from reconciler_mirror.lane.same_offsets import holes, place
 from reconciler_mirror.lane.same_offsets.holes import Fillers
-from reconciler_mirror.lane.same_offsets.look import look
 from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
-from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look
+from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look, look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, segments, split
 from reconciler_mirror.lane.state import RestartError
 
@@ -46,7 +45,7 @@ HISTORIES = int(os.environ.get("HISTORIES", "75"))
 @pytest.fixture(autouse=True)
 def _same_again_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No clock: a seed is always the same history."""
-    monkeypatch.setattr("reconciler_mirror.lane.same_offsets.look.PAUSE", 0)
+    monkeypatch.setattr("reconciler_mirror.lane.same_offsets.place.PAUSE", 0)
 
 
 class FencedError(Exception):

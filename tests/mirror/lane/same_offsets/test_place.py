@@ -8,8 +8,7 @@ import random
 import pytest
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition
-from reconciler_mirror.lane.same_offsets.look import look
-from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look
+from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, Whole, segments, split
 
 from reconciler.kafka.client.errors import BrokerError

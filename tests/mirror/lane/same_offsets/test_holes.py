@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reconciler_mirror.lane.same_offsets.fillers import filler_batch
+from reconciler_mirror.lane.same_offsets.holes import filler_batch
 
 from reconciler.kafka.records.batches import TRANSACTIONAL, scan, seal
 from reconciler.kafka.records.fields import headers_at, headers_of
