@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,8 +73,13 @@ class EditAndPlan:
         return frozenset(known)
 
     def unknown(self, clusters: Iterable[str]) -> bool:
-        """Whether nobody can tell: what did not answer is unknown in the plan."""
-        return any(self.live.known(name) is None for name in clusters)
+        """Whether the plan cannot tell: it calls a cluster that did not answer unknown. It asks none that the files no
+        longer declare."""
+        return any(self.live.known(name) is None for name in clusters if name in self.after.clusters)
+
+    def outside(self, clusters: Collection[str]) -> bool:
+        """Whether all of them have left the files."""
+        return bool(clusters) and not any(name in self.after.clusters for name in clusters)
 
     def touched(self, refs: Iterable[TopicRef], wanted: Callable[[Change], bool] = lambda _: True) -> bool:
         return any(ref in self.blocked or any(map(wanted, self.by_ref.get(ref, ()))) for ref in refs)
@@ -91,6 +96,7 @@ class EditAndPlan:
         return any(isinstance(change, MirrorChange) and change.mirror in names for change in self.changes)
 
 
+OUTSIDE = "its cluster is no longer declared: nothing there is read or changed"
 Judge = Callable[[ItemChange, EditAndPlan], Iterator[NoEffect]]
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from reconciler.engine.edits import entry_effects, noun_effects
 from reconciler.engine.edits.edit_and_plan import EditAndPlan
-from reconciler.model.reports.edit import EditComparison, NoEffect
+from reconciler.model.reports.edit import Against, EditComparison, NoEffect
+from reconciler.text import counted
 
 _JUDGES = {**noun_effects.JUDGES, **entry_effects.JUDGES}
 LED_BY = 2
-"""Headlines of edits without effect that a plan's own headline begins with."""
+"""Edits without effect that a plan's own headline begins with."""
 
 
 def without_effect(comparison: EditComparison, sides: EditAndPlan) -> tuple[NoEffect, ...]:
@@ -22,8 +23,20 @@ def without_effect(comparison: EditComparison, sides: EditAndPlan) -> tuple[NoEf
     return tuple(sorted(effectless, key=lambda each: not each.headline))
 
 
-def lead(effectless: tuple[NoEffect, ...]) -> str:
-    """``This edit revokes nothing: 3 access rules of User:a stay on east.`` Empty where nothing looks like more."""
-    said = list(dict.fromkeys(each.headline for each in effectless if each.headline))
-    more = f"; {len(said) - LED_BY} more edits have no effect" if len(said) > LED_BY else ""
-    return f"This edit {'; it '.join(said[:LED_BY])}{more}. " if said else ""
+def lead(
+    effectless: tuple[NoEffect, ...], comparison: EditComparison | None = None, against: Against | None = None
+) -> str:
+    """``This edit revokes nothing: 3 access rules of User:a stay on east.`` Empty where the plan has a change for each
+    entry."""
+    said = list(dict.fromkeys(each.headline or _nothing(each) for each in effectless))
+    if comparison is not None and comparison.empty and not comparison.same_text:
+        said.append("changes nothing that is declared: only comments, layout or the order of things")
+    left = len(said) - LED_BY
+    more = f"; {counted(left, 'more edit')} {'has' if left == 1 else 'have'} no effect" if left > 0 else ""
+    who = "Going back" if against is not None and against.revert else "This edit"
+    return f"{who} {'; it '.join(said[:LED_BY])}{more}. " if said else ""
+
+
+def _nothing(each: NoEffect) -> str:
+    setting = f" ({each.setting})" if each.setting else ""
+    return f"changes nothing on a cluster by {each.kind} {each.name}{setting}: {each.why}"

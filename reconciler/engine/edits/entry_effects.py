@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.engine.edits.edit_and_plan import EditAndPlan, Judge, quiet
+from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, quiet
 from reconciler.engine.edits.entries import SECTIONS
 from reconciler.engine.edits.fields import NOT_SET
 from reconciler.errors import Unknown
@@ -30,6 +30,9 @@ def _entries(item: ItemChange, entries: Sequence[Any]) -> list[Any]:
 def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     before, after = _entries(item, sides.before.access), _entries(item, sides.after.access)
     clusters = sorted({name for each in (*before, *after) for name in clusters_of(each, sides.after) or each.clusters})
+    if sides.outside(clusters):
+        yield quiet(item, OUTSIDE)
+        return
     if not sides.after.access_declared or sides.unknown(clusters) or _unread(sides, clusters):
         return
     without = [name for name in clusters if _no_authorizer(sides, name)]
@@ -118,10 +121,18 @@ def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     before, after = _entries(item, sides.before.quotas), _entries(item, sides.after.quotas)
     every = [*before, *after]
     clusters = sorted({name for each in every for name in each.clusters})
+    if sides.outside(clusters):
+        yield quiet(item, OUTSIDE)
+        return
+    known = [sides.live.known(name) for name in clusters]
     if not sides.after.quotas_declared or sides.unknown(clusters):
         return
+    if any(live is not None and isinstance(live.quotas, Unknown) for live in known):
+        return
     whom = every[0].entity
-    here = {change.cluster for change in sides.changes if isinstance(change, AlterQuota) and change.entity == whom}
+    here = {
+        change.cluster: change for change in sides.changes if isinstance(change, AlterQuota) and change.entity == whom
+    }
     kept = sorted({name for each in after for name in each.clusters})
     left = [name for name in clusters if name not in kept and name not in here and _limits(sides, name, whom)]
     gone = [field for field in item.fields if field.after == NOT_SET and field.path != "clusters" and field.means]
@@ -131,7 +142,14 @@ def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     elif gone and item.sign is Sign.CHANGED and (limited := [name for name in kept if _limits(sides, name, whom)]):
         yield _quota_stays(item, [field.path for field in gone], limited)
     elif not here:
-        yield quiet(item, "its limits are as declared already" if after else "there is no such limit")
+        wanted = any(not each.absent for each in after)
+        yield quiet(item, "its limits are as declared already" if wanted else "there is no such limit")
+    else:
+        limits = {key for each in after for key in each.limits}
+        moved = {limit.key for change in here.values() for limit in change.limits}
+        for field in item.fields if item.sign is Sign.CHANGED else ():
+            if field.path in limits - moved:
+                yield quiet(item, "this limit is as declared already", field)
 
 
 def _quota_stays(item: ItemChange, keys: Sequence[str], clusters: Sequence[str]) -> NoEffect:
@@ -152,7 +170,13 @@ def _limits(sides: EditAndPlan, cluster: str, whom: Any) -> Mapping[str, float]:
 def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     before, after = _entries(item, sides.before.users), _entries(item, sides.after.users)
     clusters = sorted({name for each in (*before, *after) for name in each.clusters})
+    if sides.outside(clusters):
+        yield quiet(item, OUTSIDE)
+        return
+    users = [live.users for name in clusters if (live := sides.live.known(name)) is not None]
     if not sides.after.users_declared or sides.unknown(clusters):
+        return
+    if any(each is not None and isinstance(each.credentials, Unknown) for each in users):
         return
     moved = {change.cluster for change in sides.changes if isinstance(change, UserChange) and change.user == item.name}
     blocked = {each.subject.cluster for each in sides.plan.refused if each.subject.about is About.USER}
@@ -169,7 +193,8 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             todo = "Raise version in the same entry"
             yield NoEffect(item.kind, item.name, "password", "passwords are compared by version", todo, short)
         else:
-            yield quiet(item, "the user is as declared already" if after else "there is no such user")
+            wanted = any(not each.absent for each in after)
+            yield quiet(item, "the user is as declared already" if wanted else "there is no such user")
 
 
 def _can_log_in(sides: EditAndPlan, cluster: str, name: str) -> bool:

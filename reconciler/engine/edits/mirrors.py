@@ -23,6 +23,7 @@ _NOT_READ = {
     ("cluster", "prune"): "what may be deleted; the job deletes nothing",
     ("cluster", "principals.plan"): "the job logs in as the principal mirror",
     ("cluster", "principals.apply"): "the job logs in as the principal mirror",
+    ("mirror", "verify_conf"): "only verify reads it",
 }
 
 
@@ -82,7 +83,7 @@ def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
         for field in item.fields:
             if field.path.startswith("groups") and after.flows[item.name].groups.sync_offsets:
                 continue
-            if why := _why(item.kind, field.path, field.means):
+            if why := not_read(item.kind, field.path, field.means):
                 yield f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}: {why}"
     was = {(route.flow, route.source) for route in sides.routes.before if route.flow in flows}
     fresh = [r for r in sides.routes.after if r.flow in flows and (r.flow, r.source) not in was]
@@ -92,7 +93,8 @@ def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
         yield f"new topics {', '.join(names)}: a running job picks up topics that match within {wait}"
 
 
-def _why(kind: str, path: str, means: str) -> str:
+def not_read(kind: str, path: str, means: str) -> str:
+    """Why no job reads a setting, or empty."""
     if means in (SAME_NAMES, SAME_SET):
         return means
     return next(

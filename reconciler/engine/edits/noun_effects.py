@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.engine.edits.edit_and_plan import EditAndPlan, Judge, edited, quiet
+from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
 from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
 from reconciler.engine.edits.flows import declared_routes
-from reconciler.model.changes import About, AclChange, AlterConfigs, Change, CreateTopic, DeleteTopic, MirrorChange
+from reconciler.engine.edits.mirrors import not_read
+from reconciler.model.changes import (
+    About,
+    AclChange,
+    AddPartitions,
+    AlterConfigs,
+    AlterQuota,
+    Change,
+    CreateTopic,
+    DeleteTopic,
+    MirrorChange,
+    ReassignReplicas,
+    UserChange,
+)
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
@@ -18,7 +31,7 @@ SHOWN = 3
 NOT_READ = "its mirror runs as before: the job does not read it"
 
 
-def of_later_runs(item: ItemChange, _: EditAndPlan) -> Iterator[NoEffect]:
+def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Rules for runs to come: defaults of guards, protections, the rollout."""
     if item.kind != "section":
         yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
@@ -26,6 +39,11 @@ def of_later_runs(item: ItemChange, _: EditAndPlan) -> Iterator[NoEffect]:
         why = f"without the section {item.name} nobody looks, and all that is there stays"
         todo = f"To take away what it declared, first leave it there and empty ({item.name}: []) and apply"
         yield NoEffect(item.kind, item.name, "", why, todo, f"takes nothing away: all of {item.name} stays")
+    else:
+        access, quotas = item.name == "access", item.name == "quotas"
+        looked_after = AclChange if access else AlterQuota if quotas else UserChange
+        if not any(isinstance(change, looked_after) for change in sides.changes):
+            yield quiet(item, item.means)
 
 
 def _only_words(item: ItemChange, field: FieldChange) -> NoEffect | None:
@@ -43,6 +61,11 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     old, new = sides.before.topics.get(item.name), sides.after.topics.get(item.name)
     before, after = (frozenset(topic.clusters) if topic else frozenset() for topic in (old, new))
     yield from _topic_stays(item, sides, sorted(before - after))
+    gone = [TopicRef(name, item.name) for name in sorted(before - after) if sides.live.known(name) is not None]
+    if never := [ref for ref in gone if sides.live.topic(ref) is None and not sides.touched((ref,))]:
+        yield quiet(item, f"it is not on {first_of([ref.cluster for ref in never], SHOWN)}")
+    if sides.outside(before - after):
+        yield quiet(item, OUTSIDE)
     for cluster in sorted(after - before):
         ref = TopicRef(cluster, item.name)
         if sides.live.topic(ref) is not None and not sides.touched((ref,)):
@@ -78,7 +101,8 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     section, _, key = field.path.partition(".")
     family = sides.family(refs)
     if section != "configs":
-        return None if sides.touched(family) else quiet(item, field.means or "what is there is as declared", field)
+        touched = sides.touched(family, lambda change: _follows(change, section, key))
+        return None if touched else quiet(item, field.means or "what is there is as declared", field)
     if sides.touched(family, lambda change: _sets(change, key)):
         return None
     values = {value: ref for ref in refs if (value := _override(sides.live, ref, key)) is not None}
@@ -100,6 +124,25 @@ def _sets(change: Change, key: str) -> bool:
     return isinstance(change, AlterConfigs) and any(config.key == key for config in change.configs)
 
 
+def _follows(change: Change, setting: str, key: str) -> bool:
+    """Whether a change of a topic may come of a setting that is no config. ``key``: of ``lower_retention_by``."""
+    match change:
+        case CreateTopic() | DeleteTopic():
+            return True
+        case AddPartitions():
+            return setting in ("partitions", "class")
+        case ReassignReplicas():
+            return setting in ("replication_factor", "class")
+        case AlterConfigs() if setting == "lower_retention_by":
+            return any(config.key == key for config in change.configs)
+        case AlterConfigs() if setting == "undeclared":
+            return any(config.undeclared for config in change.configs)
+        case AlterConfigs():
+            return setting in ("class", "sync_topic_configs")
+        case _:
+            return False
+
+
 def _override(live: LiveState, ref: TopicRef, key: str) -> str | None:
     topic = live.topic(ref)
     return topic.overrides.get(key) if topic is not None else None
@@ -110,6 +153,8 @@ def _override(live: LiveState, ref: TopicRef, key: str) -> str | None:
 
 def _layer(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Defaults of the environment or of a class; those of a cluster are fields of the cluster."""
+    if item.sign is Sign.REMOVED:
+        yield quiet(item, item.means)
     for field in item.fields:
         yield from _layer_field(item, field, sides, "")
 
@@ -117,12 +162,14 @@ def _layer(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 def _layer_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, cluster: str) -> Iterator[NoEffect]:
     section, _, key = field.path.removeprefix("defaults.").partition(".")
     here = [change for change in sides.changes if not cluster or change.cluster == cluster]
+    if sides.unknown((cluster,) if cluster else sides.after.clusters):
+        return
     if section == "configs":
         if any(_sets(change, key) for change in here):
             return
         why = "no topic changes by it: each has this value already, or a stronger layer sets another one"
-        yield quiet(item, why, field)
-    elif not any(isinstance(change, CreateTopic) for change in here):
+        yield quiet(item, field.means if field.after == NOT_SET and field.means else why, field)
+    elif not any(_follows(change, section, key) and not isinstance(change, DeleteTopic) for change in here):
         yield quiet(item, field.means or "it counts for topics that are yet to be made", field)
 
 
@@ -132,15 +179,25 @@ def _layer_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, clust
 def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if item.sign is Sign.REMOVED:
         yield quiet(item, item.means)
-    if item.sign is Sign.ADDED and not any(change.cluster == item.name for change in sides.changes):
+    known = sides.live.known(item.name) is not None
+    if item.sign is Sign.ADDED and known and not any(change.cluster == item.name for change in sides.changes):
         yield quiet(item, "nothing on it changes")
     for field in item.fields if item.sign is Sign.CHANGED else ():
         if (words := _only_words(item, field)) is not None:
             yield words
         elif field.path.startswith("defaults."):
             yield from _layer_field(item, field, sides, item.name)
+        elif why := not_read(item.kind, field.path, field.means):
+            if not _heeded(field.path.partition(".")[0], [each for each in sides.changes if each.cluster == item.name]):
+                yield quiet(item, field.means or f"nothing on the cluster changes by it; {why}", field)
         elif not sides.restarts(_flows_at(sides.after, item.name)):
             yield quiet(item, field.means or "it says how the cluster is reached; nothing on it changes", field)
+
+
+def _heeded(setting: str, changes: Iterable[Change]) -> bool:
+    """Whether a change there may come of a cluster's setting that no job reads."""
+    heeding = {"prune": DeleteTopic, "reassignment": ReassignReplicas}.get(setting)
+    return heeding is not None and any(isinstance(change, heeding) for change in changes)
 
 
 def _flows_at(topology: Topology, cluster: str) -> list[str]:
@@ -150,12 +207,16 @@ def _flows_at(topology: Topology, cluster: str) -> list[str]:
 def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     moved = any(isinstance(change, MirrorChange) and change.mirror == item.name for change in sides.changes)
     unknown = any(each.subject == f"mirror {item.name}" for each in sides.plan.unknown)
+    for field in item.fields if item.sign is Sign.CHANGED else ():
+        if why := not_read(item.kind, field.path, field.means):
+            yield quiet(item, why, field)
+        elif not moved and not unknown:
+            yield quiet(item, NOT_READ, field)
     if moved or unknown:
         return
     if item.sign is not Sign.CHANGED:
         why = "its job runs as declared" if item.sign is Sign.ADDED else "its job does not run"
         yield quiet(item, why)
-    yield from (quiet(item, NOT_READ, field) for field in item.fields if item.sign is Sign.CHANGED)
 
 
 def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
@@ -185,7 +246,8 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             rules = any(isinstance(change, AclChange) and change.grant.maker == maker for change in sides.changes)
             return None if rules else quiet(item, "no access rule changes by it", field)
         case "replication_factor" | "sync_topic_configs":
-            return None if sides.touched(remotes) else quiet(item, "no remote topic changes by it", field)
+            touched = sides.touched(remotes, lambda change: _follows(change, section, ""))
+            return None if touched else quiet(item, "no remote topic changes by it", field)
         case "groups" if not flow.groups.sync_offsets and not field.path.endswith("sync_offsets"):
             return quiet(item, "the job reads groups only with sync_offsets", field)
         case _:
@@ -199,9 +261,15 @@ def _made_by(topology: Topology, flow: str) -> Iterator[TopicRef]:
 def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     cluster, _, name = item.name.partition("/")
     ref = TopicRef(cluster, name)
-    if item.sign is Sign.REMOVED or sides.unknown((cluster,)) or sides.touched((ref,)):
+    if sides.unknown((cluster,)) or sides.touched((ref,), lambda change: isinstance(change, DeleteTopic)):
         return
-    why = "the topic is not there" if sides.live.topic(ref) is None else "the topic stays: see the notes of the plan"
+    if sides.outside((cluster,)):
+        why = OUTSIDE
+    elif sides.live.topic(ref) is None:
+        why = item.means if item.sign is Sign.REMOVED else "the topic is not there"
+    else:
+        removed = item.sign is Sign.REMOVED
+        why = "nothing deletes the topic any more" if removed else "the topic stays: see the notes of the plan"
     yield quiet(item, why)
 
 

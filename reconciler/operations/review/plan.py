@@ -100,7 +100,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         raise ReconcilerError(f"{env} was not there at {request.base}, so there is no going back to it", why, todo)
     back: EditComparison = replace(compare(now, before), same_text=not is_touched(env, at))
     planned = Review(None) if request.offline else _planned(env, before, at, request, now)
-    return replace(planned, comparison=back, against=against, undone=compare(before, now))
+    return _effects(replace(planned, comparison=back, against=against, undone=compare(before, now)), now, before)
 
 
 def _effects(planned: Review, before: Topology | None, now: Topology) -> Review:

@@ -89,7 +89,7 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
         case Format.TEXT:
             if review.plan is None:
                 return comparison_text(before, style)
-            edit = AboutEdit(lead(review.effectless), tuple(sections_lines(before, style)))
+            edit = AboutEdit(_lead(review), tuple(sections_lines(before, style)))
             return plan_text(review.plan, style, amounts=review.amounts, about=edit)
         case Format.JSON:
             if review.comparison is not None and review.against is not None:
@@ -101,13 +101,13 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
             return planfile.dumps(review.plan)
         case Format.MARKDOWN:
             if review.plan is not None:
-                known = _drawn(review), review.amounts, lead(review.effectless)
+                known = _drawn(review), review.amounts, _lead(review)
                 return plan_markdown(review.plan, handoff, GITHUB_LIMIT, before, *known)
             return offline_markdown(_environment(review), before)
         case Format.HTML:
             if review.plan is not None:
                 owners = review.owned() if review.owned is not None else NO_OWNERS
-                about = AboutPlan(_drawn(review), owners, review.amounts, lead(review.effectless))
+                about = AboutPlan(_drawn(review), owners, review.amounts, _lead(review))
                 return plan_html(review.plan, handoff, before, about)
             return offline_html(_environment(review), before)
         case _:
@@ -168,6 +168,10 @@ def lasting(plan: Plan | None, undone: EditComparison) -> Section:
     if not items:
         return Section("Cannot be undone", "", (SectionItem("nothing: everything can be undone"),), count=0)
     return Section("Cannot be undone", "", tuple(items), urgent=True)
+
+
+def _lead(review: Review) -> str:
+    return lead(review.effectless, review.comparison, review.against)
 
 
 def _before(review: Review) -> tuple[Section, ...]:
