@@ -111,7 +111,12 @@ def test_everything_the_plan_holds_is_on_the_page(name: str, render: object) -> 
     for unknown in plan.unknown:
         assert unknown.error in text
         assert all(one in text for one in (unknown.todo, *unknown.detail))
-    assert all(str(one.ref) in text for one in plan.unmanaged)
+    drifted = drift_in(plan, Format.HTML if render is plan_html else Format.MARKDOWN)
+    drifted = words(drifted) if render is plan_html else unescaped(drifted)
+    for one in plan.unmanaged:  # the same on each plan of a healthy environment, so drift has them, and JSON
+        assert f"{one.ref}, " not in text
+        assert str(one.ref) in drifted
+        assert str(one.ref.name) in planfile.dumps(plan)
     assert all(one.rule in text and one.text in text for one in plan.ignored)
     assert all(note in text for note in plan.notes)
 

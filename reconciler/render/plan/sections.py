@@ -74,11 +74,13 @@ class ReportPage:
     whole: str = ""
 
 
-def left_sections(plan: Plan) -> tuple[Section, ...]:
-    """Blocked, unknown, unmanaged, ignored, notes: each only when there is something in it; nothing is folded."""
+def left_sections(plan: Plan, unmanaged: bool = False) -> tuple[Section, ...]:
+    """Blocked, unknown, ignored, notes: each only when there is something in it; nothing is folded. ``unmanaged``: with
+    the lists that are the same on each plan of a healthy environment; drift shows them, a plan does not."""
     notes = Section("Notes", "", tuple(map(SectionItem, plan.notes)))
     unknown = unknown_section(plan.unknown)
-    sections = (_refused(plan), unknown, _unmanaged(plan), _unmanaged_access(plan), _ignored(plan), notes)
+    left_alone = (_unmanaged(plan), _unmanaged_access(plan)) if unmanaged else ()
+    sections = (_refused(plan), unknown, *left_alone, _ignored(plan), notes)
     return tuple(section for section in sections if section.items)
 
 

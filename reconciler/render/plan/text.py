@@ -71,7 +71,7 @@ def plan_text(
     for section in shift_sections(plan):
         names = [f"  {item.sign} {item.text}{''.join(f'; {name}' for name in item.more)}" for item in section.items]
         lines += ["", section.heading, *_cut(names, style)]
-    return lines_of([*lines, *left_lists(plan, style)], style)
+    return lines_of([*lines, *left_lists(plan, style, unmanaged=style.full)], style)
 
 
 MANY = 12
@@ -108,11 +108,11 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
         yield f"{inner}{entry.later}"
 
 
-def left_lists(plan: Plan, style: Style) -> Iterator[str]:
-    """What a plan will not do: blocked, unknown, unmanaged, ignored, and notes. Long lists are folded."""
+def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[str]:
+    """``left_sections`` as lines. Long lists are folded."""
     listing = {"Blocked": _refused, "Unknown": _unknown, "Unmanaged": _unmanaged, "Ignored": _ignored}
     listing[UNMANAGED_ACCESS] = _access
-    for section in left_sections(plan):
+    for section in left_sections(plan, unmanaged):
         if listed := listing.get(section.title):
             yield from ("", style.paint("alarm", section.heading) if section.urgent else section.heading)
             yield from listed(plan, style)

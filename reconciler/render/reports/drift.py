@@ -39,7 +39,7 @@ def drift_text(plan: Plan, style: Style = PLAIN, history: History = NOTHING) -> 
         lines.append(f"  {style.paint('~', kind)}: {style.listed(subjects)} live: {text}, {aim}")
         lines.append(f"    {cause}: {why}")
     lines += outside_lines(plan, style, _shown_subjects(plan))
-    return lines_of([*lines, *left_lists(plan, style)], style)
+    return lines_of([*lines, *left_lists(plan, style, unmanaged=True)], style)
 
 
 def _shown_subjects(plan: Plan) -> frozenset[str]:
@@ -58,7 +58,8 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPa
             items.append(SectionItem(item.subject, (*values, cause), sign="~"))
     why = "the clusters are not as git declares"
     drifted = Section("Differences", why, tuple(items), urgent=True, table=_table(plan, history))
-    sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left_sections(plan))
+    left = left_sections(plan, unmanaged=True)
+    sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left)
     return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
 
 

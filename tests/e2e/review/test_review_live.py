@@ -57,7 +57,8 @@ def edited(cli: Cli, tmp_path: Path, plain: Sandbox, unique: str) -> Edited:
 
 def test_the_edit_and_then_what_it_does_to_the_clusters(cli: Cli, edited: Edited, tmp_path: Path, unique: str) -> None:
     edited.write(
-        f"  {unique}: {{clusters: [east], partitions: 4, class: short}}\n  {unique}new: {{clusters: [west]}}\n",
+        f"  {unique}: {{clusters: [east], partitions: 4, replication_factor: 1, class: short}}\n"
+        f"  {unique}new: {{clusters: [west]}}\n",
         "classes: {short: {configs: {retention.ms: 10d}}}\n",
     )
     files = [tmp_path / f"review{ending}" for ending in (".md", ".html", ".json", ".txt")]

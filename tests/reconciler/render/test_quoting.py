@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from reconciler.model.users import user_words
 from reconciler.render.plan.access_shifts import shift_sections
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
+from reconciler.render.style import Style
 from reconciler.text import quoted
 from tests.support.builders import topic, topology, world
 
@@ -43,7 +45,7 @@ def test_two_names_never_read_alike(one: str, other: str) -> None:
     assert (word(one) == word(other)) == (one == other)
 
 
-@pytest.mark.parametrize("text", [plan_text, drift_text])
+@pytest.mark.parametrize("text", [partial(plan_text, style=Style(full=True)), drift_text])
 def test_a_principal_of_others_forges_no_line(text: Callable[[Plan], str]) -> None:
     told = text(replace(planned(), unmanaged_acls=(UnmanagedAcl("east", RULE),)))
     [line] = [one for one in told.split("\n") if "Blocked" in one]
