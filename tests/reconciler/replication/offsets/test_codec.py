@@ -111,7 +111,7 @@ def test_a_few_bytes_do_not_become_a_billion_runs() -> None:
         with pytest.raises(ChunkError, match=f"{times} runs"):
             decode(key, value[:-4] + uvarint(times) + b"\x00\x00\x01")
     short, beyond = encode(PLACE, Stretch(0, 10, (CopiedRun(0, 0, 10),)))
-    with pytest.raises(ChunkError, match="11 offsets, and is of 10"):
+    with pytest.raises(ChunkError, match="11 offsets, but covers 10"):
         decode(short, beyond[:-1] + b"\x0b")
 
 
