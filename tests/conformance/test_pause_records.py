@@ -19,7 +19,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Principal
 from reconciler.replication.handover import Endpoint, StatusPlace
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.replication.pauses import Pause, Scope, dumps, pause_key
+from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from tests.support.clusters import real_cluster
 
 CreateTopic = Callable[..., str]

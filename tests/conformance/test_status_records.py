@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.mirror_jobs.status import tail as status_tail
-from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.mirror_jobs.status.records import TAIL_RECORDS, StatusRecords
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.names import status_key
@@ -132,7 +131,7 @@ def test_a_reader_that_stays_open_sees_what_is_new(topic: StatusTopic, records: 
 def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusTopic, records: StatusRecords) -> None:
     job = Job(topic)
     job.tell("quiet", application_id="once")
-    for number in range(4 * 3 * status_tail.TAIL_RECORDS):
+    for number in range(4 * 3 * TAIL_RECORDS):
         job.tell(f"busy-{number % 12}", application_id=f"local-{number}")
     job.flush()
     began = time.monotonic()
@@ -140,7 +139,7 @@ def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusT
     tail = time.monotonic() - began
     assert known(records.read("quiet", NOW)).application_id == "once"
     assert set(records.read_all(NOW)) == {"quiet", *(f"busy-{number}" for number in range(12))}
-    last = 4 * 3 * status_tail.TAIL_RECORDS - 1
+    last = 4 * 3 * TAIL_RECORDS - 1
     assert known(records.read(f"busy-{last % 12}", NOW)).application_id == f"local-{last}"
     assert tail < 5
 

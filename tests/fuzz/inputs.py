@@ -25,10 +25,10 @@ from reconciler.model.state.mirror_control import (
     HostLease,
     HostPresence,
 )
-from reconciler.replication import pauses
 from reconciler.replication.offsets.codec import MapPartition
 from reconciler.replication.offsets.codec import encode as chunk_of
 from reconciler.replication.offsets.map import CopiedRun, Stretch
+from reconciler.replication.records import pauses
 from tests.support.jobs import status_records
 
 EDGES = (

@@ -25,11 +25,11 @@ from reconciler.kafka.records import batches, codecs, fields, records
 from reconciler.kafka.records.batches import Batch, CorruptBatchError
 from reconciler.model.state import home, last_apply, left_by_apply, lock, rollout_progress
 from reconciler.model.state.mirror_control import DESIRED, LEASE, PRESENCE
-from reconciler.replication import pauses
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import AllOf, Equals, Exists, Header, Key, Matches, Not, Prefix
 from reconciler.replication.mirrormaker_records import read_checkpoint
 from reconciler.replication.offsets import codec as offset_map
+from reconciler.replication.records import pauses
 from tests.fuzz.inputs import NOW, TOPIC_ID, parted
 from tests.support.lanes.batches import GROUND, SPEC
 

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.backends.state import ownership, reassignment_journal
 from reconciler.model.state import last_apply, lock, rollout_progress
-from reconciler.replication import pauses
+from reconciler.replication.records import pauses
 
 RECORDS = json.loads((Path(__file__).parent / "release" / "records.json").read_text("utf-8"))
 SCOPE = pauses.Scope("f")

@@ -16,6 +16,7 @@ run() { # SANDBOX_KAFKA TESTS
 
 # Reading and changing topics, access rules, quotas, users and factors; pauses and status; doctor.
 reconciler="tests/conformance tests/e2e/test_doctor.py tests/reconciler/backends/state/lock/test_kafka_lock.py
+    tests/reconciler/replication/records/test_on_brokers.py
     tests/reconciler/backends/clusters/test_marker_rights.py tests/reconciler/backends/clusters/test_copy_facts.py"
 # Exactly once with killed lanes and brokers, equal bytes, offsets of groups; then the real job with awkward records.
 mirror="tests/mirror/lane/produce/test_exactly_once.py tests/mirror/lane/test_byte_equality.py tests/mirror/groups"

@@ -9,11 +9,11 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from reconciler.backends.connections.credentials import client_settings, secrets_in, speaker_of
@@ -37,7 +37,6 @@ REFUSED_SECONDS = 1.5
 """Every address refused for this long, over several attempts, means: nothing listens."""
 REQUEST_SECONDS = 30.0
 LOOK_AROUND_SECONDS = 1.5
-PARTITION_BY_KEY = -1
 
 _log = logging.getLogger("reconciler.kafka")
 _AFTER = re.compile(r" \(after \d+ms in state \w+\)")
@@ -225,52 +224,6 @@ class AdminConnection:
         """Of a settled future: None when it holds a result."""
         error = kafka_error_of(future)
         return None if error is None else self.error(error, asked)
-
-
-def topic_reader(
-    settings: Mapping[str, str], group: str, heard: Callable[[KafkaError], None], isolation: str = "read_committed"
-) -> Consumer:
-    """A consumer that reads to the ends of partitions. ``group`` is asked for by the client; none is ever joined."""
-    reading = {
-        **settings,
-        "group.id": group,
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "earliest",
-        "isolation.level": isolation,
-        "fetch.wait.max.ms": 50,
-        "error_cb": heard,
-    }
-    return Consumer(reading, logger=DebugLog())
-
-
-def deliver(
-    producer: Producer,
-    topic: str,
-    entries: Iterable[tuple[str | bytes, bytes | None]],
-    seconds: float,
-    partition: int = PARTITION_BY_KEY,
-) -> tuple[KafkaError | None, int]:
-    """Keys and values, None deletes. What the first that was refused says, and how many have no answer in time."""
-    failed: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failed.append(error)
-
-    for key, value in entries:
-        while True:
-            try:
-                producer.produce(topic, value, key, partition, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    unsent = producer.flush(seconds)
-    return (failed[0] if failed else None), unsent
-
-
-def unheard(_error: KafkaError) -> None:
-    """What matters comes with the call that failed."""
 
 
 def kafka_error_of(future: Future[Any]) -> KafkaError | None:

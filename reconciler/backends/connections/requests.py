@@ -1,9 +1,10 @@
-"""Sends requests that librdkafka has no call for, over our own connections, from code without an event loop."""
+"""Sends requests over our own connections, from code without an event loop: single ones, and those of a topic."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 from confluent_kafka import KafkaError
@@ -24,6 +25,7 @@ from reconciler.kafka.client.errors import (
     WireError,
 )
 from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.replication.records.compacted_topic import CompactedTopic, Newest, RecordFencedError
 
 PATIENCE_SECONDS = 10.0
 """How long a broker may be silent over a request."""
@@ -45,38 +47,38 @@ class Requests:
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
         try:
-            self._run(errors.DESCRIBE_CLUSTER, self._open)
+            self.run(errors.DESCRIBE_CLUSTER, self._open)
         except BaseException:
             self._runner.close()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._cluster.close()
+        self.wire.close()
         self._runner.close()
 
     def brokers(self) -> tuple[int, ...]:
         """Those that are up now, ascending."""
 
         async def read() -> tuple[int, ...]:
-            await self._cluster.refresh(())
-            return tuple(sorted(self._cluster.brokers))
+            await self.wire.refresh(())
+            return tuple(sorted(self.wire.brokers))
 
-        return self._run(errors.DESCRIBE_CLUSTER, read)
+        return self.run(errors.DESCRIBE_CLUSTER, read)
 
     @property
     def cluster_id(self) -> str:
         """As the last answer about ``brokers`` or a ``topic`` said; empty before."""
-        return self._cluster.cluster_id
+        return self.wire.cluster_id
 
     def topic(self, name: str) -> TopicMetadata | None:
         """None when there is no such topic."""
 
         async def read() -> TopicMetadata:
-            await self._cluster.refresh((name,))
-            return self._cluster.topics[name]
+            await self.wire.refresh((name,))
+            return self.wire.topics[name]
 
-        described = self._run(errors.describe_topic(name), read)
+        described = self.run(errors.describe_topic(name), read)
         if described.error == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
         self.check(described.error, errors.describe_topic(name))
@@ -88,10 +90,9 @@ class Requests:
         """``broker`` None: any. ``asked`` words a refusal, which ``session`` raises as BrokerError."""
 
         async def run() -> Answer:
-            await asyncio.sleep(0)  # a broker that hung up since the last request is noticed now
             return await session(await self._connection(broker))
 
-        return self._run(asked, run)
+        return self.run(asked, run)
 
     def send(self, asked: Asked, kind: Any, /, broker: int | None = None, newest: int = 99, **fields: Any) -> Any:
         """The answer to one request. ``kind``: its class among ``kafka.protocol.generated``; ``newest``: the highest
@@ -122,20 +123,23 @@ class Requests:
         return errors.translate(self.speaker, error, asked, self._clean(error.str()))
 
     async def _open(self) -> None:
-        self._cluster = cluster_of(self._declared, self._principal)
-        await self._cluster.control()
+        self.wire = cluster_of(self._declared, self._principal)
+        await self.wire.control()
 
     async def _connection(self, broker: int | None) -> Connection:
         if broker is None:
-            return await self._cluster.any_control()
-        if not self._cluster.address_known(broker):
-            await self._cluster.refresh(())
-        if not self._cluster.address_known(broker):
+            return await self.wire.any_control()
+        if not self.wire.address_known(broker):
+            await self.wire.refresh(())
+        if not self.wire.address_known(broker):
             raise ConnectionLostError(f"broker {broker} is not among those that are up")
-        return await self._cluster.control(broker)
+        return await self.wire.control(broker)
 
-    def _run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    def run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What ``ask`` gives, which uses ``wire``. ``asked`` words a refusal."""
+
         async def run() -> Answer:
+            await asyncio.sleep(0)  # a broker that hung up since the last request is noticed now
             return await ask()
 
         try:
@@ -161,3 +165,68 @@ class Requests:
         for secret in self._secrets:
             words = words.replace(secret, "***")
         return words
+
+
+class TopicRecords:
+    """A ``CompactedTopic`` for code without an event loop; its last arguments are those of ``kind``.
+
+    Connects with the first call, and anew after one that failed: settings and secrets are read again then. Safe for
+    several threads. Raises ClusterError, or SecretError.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        principal: Principal,
+        topic: str,
+        kind: Callable[..., CompactedTopic] = CompactedTopic,
+        **how: Any,
+    ) -> None:
+        self.topic = topic
+        self._cluster, self._principal = cluster, principal
+        self._kind, self._how = kind, how
+        self._guard = threading.RLock()
+        self._open: tuple[Requests, CompactedTopic] | None = None
+
+    def ask(self, asked: Asked, question: Callable[[CompactedTopic], Awaitable[Answer]]) -> Answer:
+        with self._guard:
+            try:
+                if self._open is None:
+                    requests = Requests(self._cluster, self._principal).__enter__()
+                    self._open = requests, self._kind(requests.wire, self.topic, **self._how)
+                requests, topic = self._open
+                return requests.run(asked, lambda: question(topic))
+            except RecordFencedError:
+                raise
+            except BaseException:  # a call that was interrupted, too, has left answers behind on its connections
+                self.close()
+                raise
+
+    def read(self, *, whole: bool = True, required: bool = False) -> Mapping[str, Newest] | None:
+        """As ``CompactedTopic.read``, of which it is a copy."""
+
+        async def read(topic: CompactedTopic) -> Mapping[str, Newest] | None:
+            newest = await topic.read(whole=whole, required=required)
+            return dict(newest) if newest is not None else None
+
+        return self.ask(errors.read_topic(self.topic), read)
+
+    def values(self, *prefixes: str) -> Mapping[str, bytes] | None:
+        """The value of each key that begins with one of ``prefixes``, or of all. None where there is no such topic."""
+
+        async def read(topic: CompactedTopic) -> Mapping[str, bytes] | None:
+            return topic.values(*prefixes) if await topic.read() is not None else None
+
+        return self.ask(errors.read_topic(self.topic), read)
+
+    def append(
+        self, entries: Iterable[tuple[str, bytes | None]], partition: int | None = None, *, required: bool = False
+    ) -> None:
+        asked = errors.write_topic(self.topic)
+        self.ask(asked, lambda topic: topic.append(entries, partition, required=required))
+
+    def close(self) -> None:
+        with self._guard:
+            if self._open is not None:
+                self._open[0].__exit__()
+                self._open = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from reconciler.backends.connections.librdkafka import AdminConnection
-from reconciler.backends.state.compare_and_set import LockLog, RecordFencedError, understood
+from reconciler.backends.state.compare_and_set import LockLog, understood
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import Journal, ListEntries
 from reconciler.model.state.lock import LOCK_TOPIC, journal_key, journal_transactional_id
 from reconciler.replication.json_codec import Codec, JsonRecord
+from reconciler.replication.records.compacted_topic import RecordFencedError
 
 _ROWS = Codec(rows=True)
 _CODEC = Codec({ListEntries: (_ROWS.encoded, lambda row: _ROWS.decoded(ListEntries, row))})

@@ -13,7 +13,7 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.replication.names import WAITING
-from reconciler.replication.pauses import Scope
+from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, words
 from reconciler.text import counted, time_words

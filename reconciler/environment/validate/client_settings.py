@@ -1,8 +1,5 @@
 """Validates client settings, with their line: those that no client is given, those that nobody can log in with, and
-those that the mirror cannot honour.
-
-The first two of every cluster and principal, the third of clusters that a flow joins: others may be spoken to by
-librdkafka alone.
+those that our own connections cannot honour, which read and write the lock on every cluster.
 """
 
 from __future__ import annotations
@@ -30,14 +27,15 @@ def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
         said: set[Refusal] = set()
         for who in _logins(cluster, mirrored=name in mirrored):
             client = {key: None if has_reference(value) else value for key, value in cluster.client_for(who).items()}
-            unmirrored = refusals(client) if who is Principal.MIRROR else ()
-            for refusal in dict.fromkeys((*useless(client), *unmirrored)):
+            no_login, unhonoured = useless(client), refusals(client)
+            for refusal in dict.fromkeys((*no_login, *unhonoured)):
                 if refusal in said or refusal in forbidden(client):
                     continue
                 said.add(refusal)
                 own = refusal.setting in cluster.principals.get(who, {})
                 path = ("principals", who.value) if own else ("client",)
-                code = "setting-not-mirrored" if refusal in unmirrored else "login-impossible"
+                ours = refusal in unhonoured and (who is Principal.MIRROR or refusal not in no_login)
+                code = "setting-not-mirrored" if ours else "login-impossible"
                 yield _problem(code, places, cluster, refusal, path)
 
 

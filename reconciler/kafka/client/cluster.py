@@ -119,14 +119,14 @@ class ClusterClient:
 
     # metadata
 
-    async def refresh(self, topics: Iterable[str] | None) -> None:
+    async def refresh(self, topics: Iterable[str] | None, connection: Connection | None = None) -> None:
         """Reads metadata of ``topics`` (None: of all we may see) into ``self.topics``, which brokers there are, and
-        the cluster's id.
+        the cluster's id. ``connection``: to the broker that is asked, else any.
 
         Raises ConnectionLostError or BrokerError.
         """
         entries = None if topics is None else sorted(set(topics))
-        connection = await self.any_control()
+        connection = connection or await self.any_control()
         version = connection.version(protocol.MetadataRequest)
         entry = protocol.MetadataRequest.MetadataRequestTopic
         answer = await connection.call(

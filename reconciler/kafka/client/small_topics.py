@@ -1,7 +1,7 @@
 """Reads and appends to small topics, such as the offset map: a few records, from an offset to the end.
 
-For what a mirror keeps beside its records. Appending is neither idempotent nor transactional: write only what may
-stand twice.
+For what a mirror keeps beside its records. Appending outside of a transaction is not idempotent: write only what may
+be there twice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, NO_LEADER, ClusterClient, Key
-from reconciler.kafka.client.errors import MOVED, BrokerError
+from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, MOVED, BrokerError
+from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import fetch_request as fetching
 from reconciler.kafka.protocol import fetch_response as fetch_answers
 from reconciler.kafka.protocol import generated as protocol
@@ -19,7 +20,7 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records.batches import CONTROL, scan, seal
-from reconciler.kafka.records.codecs import LZ4
+from reconciler.kafka.records.codecs import GZIP, LZ4
 from reconciler.kafka.records.records import Record, encode, key_and_value, records_of, tail_of
 
 APPEND_TIMEOUT_MS = 10_000
@@ -75,9 +76,13 @@ async def _append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequ
 
 
 def _batch(members: Sequence[KeyValue], now: int) -> memoryview:
-    raw = memoryview(encode([Record(i, now, 0, tail_of(*pair)) for i, pair in enumerate(members)], LZ4))
+    raw = memoryview(encode(_records(members, now), LZ4))
     seal(raw, (-1, -1), -1, transactional=False)
     return raw
+
+
+def _records(members: Sequence[KeyValue], now: int) -> list[Record]:
+    return [Record(i, now, 0, tail_of(*pair)) for i, pair in enumerate(members)]
 
 
 def _by_leader(cluster: ClusterClient, keys: Iterable[Key]) -> dict[int, list[Key]]:
@@ -88,17 +93,32 @@ def _by_leader(cluster: ClusterClient, keys: Iterable[Key]) -> dict[int, list[Ke
     return by_node
 
 
-async def _append_at(cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview]) -> None:
+async def append_in(
+    cluster: ClusterClient, key: Key, records: Sequence[KeyValue], writer: Identity, sequence: int
+) -> None:
+    """Into the open transaction of ``writer``; may be repeated with the same sequence number. Raises as ``append``."""
+    await leaders(cluster, [key[0]])
+    raw = memoryview(encode(_records(records, int(time.time() * 1000)), GZIP))
+    seal(raw, (writer.producer_id, writer.epoch), sequence, transactional=True)
+    for node in _by_leader(cluster, [key]):
+        await _append_at(cluster, node, {key: raw}, writer)
+
+
+async def _append_at(
+    cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
+) -> None:
     connection = await cluster.connection(node, "append")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
-    body = producing.pack(producing.CLASSIC, None, batches, APPEND_TIMEOUT_MS)
+    version = writer.produce_version if writer is not None else producing.CLASSIC
+    name = writer.transactional_id if writer is not None else None
+    body = producing.pack(version, name, batches, APPEND_TIMEOUT_MS)
     patience = APPEND_TIMEOUT_MS / 1000 + 5
-    frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body, patience)
+    frame = await connection.send((protocol.PRODUCE, version, version != producing.CLASSIC), body, patience)
     with connection.read(frame):
-        throttle, answers = producing.unpack(producing.CLASSIC, frame.body)
+        throttle, answers = producing.unpack(version, frame.body)
     connection.throttle(throttle)
     for answer in answers:
-        if answer.error:
+        if answer.error and not (writer is not None and answer.error == DUPLICATE_SEQUENCE):
             if answer.error in MOVED:
                 cluster.topics.pop(answer.topic, None)
             raise BrokerError(answer.error, f"appending to {answer.topic}-{answer.partition} on {cluster.name}")
@@ -115,17 +135,24 @@ async def read(
     unread = {key: offset for key, offset in offsets.items() if offset < ends[key]}
     while unread:
         for node, keys in _by_leader(cluster, unread).items():
-            async for answer in _fetch(cluster, node, {key: unread[key] for key in keys}, committed):
+            async for answer, nothing_left in _fetch(cluster, node, {key: unread[key] for key in keys}, committed):
                 key = (answer.topic, answer.partition)
-                if answer.error:
-                    if answer.error in MOVED:
-                        cluster.topics.pop(answer.topic, None)
-                    raise BrokerError(answer.error, f"reading {key[0]}-{key[1]} on {cluster.name}")
                 yield answer
                 after = next_offset(answer, unread[key])
-                unread[key] = after
-                if after >= ends[key]:
+                # The offsets before the end may hold nothing any more: compaction has removed them.
+                read_to = answer.last_stable if committed else answer.high_watermark
+                unread[key] = max(after, read_to) if nothing_left else after
+                if unread[key] >= ends[key]:
                     del unread[key]
+
+
+async def fetched(
+    cluster: ClusterClient, offsets: Mapping[Key, int], wait_ms: int, *, committed: bool = False
+) -> AsyncIterator[FetchedPartition]:
+    """What is there from ``offsets`` on, as it comes: nothing is waited for longer than ``wait_ms``. As ``read``."""
+    for node, keys in _by_leader(cluster, offsets).items():
+        async for answer, _ in _fetch(cluster, node, {key: offsets[key] for key in keys}, committed, wait_ms):
+            yield answer
 
 
 async def read_whole(cluster: ClusterClient, keys: Sequence[Key]) -> AsyncIterator[KeyValue]:
@@ -153,8 +180,10 @@ def next_offset(answer: FetchedPartition, offset: int) -> int:
 
 
 async def _fetch(
-    cluster: ClusterClient, node: int, wanted: Mapping[Key, int], committed: bool
-) -> AsyncIterator[FetchedPartition]:
+    cluster: ClusterClient, node: int, wanted: Mapping[Key, int], committed: bool, wait_ms: int = WAIT_MS
+) -> AsyncIterator[tuple[FetchedPartition, bool]]:
+    """Each partition's answer, and whether its broker has no records for any: an answer that is full has none for
+    some."""
     connection = await cluster.connection(node, "read")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     ids = {topic: cluster.topics[topic].topic_id for topic, _ in wanted}
@@ -166,16 +195,21 @@ async def _fetch(
         leader = cluster.leader(topic, partition)
         epoch = leader.epoch if leader is not None else -1
         session.want(Want(topic, ids[topic], partition, offset, epoch, PARTITION_BYTES))
-    body = fetching.pack(version, session, FetchLimits(WAIT_MS, 1, READ_BYTES, committed))
+    body = fetching.pack(version, session, FetchLimits(wait_ms, 1, READ_BYTES, committed))
     frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body])
     with connection.read(frame):
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        fetched = fetch_answers.unpack(version, frame.body, names)
-        connection.throttle(fetched.throttle_ms)
-        if fetched.error:
-            raise BrokerError(fetched.error, f"reading from broker {node} of {cluster.name}")
-        for answer in fetched.partitions:
-            yield answer
+        answers = fetch_answers.unpack(version, frame.body, names)
+        connection.throttle(answers.throttle_ms)
+        if answers.error:
+            raise BrokerError(answers.error, f"reading from broker {node} of {cluster.name}")
+        nothing_left = not any(len(answer.records) for answer in answers.partitions)
+        for answer in answers.partitions:
+            if answer.error:
+                if answer.error in MOVED:
+                    cluster.topics.pop(answer.topic, None)
+                raise BrokerError(answer.error, f"reading {answer.topic}-{answer.partition} on {cluster.name}")
+            yield answer, nothing_left
 
 
 async def ends(cluster: ClusterClient, keys: Sequence[Key], *, committed: bool = False) -> dict[Key, int]:

@@ -52,7 +52,8 @@ class Identity:
     was committed; None when there was none or it is not known. ``disturbed``: a coordinator went away while a
     transaction was ended, so a marker may be missing. ``commit_unanswered``: the end of a transaction was asked for,
     and no answer has confirmed it. ``endings`` lasts longer than one identity, where the caller keeps it.
-    ``classic``: the classic protocol also where brokers offer version 2.
+    ``classic``: the classic protocol also where brokers offer version 2. ``timeout_ms``: after so long a coordinator
+    aborts an open transaction. ``patience``: seconds for each request that may still succeed.
     """
 
     def __init__(
@@ -64,6 +65,8 @@ class Identity:
         endings: Endings | None = None,
         *,
         classic: bool = False,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        patience: float = RETRIED_FOR,
     ) -> None:
         self.transactional_id = transactional_id
         self._purpose = purpose
@@ -76,6 +79,8 @@ class Identity:
         self.commit_unanswered = False
         self._tells_state = True
         self._classic = classic
+        self._timeout_ms = timeout_ms
+        self._patience = patience
         self._cluster = cluster
         self._group = group
         self._coordinators: dict[int, int] = {}
@@ -112,7 +117,7 @@ class Identity:
         async def ask(connection: Connection) -> Any:
             request = protocol.InitProducerIdRequest(
                 transactional_id=self.transactional_id,
-                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                transaction_timeout_ms=self._timeout_ms,
                 producer_id=expected[0],
                 producer_epoch=expected[1],
                 version=connection.version(protocol.InitProducerIdRequest),
@@ -317,7 +322,7 @@ class Identity:
 
     async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
         """Repeats a coordinator request while it may still succeed. With the same id and epoch each may be repeated."""
-        pause, until = _PAUSE_FIRST, time.monotonic() + RETRIED_FOR
+        pause, until = _PAUSE_FIRST, time.monotonic() + self._patience
         while True:
             try:
                 return await ask(await self._coordinator(kind))

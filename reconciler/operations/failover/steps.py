@@ -43,7 +43,7 @@ from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
-from reconciler.replication.pauses import Scope
+from reconciler.replication.records.pauses import Scope
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.pause import words
 from reconciler.text import counted, pace_words

@@ -45,8 +45,8 @@ from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.offsets.map import beyond_log
 from reconciler.replication.offsets.same import as_committed
-from reconciler.replication.pauses import Pause
 from reconciler.replication.policy import TopicSelector, is_heartbeats
+from reconciler.replication.records.pauses import Pause
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted

@@ -23,7 +23,7 @@ from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.session.session import Session, now_ms, open_session
-from reconciler.replication.pauses import Pause, Scope, dumps, pause_key
+from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from reconciler.resources.mirrors.pause import PauseRequest, progress, require_exists, scopes, to_lift, words
 
 LOOK_S = 0.3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import FlowStatus, ReportedPause
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted, moment, suggestion

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.replication.pauses import Scope
+from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import reported_pauses
 from reconciler.text import columns, counted

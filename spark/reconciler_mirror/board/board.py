@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.replication.handover import FlowSettings
-from reconciler.replication.pauses import Pause, scopes_around
+from reconciler.replication.records.pauses import Pause, scopes_around
 from reconciler.replication.status import CatchUpStatus, GroupSyncStatus
 from reconciler_mirror.board import unassigned as untasked
 from reconciler_mirror.board.flow_state import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import LAG_HOLDS_MS
-from reconciler.replication.pauses import Pause
+from reconciler.replication.records.pauses import Pause
 from reconciler.replication.status import (
     CatchUpStatus,
     Filling,

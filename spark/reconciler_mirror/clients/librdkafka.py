@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from reconciler.kafka.client.auth.secret_files import read_secret
@@ -52,14 +51,6 @@ def plain_producer(endpoint: Endpoint) -> Producer:
 
 def admin(endpoint: Endpoint) -> AdminClient:
     return AdminClient(_connection(endpoint, _OTHERS))
-
-
-def control_reader(endpoint: Endpoint, trouble: Callable[[KafkaError], None]) -> Consumer:
-    """Reads the status topic from given offsets; in no group, commits nothing. ``trouble`` hears in ``poll`` what no
-    message tells: that no broker can be reached, or none lets us in."""
-    must = {"enable.partition.eof": True, "error_cb": trouble, "auto.offset.reset": "earliest"}
-    fixed = {"group.id": "mirror.control", **_FIXED}  # librdkafka wants a group
-    return Consumer({**_connection(endpoint, _OTHERS), **fixed, **must})
 
 
 def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:

@@ -1,47 +1,51 @@
-"""Follows the status topic from its beginning: what others ask of a job stands there."""
+"""Follows the status topic, where others write what they ask of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from reconciler.kafka.client.errors import WireError
+from reconciler.replication.handover import StatusPlace
+from reconciler.replication.records.compacted_topic import CompactedTopic
+from reconciler_mirror.clients.own import cluster_of
 
-DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-# A client made anew reads a password or a certificate that was renewed.
-_LOST = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN)
-_ANSWER_S, _WAIT_S = 10.0, 1.0
-
-
-def followed(consumer: Consumer, topic: str, troubles: Sequence[KafkaError]) -> Iterator[tuple[Message | None, bool]]:
-    """A record, or None where a second brought none; and whether all has been read that was there at the beginning.
-
-    Without end; ``troubles``: what the consumer's error callback heard. Raises KafkaException where another client
-    has to be made.
-    """
-    described = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
-    if described.error is not None:
-        raise KafkaException(described.error)
-    waiting = dict.fromkeys(described.partitions, 0)
-    for partition in waiting:
-        waiting[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)[1]
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in waiting])
-    while True:
-        message = consumer.poll(_WAIT_S)
-        if lost := [trouble for trouble in troubles if trouble.code() in _LOST]:
-            raise KafkaException(lost[0])
-        record = None if message is None else _record(message, waiting)
-        yield record, not waiting
+AGAIN_S, LOOK_S = 1.0, 1.0
+FAILURES = (WireError, LookupError, OSError, ValueError)
+"""Of a connection, of a secret reference, of a file that a setting names."""
 
 
-def _record(message: Message, waiting: dict[int, int]) -> Message | None:
-    """``waiting``: partition -> end, until it was read that far."""
-    error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        if error.code() in (*DENIED, *MISSING) or error.fatal():
-            raise KafkaException(error)
-        return None
-    partition, offset = message.partition(), message.offset() + (error is None)
-    if offset >= waiting.get(partition, offset + 1):
-        del waiting[partition]
-    return message if error is None else None
+async def follow(
+    place: StatusPlace,
+    end: threading.Event,
+    heard: Callable[[CompactedTopic, frozenset[str]], None],
+    failed: Callable[[Exception], None],
+) -> None:
+    """Until ``end`` is set. ``heard`` gets the keys whose record came or went, none now and then; those of all records
+    first, also after a failure: each is followed by a new connection, which logs in with renewed secrets."""
+    while not end.is_set():
+        try:
+            cluster = cluster_of(place.cluster)
+            try:
+                topic = CompactedTopic(cluster, place.topic)
+                async with aclosing(topic.follow()) as records:
+                    while (moved := await _next(anext(records), end)) is not None:
+                        heard(topic, moved)
+            finally:
+                cluster.close()
+        except FAILURES as error:
+            failed(error)
+        await asyncio.sleep(0 if end.is_set() else AGAIN_S)
+
+
+async def _next(step: Awaitable[frozenset[str]], end: threading.Event) -> frozenset[str] | None:
+    """None once ``end`` is set, also while a broker does not answer."""
+    task = asyncio.ensure_future(step)
+    while not end.is_set():
+        if (await asyncio.wait([task], timeout=LOOK_S))[0]:
+            return task.result()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return None

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-
-from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import StatusPlace
+from reconciler.replication.records.compacted_topic import CompactedTopic
 from reconciler.replication.runs.driver_records import PARTS, Part, run_key, run_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.clients.status_topic import followed
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.clients.status_topic import FAILURES, follow
 
-_AGAIN_S = 1.0
 _log = logs.logger("run")
 
 
@@ -30,14 +28,16 @@ class RunTopic:
         self._guard = threading.Condition()
         self._writing = threading.Lock()
         self._end = threading.Event()
-        self._producer: Producer | None = None
+        self._loop = asyncio.new_event_loop()
+        self._writer: CompactedTopic | None = None
         self._known = False
         self._out_of_touch = time.monotonic()
         self.trouble = ""
         """Why the topic cannot be read, or could not be read last."""
 
     def start(self) -> RunTopic:
-        threading.Thread(target=self._run, name="run records", daemon=True).start()
+        work = follow(self._place, self._end, self._heard, self._lost)
+        threading.Thread(target=self._loop.run_until_complete, args=(work,), name="run records", daemon=True).start()
         return self
 
     def await_known(self, patience_s: float) -> bool:
@@ -66,24 +66,17 @@ class RunTopic:
 
     def write(self, run: str, part: Part, value: bytes | None, patience_s: float = 10.0) -> str:
         """None deletes. Returns why it does not stand; empty when it does."""
-        failures: list[str] = []
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failures.append(error.str())
-
+        key = run_key(self._place.key, run, part)
         with self._writing:
+            written = asyncio.run_coroutine_threadsafe(self._write(key, value), self._loop)
             try:
-                if self._producer is None:
-                    self._producer = clients.plain_producer(self._place.cluster)
-                key = run_key(self._place.key, run, part)
-                self._producer.produce(self._place.topic, value, key, on_delivery=delivered)
-                waiting = self._producer.flush(patience_s)
-            except KafkaException as error:
-                return str(error.args[0].str())
-            except (LookupError, BufferError, SettingError) as error:
+                written.result(patience_s)
+            except FutureTimeoutError:
+                written.cancel()
+                return "no answer"
+            except FAILURES as error:
                 return str(error)
-        return failures[0] if failures else "no answer" if waiting else ""
+        return ""
 
     def delete(self, run: str) -> None:
         """What cannot be deleted stays; another run deletes it."""
@@ -94,45 +87,30 @@ class RunTopic:
     def close(self) -> None:
         self._end.set()
 
-    def _run(self) -> None:
-        while not self._end.is_set():
-            troubles: list[KafkaError] = []
-            try:
-                with closing(clients.control_reader(self._place.cluster, troubles.append)) as consumer:
-                    self._follow(consumer, troubles)
-            except KafkaException as error:
-                self._lost(error.args[0].str())
-            except (LookupError, SettingError) as error:
-                self._lost(str(error))
-            self._end.wait(_AGAIN_S)
+    async def _write(self, key: str, value: bytes | None) -> None:
+        writer, self._writer = self._writer, None  # until it is known that this one stands
+        writer = writer or CompactedTopic(cluster_of(self._place.cluster), self._place.topic)
+        try:
+            await writer.append([(key, value)])
+        except BaseException:
+            writer.cluster.close()
+            raise
+        self._writer = writer
 
-    def _lost(self, why: str) -> None:
+    def _lost(self, error: Exception) -> None:
+        why = str(error)
         with self._guard:
             if why != self.trouble:
                 _log.warning("the records of this run cannot be read; retrying", topic=self._place.topic, why=why)
             self.trouble = why
 
-    def _follow(self, consumer: Consumer, troubles: list[KafkaError]) -> None:
-        for message, complete in followed(consumer, self._place.topic, troubles):
-            if self._end.is_set():
-                return
-            with self._guard:
-                if message is not None:
-                    self._take(message)
-                if self.trouble or not self._known:
-                    self._out_of_touch = time.monotonic()
-                    if complete:
-                        self._known, self.trouble = True, ""
-                        self._guard.notify_all()
-
-    def _take(self, message: Message) -> None:
-        named = run_of(self._place.key, (message.key() or b"").decode(errors="replace"))
-        if named is None:
-            return
-        value = message.value()
-        if value is None:
-            self._values.pop(named, None)
-        else:
-            self._values[named] = value
-        self._moved[named] = time.monotonic()
-        self._guard.notify_all()
+    def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
+        now = time.monotonic()
+        with self._guard:
+            if self.trouble or not self._known:
+                self._out_of_touch, self._known, self.trouble = now, True, ""
+            if moved:
+                named = ((run_of(self._place.key, key), value) for key, value in topic.values().items())
+                self._values = {name: value for name, value in named if name is not None}
+                self._moved |= {name: now for key in moved if (name := run_of(self._place.key, key)) is not None}
+            self._guard.notify_all()

@@ -7,21 +7,19 @@ so.
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-
+from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.replication.handover import StatusPlace
 from reconciler.replication.json_codec import parsed
-from reconciler.replication.pauses import Pause, Scope, loads, scope_of
+from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic
+from reconciler.replication.records.pauses import Pause, Scope, loads, scope_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.clients.status_topic import DENIED, MISSING, followed
+from reconciler_mirror.clients.status_topic import follow
 from reconciler_mirror.model.lane import GRANTS, Condition
 
-_AGAIN_S = 2.0
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]
@@ -42,41 +40,16 @@ class PauseReader:
 
     def run(self, end: threading.Event) -> None:
         """Blocks until ``end`` is set."""
-        while not end.is_set():
-            try:
-                troubles: list[KafkaError] = []
-                with closing(clients.control_reader(self._place.cluster, troubles.append)) as consumer:
-                    self._follow(consumer, end, troubles)
-            except KafkaException as error:
-                self._failed(error.args[0])
-            except LookupError as error:  # a secret reference
-                self._unknown(str(error))
-            end.wait(_AGAIN_S)
+        asyncio.run(follow(self._place, end, self._heard, self._failed))
 
-    def _follow(self, consumer: Consumer, end: threading.Event, troubles: Sequence[KafkaError]) -> None:
-        fresh: dict[Scope, Pause] = {}
-        was_complete = False
-        for message, complete in followed(consumer, self._place.topic, troubles):
-            if end.is_set():
-                return
-            moved = message is not None and self._take(message, fresh)
-            if complete and (moved or not was_complete):
-                self._tell(fresh)
-            was_complete = complete
-
-    def _take(self, message: Message, into: dict[Scope, Pause]) -> bool:
-        """True when a pause came or went."""
-        name = (message.key() or b"").decode(errors="replace")
-        if name == self._place.key:
-            self.writer = _writer(message.value())
-        scope = scope_of(self._environment, name)
-        if scope is None:
-            return False
-        value = message.value()
-        if value is None:
-            return into.pop(scope, None) is not None
-        into[scope] = loads(scope, value)
-        return True
+    def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
+        values = topic.values()
+        if self._place.key in moved:
+            self.writer = _writer(values.get(self._place.key))
+        scopes = {key: scope for key in moved if (scope := scope_of(self._environment, key)) is not None}
+        if scopes or self.trouble is not None or not self.known.is_set():
+            pauses = ((scope_of(self._environment, key), value) for key, value in values.items())
+            self._tell({scope: loads(scope, value) for scope, value in pauses if scope is not None})
 
     def _tell(self, pauses: dict[Scope, Pause]) -> None:
         self.trouble = None
@@ -85,10 +58,10 @@ class PauseReader:
             self._changed(dict(pauses))
             self.known.set()
 
-    def _failed(self, error: KafkaError) -> None:
-        if error.code() in MISSING:
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, AbsentTopicError):
             self._tell({})
-        elif error.code() in DENIED:
+        elif isinstance(error, BrokerError) and error.code in DENIED:
             topic, cluster = self._place.topic, self._place.cluster.cluster
             self.trouble = Condition(
                 "pauses_unreadable",
@@ -97,7 +70,7 @@ class PauseReader:
             )
             self.known.set()
         else:
-            self._unknown(error.str())
+            self._unknown(str(error))
 
     def _unknown(self, why: str) -> None:
         if self.known.is_set():

@@ -17,7 +17,7 @@ from pathlib import Path
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import WireError
 from reconciler.replication.handover import FlowSettings, MirrorSettings
-from reconciler.replication.pauses import scopes_around
+from reconciler.replication.records.pauses import scopes_around
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane.positions import start_offsets

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.replication.handover import FlowSettings
-from reconciler.replication.pauses import Pause, Scope, scopes_around
+from reconciler.replication.records.pauses import Pause, Scope, scopes_around
 from reconciler.replication.status import FlowStatus, PathCount, ReportedLoss
 from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.model.latency import NO_LATENCY, Latency

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.replication.handover import MirrorSettings, StatusPlace
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import (
     ApplicationState,
     ConditionCount,

@@ -30,7 +30,7 @@ from reconciler.model.live import LiveAccess
 from reconciler.model.reports.failover import Key
 from reconciler.operations.failover.fence import denial
 from reconciler.replication.names import STATUS_TOPIC, status_key
-from reconciler.replication.pauses import Scope
+from reconciler.replication.records.pauses import Scope
 from tests.support.clusters import real_cluster
 from tests.support.commands import Ended, two_clusters
 from tests.support.jobs.status_records import FLOW, record

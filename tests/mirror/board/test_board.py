@@ -36,7 +36,7 @@ from reconciler_mirror.report.status import Application, record
 from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import LAG_HOLDS_MS, with_former_names
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import ApplicationState, document
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT

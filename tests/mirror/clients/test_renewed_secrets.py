@@ -2,64 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.clients import status_topic
 from reconciler_mirror.driver import discovery as cluster_topics
 from reconciler_mirror.driver.discovery import WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader
 
-from reconciler.kafka.client.errors import AuthenticationFailedError
+from reconciler.kafka.client.errors import AuthenticationFailedError, BrokerError, ConnectionLostError
 from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import Endpoint, StatusPlace
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic
+from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 
 HERE = Endpoint("west", ("nowhere:1",), {})
 
 
-class Reader:
-    """A consumer of an empty topic; ``lost`` is what its third poll hears beside the messages."""
-
-    def __init__(self, trouble: Callable[[KafkaError], None], lost: int | None) -> None:
-        self._trouble, self._lost, self._polls = trouble, lost, 0
-
-    def list_topics(self, topic: str, timeout: float) -> Any:
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={})})
-
-    def assign(self, _: Iterable[object]) -> None:
-        pass
-
-    def poll(self, _: float) -> None:
-        self._polls += 1
-        if self._polls == 3 and self._lost is not None:
-            self._trouble(KafkaError(self._lost))
-        time.sleep(0.005)
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    "lost", [KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN], ids=lambda code: str(code)
-)
-def test_pauses_are_read_by_a_new_client_once_the_old_one_is_not_let_in(
-    monkeypatch: pytest.MonkeyPatch, lost: int
+@pytest.mark.parametrize("lost", [AuthenticationFailedError("x"), ConnectionLostError("x"), OSError("x")], ids=repr)
+def test_pauses_are_read_over_a_new_connection_once_the_old_one_is_not_let_in(
+    monkeypatch: pytest.MonkeyPatch, lost: Exception
 ) -> None:
-    made: list[Reader] = []
+    made: list[object] = []
 
-    def control_reader(_: Endpoint, trouble: Callable[[KafkaError], None]) -> Reader:
-        made.append(Reader(trouble, None if made else lost))
+    def cluster_of(_: Endpoint) -> Any:
+        made.append(SimpleNamespace(close=lambda: None))
         return made[-1]
 
-    monkeypatch.setattr(clients, "control_reader", control_reader)
-    monkeypatch.setattr("reconciler_mirror.driver.pause_reader._AGAIN_S", 0.01)
+    async def follow(topic: CompactedTopic) -> AsyncIterator[frozenset[str]]:
+        last = len(made) > 1
+        for _ in range(3):
+            yield frozenset()
+        while last:
+            await asyncio.sleep(0.005)
+            yield frozenset()
+        raise lost
+
+    monkeypatch.setattr(status_topic, "cluster_of", cluster_of)
+    monkeypatch.setattr(status_topic, "AGAIN_S", 0.01)
+    monkeypatch.setattr(CompactedTopic, "follow", follow)
     heard: list[Mapping[Scope, Pause]] = []
     reader, end = PauseReader(StatusPlace(HERE, "status", "key"), "e", heard.append), threading.Event()
     thread = threading.Thread(target=reader.run, args=(end,))
@@ -71,6 +60,19 @@ def test_pauses_are_read_by_a_new_client_once_the_old_one_is_not_let_in(
         thread.join(10)
     assert reader.trouble is None
     assert heard == [{}], "what was read still holds meanwhile"
+
+
+def test_a_request_that_came_to_a_broker_without_the_topic_lifts_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been reassigned. Only a topic that brokers say is absent holds none."""
+    told: list[Mapping[Scope, Pause]] = []
+    reader = PauseReader(StatusPlace(HERE, "status", "key"), "e", told.append)
+    scope = Scope("f", "orders", 3)
+    topic: Any = SimpleNamespace(values=lambda: {pause_key("e", scope): dumps(Pause(scope, 1, "ann", "why"))})
+    reader._heard(topic, frozenset(topic.values()))
+    reader._failed(BrokerError(3, "reading status-0"))
+    assert list(told[-1]) == [scope]
+    reader._failed(AbsentTopicError(3, "topic status"))
+    assert told[-1] == {}
 
 
 def test_topics_are_listed_over_a_new_connection_after_one_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,16 +127,6 @@ def test_a_heartbeat_that_was_not_taken_is_followed_by_one_of_a_new_producer(mon
     end.set()
     writing.join(10)
     assert len(made) == 2, "one that is taken stays"
-
-
-def test_what_librdkafka_tells_beside_messages_reaches_who_reads() -> None:
-    told: list[KafkaError] = []
-    consumer = clients.control_reader(Endpoint("west", ("127.0.0.1:1",), {}), told.append)
-    try:
-        until(lambda: consumer.poll(0.1) is None and bool(told))
-        assert told[0].code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
-    finally:
-        consumer.close()
 
 
 def until(wanted: Callable[[], bool]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from reconciler_mirror.clients import status_topic
 from reconciler_mirror.cluster_mode import record_run
 from reconciler_mirror.cluster_mode.record_run import RecordRun
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
@@ -190,7 +189,6 @@ def test_runs_of_other_mirrors_are_not_seen(place: StatusPlace, topic: RunTopic)
 
 def test_a_cluster_out_of_reach_is_said_and_is_no_silence_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_run, "KNOWN_S", 3.0)
-    monkeypatch.setattr(status_topic, "_ANSWER_S", 1.0)
     endpoint = Endpoint("west", ("127.0.0.1:1",), {"sasl.password": "${env:NO_SUCH_SECRET}"})
     topic = RunTopic(StatusPlace(endpoint, TOPIC, "test/m")).start()
     with pytest.raises(HandoverError, match=r"127\.0\.0\.1:1.*NO_SUCH_SECRET"):

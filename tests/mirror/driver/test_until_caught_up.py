@@ -23,7 +23,7 @@ from reconciler.render.console import seconds
 from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import ConditionCode
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import document
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_spec import lane as any_lane

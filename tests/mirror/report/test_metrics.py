@@ -26,7 +26,7 @@ from reconciler_mirror.report.status import Application, record
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import CONDITION_CODES, FORMER_NAMES, ConditionCode
-from reconciler.replication.pauses import Pause, Scope
+from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import Filling, SameOffsetsStatus, document
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from reconciler.backends.mirror_jobs.status.tail import Newest, Tail, open_tail
+from reconciler.backends.connections.requests import TopicRecords
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication import status
 from reconciler.replication.names import STATUS_TOPIC, status_key
-from reconciler.replication.pauses import Pause, Scope, loads, scope_of
+from reconciler.replication.records.compacted_topic import Newest
+from reconciler.replication.records.pauses import Pause, Scope, loads, scope_of
 from reconciler.replication.status import FORMER_LAG_HEADER, StatusRecord
 
 STALE_AT_LEAST_MS = 30_000
@@ -27,6 +28,8 @@ LATE_INTERVALS = 2
 _MOST_WORDS = 300
 """Of a record that is malformed, however long it is."""
 LISTEN_SECONDS, LISTEN_INTERVALS = 1.0, 2
+TAIL_RECORDS = 500
+"""Offsets before the end of each partition that are read first."""
 LISTEN_AT_MOST_SECONDS = 10.0
 """Where a job writes so seldom that this is too short, clocks alone decide."""
 
@@ -164,7 +167,7 @@ class StatusRecords:
         self.topic = topic
         self.topic_missing = False
         """As of the last read."""
-        self._tail: Tail | None = None
+        self._records = TopicRecords(cluster, principal, topic, tail=TAIL_RECORDS)
         self._listening = Listening()
         self._lock = threading.Lock()
 
@@ -230,28 +233,12 @@ class StatusRecords:
         return {scope: loads(scope, value) for scope, value in pauses if scope is not None and value is not None}
 
     def close(self) -> None:
-        with self._lock:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._tail is not None:
-            self._tail.consumer.close()
-            self._tail = None
+        self._records.close()
 
     def _fresh(self, key: str | None) -> Mapping[str, Newest]:
         """Up to date; complete when ``key`` is None or is not found at the topic's end."""
-        try:
-            if self._tail is None:
-                self._tail = open_tail(self.cluster, self.principal, self.topic, Tail)
-            self.topic_missing = self._tail is None
-            if self._tail is None:
-                return {}
-            if not self._tail.advance():  # the topic was recreated
-                self._let_go()
-                return self._fresh(key)
-            if key is None or key not in self._tail.newest:
-                self._tail.complete()
-            return self._tail.newest
-        except ClusterError:
-            self._let_go()
-            raise
+        newest = self._records.read(whole=key is None)
+        if key is not None and newest is not None and key not in newest:
+            newest = self._records.read()
+        self.topic_missing = newest is None
+        return newest or {}

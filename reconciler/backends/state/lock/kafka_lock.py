@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.backends.mirror_jobs.runner.processes import command_line
-from reconciler.backends.state.compare_and_set import LockLog, RecordFencedError
+from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.errors import ClusterError, LockHeld
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.state.lock import (
@@ -27,6 +27,7 @@ from reconciler.model.state.lock import (
     lock_key,
     transactional_id,
 )
+from reconciler.replication.records.compacted_topic import RecordFencedError
 
 ATTEMPTS = 5
 """Contenders that look at the same moment fence each other; one of them comes through."""
@@ -129,7 +130,13 @@ class KafkaLock:
             self._renewer.join()
         with self._mutex, contextlib.suppress(ClusterError, RecordFencedError):
             if not self.gone:
-                self._log.write(None if moved else dumps(LockRecord(self.holder, _now_ms(), 0, self.steal)))
+                given_back = None if moved else dumps(LockRecord(self.holder, _now_ms(), 0, self.steal))
+                try:
+                    self._log.write(given_back)
+                except RecordFencedError:  # somebody looked, or a renewal was interrupted
+                    self._log.fence()
+                    if not self._taken_over():
+                        self._log.write(given_back)
         self._log.close()
 
     def _taken(self, reason: str) -> bool:

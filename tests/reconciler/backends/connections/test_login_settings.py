@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 from cryptography import x509
@@ -29,10 +28,11 @@ from reconciler.backends.clusters.replica_requests import ReplicaRequests
 from reconciler.backends.clusters.topics import read_fast
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import dial, librdkafka
-from reconciler.backends.mirror_jobs import pause_records
-from reconciler.backends.mirror_jobs.status import tail
-from reconciler.backends.state import compacted_records, compare_and_set, hanging_transactions
-from reconciler.backends.state.audit import topic as audit_topic
+from reconciler.backends.mirror_jobs.pause_records import write_records
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.state.audit.topic import read_copy
+from reconciler.backends.state.compacted_records import RecordLog
+from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client import cluster as wire_cluster
 from reconciler.kafka.client import dial as wire_dial
@@ -224,9 +224,14 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "groups": lambda cluster: Side(cluster).offsets(["g"]),
     "translation of offsets": lambda cluster: asyncio.run(translate_offsets._open(cluster, [], needed=True)),
     "what is at stake": lambda cluster: read_stakes(cluster, PLAN, [ImpactQuery("orders", 1)]),
-    "hanging transactions": lambda cluster: asyncio.run(hanging_transactions._visit(cluster, PLAN, ())),
     "job": _of_the_job,
-    "status": lambda cluster: tail.open_tail(cluster, PLAN, "topic", tail.Tail),
+    "status": lambda cluster: StatusRecords(cluster, "env").read_all(0),
+    "pauses": lambda cluster: write_records(cluster, PLAN, {"key": b"value"}),
+    "records read": lambda cluster: RecordLog(cluster, PLAN).read("x"),
+    "records written": lambda cluster: RecordLog(cluster, PLAN).write({"key": b"value"}),
+    "lock read": lambda cluster: LockLog(cluster, "topic", "key", "id", PLAN).read(),
+    "lock written": lambda cluster: LockLog(cluster, "topic", "key", "id", PLAN).fence(),
+    "audit": lambda cluster: read_copy(cluster, PLAN, "topic", "env"),
     # which are then read by librdkafka
     "whole clusters": lambda cluster: read_fast.read_in_bulk(cluster, PLAN),
     "nature of a cluster": lambda cluster: read_nature(cluster, PLAN),
@@ -309,61 +314,14 @@ def make(settings: Mapping[str, Any], **_: object) -> None:
     raise CaughtError(settings)
 
 
-def _records_written(cluster: Cluster) -> object:
-    log = compacted_records.RecordLog(cluster, PLAN)
-    log._ensured = True
-    log.write({"key": b"value"})
-    return log
-
-
-def _lock(cluster: Cluster) -> compare_and_set.LockLog:
-    log = compare_and_set.LockLog(cluster, "topic", "key", "id", PLAN)
-    log._connection = MagicMock(closed=False)
-    return log
-
-
-def _audit(cluster: Cluster) -> object:
-    log = audit_topic.AuditTopicLog(cluster, "topic", "env")
-    log._connection = MagicMock(closed=False)
-    return log._opened()
-
-
-class _Described:
-    """Stands where an open Requests would: the topic is there."""
-
-    cluster_id = "id"
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def topic(self, _name: str) -> Any:
-        return MagicMock(leaders={0: None})
-
-
-def _tail(cluster: Cluster) -> object:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail, "Requests", lambda *_: _Described())
-        return tail.open_tail(cluster, PLAN, "topic", tail.Tail)
-
-
 def _endpoint(cluster: Cluster) -> Endpoint:
     return Endpoint(cluster.name, cluster.bootstrap_servers, cluster.client)
 
 
 LIBRDKAFKA: Mapping[str, Callable[[Cluster], object]] = {
     "topics": lambda cluster: librdkafka.AdminConnection(cluster, PLAN),
-    "records read": lambda cluster: compacted_records.RecordLog(cluster, PLAN).read("x"),
-    "records written": _records_written,
-    "lock read": lambda cluster: _lock(cluster).read(),
-    "lock written": lambda cluster: _lock(cluster).fence(),
-    "audit": _audit,
-    "status": _tail,
-    "pauses": lambda cluster: pause_records._produce(cluster, PLAN, MagicMock(), {"key": b"value"}),
     "status of the job": lambda cluster: job_clients.plain_producer(_endpoint(cluster)),
     "admin of the job": lambda cluster: job_clients.admin(_endpoint(cluster)),
-    "controls of the job": lambda cluster: job_clients.control_reader(_endpoint(cluster), lambda _: None),
     "verify": lambda cluster: job_clients.partition_reader(_endpoint(cluster), "read_committed"),
 }
 
@@ -373,10 +331,9 @@ def test_every_setting_arrives_in_librdkafkas_configuration(
     path: str, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which refuses by name what it does not know."""
-    for module in (compacted_records, compare_and_set, audit_topic, tail, pause_records, librdkafka, job_clients):
+    for module in (librdkafka, job_clients):
         for name in {"AdminClient", "Consumer", "Producer"} & vars(module).keys():
             monkeypatch.setattr(module, name, make)
-    monkeypatch.setattr(compare_and_set.LockLog, "_end", lambda _: 0)
     for names in VERDICTS.values():
         for setting in names:
             client = client_with(setting, files) if setting in HONOURED else {setting: "x"}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.state import compare_and_set as lock_log
 from reconciler.backends.state.lock.kafka_lock import KafkaLock
 from reconciler.errors import LockHeld
 from reconciler.kafka.client.transactions import Identity
@@ -20,6 +19,7 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.records import encode
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, dumps, lock_key, transactional_id
+from reconciler.replication.records import compacted_topic
 from tests.support.clusters import real_cluster, verify_partitions
 from tests.support.lanes.raw import cluster_of, record
 
@@ -41,7 +41,7 @@ def east(
     first.release()
     create_topic(handle, unique)
     monkeypatch.setattr("reconciler.kafka.client.transactions.speaks_version_2", lambda _: False)
-    monkeypatch.setattr(lock_log, "STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(compacted_topic, "STUCK_S", 0.3)
     verify_partitions(handle, "false")
     yield handle
     verify_partitions(handle, None)
@@ -99,7 +99,7 @@ def test_it_counts_as_it_was_decided(
         lock.take()
         assert lock.lost() == ""
     lock.release()
-    assert time.monotonic() - began < lock_log.READ_SECONDS / 2
+    assert time.monotonic() - began < compacted_topic.READ_S / 2
 
 
 def test_another_environment_is_not_held_up_and_who_holds_goes_on(east: ClusterHandle, unique: str) -> None:

@@ -8,9 +8,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from reconciler.backends import wait_lines
 from reconciler.backends.state import topic as lock_topic
 from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.errors import BrokerError
 from reconciler.model.state.lock import lock_topic_configs, lock_topic_factors
 from tests.support.builders import cluster
 
@@ -63,21 +65,30 @@ def test_the_command_for_somebody_else_makes_the_same() -> None:
 
 
 def test_a_write_that_too_few_replicas_keep_away_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seen(isr: int) -> Any:
-        nodes = [SimpleNamespace(id=number) for number in (1, 2)]
-        part = SimpleNamespace(replicas=nodes, isr=nodes[:isr])
-        told = SimpleNamespace(result=lambda: SimpleNamespace(partitions=[part]))
-        admin = SimpleNamespace(describe_topics=lambda *_, **__: {"__reconciler": told})
-        speaker = SimpleNamespace(bootstrap_servers=["b:1"])
-        return SimpleNamespace(admin=admin, settle=lambda _: None, speaker=speaker)
+    def see(isr: int) -> None:
+        part = SimpleNamespace(replica_nodes=[1, 2], isr_nodes=[1, 2][:isr])
+        monkeypatch.setattr(log._records, "ask", lambda *_: part)
 
     log = LockLog(cluster("east"), "__reconciler", "lock/e", "reconciler.e")
     silent = ClusterError("east", "unreachable", "cluster east does not answer")
-    monkeypatch.setattr(log, "_connected", lambda: seen(1))
+    see(1)
     told = log._less_in_sync(silent)
     assert "1 of its 2 replicas are in sync, without broker 2" in told.what
     assert "min.insync.replicas=1" in told.todo
     denied = ClusterError("east", "denied", "no")
     assert log._less_in_sync(denied) is denied
-    monkeypatch.setattr(log, "_connected", lambda: seen(2))
+    see(2)
     assert log._less_in_sync(silent) is silent
+
+
+def test_what_a_lock_waits_for_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_lines, "SOON_S", 0.0)
+    said: list[str] = []
+    log = LockLog(cluster("east"), "__reconciler", "lock/e", "reconciler.e", progress=said.append)
+    log._lines = wait_lines.WaitLines(said.append)
+    for code in (5, 5, 15):
+        log._tell(BrokerError(code, "x"))
+    assert said == [
+        "cluster east: waiting for a leader of topic __reconciler",
+        "cluster east: waiting for a coordinator of reconciler.e",
+    ]

@@ -57,9 +57,12 @@ def test_what_the_mirror_says_of_itself_counts() -> None:
     assert problems("GSSAPI", "sasl.mechanism: SCRAM-SHA-512") == []  # who has no settings of their own is not judged
 
 
-def test_a_cluster_that_is_not_mirrored_is_librdkafkas_alone() -> None:
+def test_a_cluster_that_is_not_mirrored_is_logged_in_to_by_our_own_connections_as_well() -> None:
+    """The lock is read there. What only its mirror principal has is used by nobody."""
     topic = "topics:\n  orders: {clusters: [east], partitions: 1, replication_factor: 1}\n"
     assert problems("PLAIN", "ssl.sigalgs.list: RSA+SHA512", topic) == []
+    [(_, what)] = problems("PLAIN\n      ssl.sigalgs.list: RSA+SHA512", "sasl.username: m", topic)
+    assert what == "cluster east: the setting ssl.sigalgs.list is not supported"
 
 
 SASL = {"security.protocol": "SASL_SSL"}

@@ -17,7 +17,7 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.mirror.pause import audited
-from reconciler.replication.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
+from reconciler.replication.records.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
 from reconciler.replication.status import FlowStatus, PauseCounts, ReportedPause
 from reconciler.resources.mirrors.pause import PauseRequest, paused_notes, progress, require_exists, scopes, to_lift
 from tests.support.builders import flow, topology

@@ -18,7 +18,7 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.render.reports.seek import positions_json, positions_text
 from reconciler.replication.offsets.position_metadata import END, moved
-from reconciler.replication.pauses import Scope
+from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus, ReportedCondition, ReportedPause
 from reconciler.resources.mirrors.seek import (
     SeekPartition,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
 from reconciler.backends.state.audit import topic as audit_topic
 from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.errors import ClusterError
 from tests.support.builders import cluster
 
 CHANGE, END = {"kind": "change"}, {"kind": "end"}
@@ -21,7 +21,7 @@ class Silent(AuditTopicLog):
     def _flush(self) -> None:
         self.tries += 1
         if not self.answers:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            raise ClusterError("east", "unreachable", "cluster east does not answer")
         self.waiting.clear()
         self.trouble = ""
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.backends.state import topic as lock_topic
+from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.backends.state.lock.kafka_lock import KafkaLock, this_process
 from reconciler.errors import BlockedError, ClusterError, LockHeld
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
@@ -209,19 +211,25 @@ def test_rights(secure: Sandbox, unique: str, principal: str) -> None:
     assert "kafka-acls" in str(denied.value)
 
 
-def test_a_principal_that_may_not_make_the_topic_is_told_how(make: Make, plain: Sandbox) -> None:
-    lock = make()
-    log = lock._log
+def test_a_principal_that_may_not_make_the_topic_is_told_how(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = ClusterError(
         "east", "denied", "principal apply may not create topic", "It lacks Create", "Allow it: acl."
     )
-    connection = log._connected()
-    connection.failure = lambda *_: refused  # type: ignore[method-assign]
+    monkeypatch.setattr(lock_topic, "make", lambda *_: refused)
+    monkeypatch.setattr(LockLog, "exists", lambda _: False)
     with pytest.raises(ClusterError) as told:
-        log._create(connection, 1)
+        make().take()
     assert "kafka-topics.sh" in told.value.todo
     assert LOCK_TOPIC in told.value.todo
     assert "lock" in told.value.what
+
+
+def test_one_that_was_interrupted_while_it_renewed_gives_the_lock_back(make: Make) -> None:
+    first = make()
+    first.take()
+    first._log.close()  # as Ctrl-C leaves it: what was under way is not known
+    first.release()
+    make(elsewhere(who="bob")).take()
 
 
 def test_a_record_comes_back_as_it_was() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from reconciler.backends.mirror_jobs.status.records import Listening
-from reconciler.backends.mirror_jobs.status.tail import Newest
+from reconciler.replication.records.compacted_topic import Newest
 
 
 class Ears:
@@ -36,17 +34,3 @@ def test_a_record_that_came_between_two_looks_is_a_word_for_as_long_as_the_patie
 def test_a_record_that_came_in_a_long_pause_of_ours_may_be_old() -> None:
     ears = Ears()
     assert [ears.heard(0, 7), ears.heard(60, 8), ears.heard(62, 9)] == [None, None, True]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "follows"), [((0, 5, 900), (0, 4, 1000), True), ((0, 4, 1000), (0, 5, 900), False)]
-)
-def test_within_a_partition_the_offset_counts(
-    one: tuple[int, int, int], other: tuple[int, int, int], follows: bool
-) -> None:
-    assert Newest(*one, b"").follows(Newest(*other, b"")) is follows
-
-
-def test_of_two_partitions_the_later_timestamp_counts() -> None:
-    assert Newest(3, 0, 1000, b"").follows(Newest(0, 99, 900, b""))
-    assert not Newest(0, 99, 900, b"").follows(Newest(3, 0, 1000, b""))

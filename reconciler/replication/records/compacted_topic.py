@@ -1,0 +1,408 @@
+"""A small compacted topic over our own connections: the newest record of each key, and compare-and-set of one.
+
+The end of a partition is where its leader says it is, never where its last record lies: the last offsets may hold a
+transaction's marker, or nothing any more (Kafka Connect's ``KafkaBasedLog`` compares positions for the same reason).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import ClusterClient, Key, TopicMetadata
+from reconciler.kafka.client.errors import (
+    FENCED,
+    OUT_OF_RANGE,
+    RETRIABLE,
+    UNKNOWN_TOPIC,
+    BrokerError,
+    ConnectionLostError,
+    MalformedResponseError,
+)
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
+from reconciler.kafka.records.fields import headers_at, headers_of
+from reconciler.kafka.records.records import Record, key_and_value, records_of
+
+PATIENCE_S = 10.0
+"""For what passes: a leader that moves, a broker that is away."""
+READ_S, WRITE_S = 30.0, 15.0
+STUCK_S = 2.0
+"""A transaction takes milliseconds: one that a reader of committed records waits longer for may hang."""
+ATTEMPTS = 5
+"""Writers that come at the same moment fence each other; one of them comes through."""
+TRANSACTION_TIMEOUT_MS = 10_000
+MOST_BYTES = 500_000
+"""Of the records of one batch, below a topic's default ``max.message.bytes``. A larger record goes alone."""
+_NO_END = 1 << 63
+_PAUSE_S, _OTHERS_ASKED, _OTHER_S = 0.1, 2, 2.0
+# UNKNOWN_SERVER_ERROR: a coordinator that fences in the middle of an EndTxn. What producer ids and sequences have come
+# to (45, 48, 49, 59), and a transaction that can only be aborted (120): whatever it was, fence and read again.
+_BEGIN_AGAIN = FENCED | {-1, 45, 48, 49, 59, 120}
+
+T = TypeVar("T")
+Entries = Mapping[str, bytes | None]
+"""Values by key; None deletes."""
+
+
+class AbsentTopicError(BrokerError):
+    """There is no such topic, as brokers say that were asked for it; not one that a request came to by mistake."""
+
+
+class RecordFencedError(Exception):
+    """Somebody else called ``fence`` since we did. Fence and read again: our record may be there all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """``value`` None: the key was deleted. ``headers``: by name."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    value: bytes | None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+
+    def follows(self, other: Newest) -> bool:
+        """Within a partition by offset: a clock may have been set back. Partitions that were added need a clock."""
+        if self.partition == other.partition:
+            return self.offset >= other.offset
+        return self.timestamp_ms >= other.timestamp_ms
+
+
+class CompactedTopic:
+    """Belongs to one event loop, one call at a time. Raises WireError: then what the topic holds is not known.
+
+    ``committed``: without records of open and aborted transactions, which are waited for. ``tail``: so many offsets
+    before the end of each partition are read first, and the rest when it is asked for; 0: all. ``waits`` hears each
+    error that is waited out. ``unstick`` is called while a transaction is waited for that may hang.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        topic: str,
+        *,
+        committed: bool = False,
+        tail: int = 0,
+        patience: float = PATIENCE_S,
+        waits: Callable[[BrokerError], None] = lambda _: None,
+        unstick: Callable[[ClusterClient], Awaitable[None]] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.newest: dict[str, Newest] = {}
+        """Of each key that was read, deleted ones too."""
+        self.unreadable: dict[tuple[int, int], str] = {}
+        """What is wrong with batches that cannot be read, by partition and first offset."""
+        self._committed, self._tail, self._patience = committed, tail, patience
+        self._waits, self._unstick = waits, unstick
+        self._log: object = None
+        """Which log was read: the topic's id, and the leader epoch of each partition."""
+        self._next: dict[int, int] = {}
+        self._unread: dict[int, tuple[int, int]] = {}
+        self._moved: set[str] = set()
+        self._writers: dict[str, tuple[Identity, int]] = {}
+        """By transactional.id: who was not fenced yet, as far as is known, and the next sequence number."""
+        self._held: dict[tuple[str, str], bytes | None] = {}
+        """What a key holds as long as its writer is not fenced, by transactional.id and key."""
+
+    # reading
+
+    async def read(self, *, whole: bool = True, required: bool = False) -> Mapping[str, Newest] | None:
+        """Reads on to the end as it is now; None where there is no such topic.
+
+        ``whole`` False: what lies before the first tail may stay unread. ``required``: a topic that is not there was
+        just made, or is not known to a broker yet, so it is waited for.
+        """
+        try:
+            async with asyncio.timeout(READ_S + self._patience):
+                there = await self._patiently(lambda: self._advance(whole, required))
+        except TimeoutError:
+            raise ConnectionLostError(f"{self.topic} could not be read to its end in {READ_S:.0f} s") from None
+        return self.newest if there else None
+
+    async def exists(self) -> bool:
+        return await self._patiently(self._described) is not None
+
+    async def follow(self, wait_s: float = 0.5) -> AsyncGenerator[frozenset[str], None]:
+        """The keys whose record came or went: first of all records, then as they come, or none after ``wait_s``.
+
+        Without end. Raises WireError without patience, AbsentTopicError where there is none: follow anew.
+        """
+        if not await self._advance(whole=True, required=False):
+            raise self._absent()
+        yield self._taken()
+        fetching: dict[asyncio.Task[None], int] = {}
+        try:
+            while True:
+                by_node = self.cluster.by_leader(self._keys(self._next))
+                for node in by_node.keys() - fetching.values():
+                    offsets = {key: self._next[key[1]] for key in by_node[node]}
+                    fetching[asyncio.create_task(self._fetch(offsets, wait_s))] = node
+                done, _ = await asyncio.wait(fetching, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    del fetching[task]
+                    task.result()
+                yield self._taken()
+        finally:
+            for task in fetching:
+                task.cancel()
+            await asyncio.gather(*fetching, return_exceptions=True)
+
+    def values(self, *prefixes: str) -> Mapping[str, bytes]:
+        """Of what was read: the value of each key that begins with one of ``prefixes``, or of all."""
+        return {
+            key: newest.value
+            for key, newest in self.newest.items()
+            if newest.value is not None and key.startswith(prefixes or "")
+        }
+
+    def take(self, key: str, newest: Newest) -> None:
+        """A record that was read; each once, in the order of its partition."""
+        if key not in self.newest or newest.follows(self.newest[key]):
+            self.newest[key] = newest
+            self._moved.add(key)
+
+    async def _advance(self, whole: bool, required: bool) -> bool:
+        described = await self._described()
+        if described is None:
+            if required:
+                raise self._absent()
+            self._forget()
+            return False
+
+        # High watermarks, also for committed records: a transaction that is open before them is waited for.
+        ends = {key[1]: end for key, end in (await logs.ends(self.cluster, self._keys(described.leaders))).items()}
+
+        # A topic that was made anew has another id, or ends before the place that was read. A new leader may lack
+        # records that the one before it had, and have others in their place. So each is read from its beginning.
+        log = (described.topic_id, {partition: leader.epoch for partition, leader in described.leaders.items()})
+        if log != self._log or any(ends.get(partition, 0) < at for partition, at in self._next.items()):
+            self._forget()
+            self._log = log
+        if new := self._keys(ends.keys() - self._next.keys()):
+            for (_, partition), begin in (await logs.begins(self.cluster, new)).items():
+                start = max(begin, ends[partition] - self._tail) if self._tail else begin
+                self._next[partition] = start
+                if begin < start:
+                    self._unread[partition] = (begin, start)
+
+        await self._read(self._next, ends)
+        if whole and self._unread:
+            begins = {partition: begin for partition, (begin, _) in self._unread.items()}
+            starts = {partition: start for partition, (_, start) in self._unread.items()}
+            await self._read(begins, starts, beyond=False)
+            self._unread.clear()
+        return True
+
+    async def _described(self) -> TopicMetadata | None:
+        """None: a broker says that there is no such topic, and so do others. One alone may not know it yet."""
+        await self.cluster.refresh([self.topic])
+        described = self.cluster.topics[self.topic]
+        others = self.cluster.brokers[:_OTHERS_ASKED] if len(self.cluster.brokers) > 1 else ()
+        for node in others if described.error == UNKNOWN_TOPIC else ():
+            try:
+                async with asyncio.timeout(_OTHER_S):
+                    await self.cluster.refresh([self.topic], await self.cluster.control(node))
+            except (ConnectionLostError, TimeoutError):
+                continue  # what the first one said counts
+            described = self.cluster.topics[self.topic]
+            if described.error != UNKNOWN_TOPIC:
+                break
+        if described.error == UNKNOWN_TOPIC:
+            return None
+        if described.error:
+            raise BrokerError(described.error, f"topic {self.topic} on {self.cluster.name}")
+        return described
+
+    async def _read(self, offsets: dict[int, int], ends: Mapping[int, int], *, beyond: bool = True) -> None:
+        """Moves ``offsets`` on to ``ends`` at least, and takes the records up to there; ``beyond``: also those that
+        came with them from behind the end."""
+        moved = time.monotonic()
+        wanted = {(self.topic, partition): at for partition, at in offsets.items() if partition in ends}
+        until = {(self.topic, partition): end for partition, end in ends.items()}
+        async for answer in logs.read(self.cluster, wanted, until, committed=self._committed):
+            before = offsets[answer.partition]
+            self._take(answer, before, _NO_END if beyond else ends[answer.partition])
+            offsets[answer.partition] = logs.next_offset(answer, before)
+            if offsets[answer.partition] > before:
+                moved = time.monotonic()
+            elif self._unstick is not None and time.monotonic() > moved + STUCK_S:
+                await self._unstick(self.cluster)
+                moved = time.monotonic()
+        offsets.update({partition: max(offsets[partition], end) for partition, end in ends.items()})
+
+    async def _fetch(self, offsets: Mapping[Key, int], wait_s: float) -> None:
+        """What there is behind ``offsets`` of one leader, or nothing after ``wait_s``."""
+        async for answer in logs.fetched(self.cluster, offsets, int(wait_s * 1000), committed=self._committed):
+            before = self._next[answer.partition]
+            self._take(answer, before, _NO_END)
+            self._next[answer.partition] = logs.next_offset(answer, before)
+
+    def _take(self, answer: FetchedPartition, first: int, end: int) -> None:
+        keep = CommittedFilter(answer.records, answer.aborted if self._committed else ())
+        for batch in scan(answer.records):
+            if not keep.delivers(batch):
+                continue
+            try:
+                for record in records_of(answer.records, batch):
+                    key, value = key_and_value(record)
+                    if key is not None and first <= record.offset < end:
+                        newest = Newest(answer.partition, record.offset, record.timestamp, value, _headers(record))
+                        self.take(key.decode(errors="replace"), newest)
+            except (CorruptBatchError, MalformedResponseError, IndexError) as error:
+                self.unreadable[answer.partition, batch.base] = str(error)
+
+    def _taken(self) -> frozenset[str]:
+        moved, self._moved = self._moved, set()
+        return frozenset(moved)
+
+    def _keys(self, partitions: Iterable[int]) -> list[Key]:
+        return [(self.topic, partition) for partition in sorted(partitions)]
+
+    def _absent(self) -> AbsentTopicError:
+        return AbsentTopicError(UNKNOWN_TOPIC, f"topic {self.topic} on {self.cluster.name}")
+
+    def _forget(self) -> None:
+        """The topic is gone, or was made anew."""
+        self._moved |= self.newest.keys()
+        self.newest.clear()
+        self.unreadable.clear()
+        self._next.clear()
+        self._unread.clear()
+        self._log = None
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks again what may pass, and goes on where the last try ended."""
+        began = time.monotonic()
+        while True:
+            try:
+                return await ask()
+            except ConnectionLostError:
+                if time.monotonic() > began + min(PATIENCE_S, self._patience):
+                    raise
+            except BrokerError as error:
+                if error.code == OUT_OF_RANGE:  # the log's start has overtaken us: what was deleted is gone
+                    self._next.clear()
+                    self._unread.clear()
+                elif error.code not in RETRIABLE:
+                    raise
+                if time.monotonic() > began + self._patience:
+                    raise
+                self._waits(error)
+            await asyncio.sleep(_PAUSE_S)
+
+    # writing
+
+    async def append(
+        self, entries: Iterable[tuple[str, bytes | None]], partition: int | None = None, *, required: bool = False
+    ) -> None:
+        """In order, without reading; None deletes. ``partition`` None: by key, as librdkafka places them. ``required``
+        as ``read`` has it.
+
+        A record whose broker did not answer is sent again, so it may be there twice.
+        """
+
+        async def describe() -> TopicMetadata | None:
+            described = await self._described()
+            if described is None and required:
+                raise self._absent()
+            return described
+
+        described = await self._patiently(describe)
+        if described is None:
+            raise self._absent()
+        count = len(described.leaders)
+        placed = (
+            (zlib.crc32(key.encode()) % count if partition is None else partition, key, value) for key, value in entries
+        )
+        for records in _batches(placed):
+            await self._patiently(partial(logs.append, self.cluster, self.topic, records))
+
+    async def fence(self, writer: str) -> None:
+        """Ends every earlier writer of that transactional.id, wherever it runs. What committed records say then stays
+        true until ``write``, or ``write`` raises RecordFencedError."""
+        self._let_go(writer)
+        identity = Identity(self.cluster, writer, "", timeout_ms=TRANSACTION_TIMEOUT_MS, patience=WRITE_S)
+        await self._patiently(identity.start)
+        self._writers[writer] = identity, 0
+
+    async def write(self, writer: str, entries: Entries, partition: int = 0) -> None:
+        """All of ``entries`` in one transaction, or an error: then whether they were written is known only after
+        ``fence`` and ``read``."""
+        held = self._writers.get(writer)
+        self._let_go(writer)
+        if held is None:
+            raise RecordFencedError
+        identity, sequence = held
+        try:
+            async with asyncio.timeout(WRITE_S):
+                if not identity.version_2:
+                    await identity.add_partitions([(self.topic, partition)])
+                pairs = [(key.encode(), value) for key, value in entries.items()]
+                await self._patiently(
+                    lambda: logs.append_in(self.cluster, (self.topic, partition), pairs, identity, sequence)
+                )
+                restarts = await identity.end(committed=True)
+        except TimeoutError:
+            raise ConnectionLostError(f"{self.topic} took no record in {WRITE_S:.0f} s") from None
+        except BrokerError as error:
+            if error.code in _BEGIN_AGAIN:
+                raise RecordFencedError from None
+            raise
+        self._writers[writer] = identity, 0 if restarts else sequence + len(pairs)
+
+    async def swap(self, writer: str, key: str, before: bytes | None, after: bytes | None) -> bool:
+        """Writes ``after`` if ``before`` is still the value; False when it is not, or there is no such topic.
+
+        A key that is written again costs one transaction, as long as nobody else wants to write it.
+        """
+        for _ in range(ATTEMPTS):
+            if writer not in self._writers or (writer, key) not in self._held:
+                if await self.read() is None:
+                    return False
+                await self.fence(writer)
+                await self.read(required=True)
+                self._held[writer, key] = self.values(key).get(key)
+            if self._held[writer, key] != before:
+                self._let_go(writer)  # whoever asks again has read again
+                return False
+            try:
+                await self.write(writer, {key: after})
+            except RecordFencedError:
+                continue
+            self._held[writer, key] = after
+            return True
+        return False
+
+    def _let_go(self, writer: str) -> None:
+        self._writers.pop(writer, None)
+        self._held = {place: value for place, value in self._held.items() if place[0] != writer}
+
+
+def _batches(placed: Iterable[tuple[int, str, bytes | None]]) -> Iterator[Mapping[int, list[logs.KeyValue]]]:
+    """Records of several partitions, of which each gets one batch that its topic takes."""
+    records: dict[int, list[logs.KeyValue]] = {}
+    sizes: dict[int, int] = {}
+    for partition, key, value in placed:
+        size = len(key) + len(value or b"") + 20
+        if sizes.get(partition, 0) and sizes[partition] + size > MOST_BYTES:
+            yield records
+            records, sizes = {}, {}
+        records.setdefault(partition, []).append((key.encode(), value))
+        sizes[partition] = sizes.get(partition, 0) + size
+    if records:
+        yield records
+
+
+def _headers(record: Record) -> dict[str, bytes]:
+    pairs = headers_of(record.tail, headers_at(record.tail))
+    return {name.decode(errors="replace"): value for name, value in pairs if value is not None}
