@@ -61,7 +61,7 @@ test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters --ignore tests/e2e/spark/clusters/test_kubernetes.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
-		tests/mirror/lane/same_offsets/test_unclean_elections.py
+		tests/mirror/lane/same_offsets/test_unclean_elections.py tests/reconciler/replication/records/test_killed_brokers.py
 
 # On a real API server of Kubernetes, which Go builds (some minutes, once); as root: pods are isolated processes.
 test-kubernetes: install

@@ -48,7 +48,8 @@ share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/inte
     --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py \
     --ignore tests/sandbox
 after=$quick
-share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py
+share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
+    --ignore tests/reconciler/replication/records/test_killed_brokers.py
 
 failed=
 unfit=

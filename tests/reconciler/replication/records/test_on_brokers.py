@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
@@ -41,8 +41,8 @@ class Place:
     stranger: BrokerStranger
     user: str = "admin"
 
-    def make(self, partitions: int = 1) -> None:
-        self.stranger.make(self.topic, partitions, cleanup_policy="compact")
+    def make(self, partitions: int = 1, policy: str = "compact") -> None:
+        self.stranger.make(self.topic, partitions, cleanup_policy=policy)
 
     def ask(self, question: Callable[[CompactedTopic], Awaitable[T]], servers: str = "", **fields: Any) -> T:
         """A client of its own for each question."""
@@ -207,7 +207,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(place: Place) -> 
 
 
 def test_a_log_whose_start_moves_on_is_read_from_there(place: Place) -> None:
-    place.make()
+    place.make(policy="compact,delete")
     place.tell(*((f"key-{n}", b"x") for n in range(10)))
 
     async def look(topic: CompactedTopic) -> None:
@@ -222,12 +222,7 @@ def test_a_log_whose_start_moves_on_is_read_from_there(place: Place) -> None:
 
 
 def _delete_before(place: Place, offset: int) -> None:
-    """Which takes the policy delete."""
     admin = AdminClient(place.handle.super_client())
-    entry = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, place.topic, incremental_configs=[entry])
-    for changed in admin.incremental_alter_configs([resource]).values():
-        changed.result(30)
     for deleted in admin.delete_records([TopicPartition(place.topic, 0, offset)]).values():
         deleted.result(30)
 
