@@ -31,8 +31,7 @@ from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
 from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.model.lane import Condition, Discovered
-from reconciler_mirror.report.metrics import MetricsSnapshot
-from reconciler_mirror.report.metrics_server import MetricsEndpoint
+from reconciler_mirror.report.metrics import MetricsEndpoint, MetricsSnapshot
 from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
 _STOP_PATIENCE_S = 45.0

@@ -10,17 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from threading import Thread
+from wsgiref.simple_server import WSGIServer
 
+from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.names import FORMER_NAMES, runbook_of
 from reconciler.replication.status import ReportedLoss, SameOffsetsStatus
+from reconciler_mirror import log_lines as logs
 from reconciler_mirror.model.latency import BOUNDS_MS
 from reconciler_mirror.model.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
 from reconciler_mirror.report.status import Application, flow_state
 
+_log = logs.logger("metrics")
 MOST_SERIES = 2_000
 """Most series of each of the two fine levels, partitions and topics. A level with more is left out as a whole."""
 SERIES_OF_ONE = 4
@@ -267,3 +273,54 @@ def _level(
     for kind, name, text, attribute in _FINE_FIGURES:
         samples = ((names, getattr(entry, attribute)) for names, entry in shown)
         yield _family(kind, f"mirror_{level}_{name}", text, labels, samples)
+
+
+class _Now(Collector):
+    def __init__(self, snapshot: Callable[[], MetricsSnapshot]) -> None:
+        self._seen = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        yield from families(self._seen())
+
+
+class MetricsEndpoint:
+    """``open`` may be called again and again: until the port is free, as when an older application still has it."""
+
+    def __init__(self, host: str, port: int, snapshot: Callable[[], MetricsSnapshot]) -> None:
+        self._host, self._wanted = host, port
+        self._registry = CollectorRegistry()
+        self._registry.register(_Now(snapshot))
+        self._running: tuple[WSGIServer, Thread] | None = None
+        self._complained = False
+
+    @property
+    def port(self) -> int | None:
+        """None while nothing is served."""
+        return None if self._running is None else int(self._running[0].server_port)
+
+    def open(self) -> None:
+        if self._running is not None or self._wanted == 0:
+            return
+        try:
+            self._running = start_http_server(self._wanted, self._host, self._registry)
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                _log.warning(
+                    "metrics cannot be served yet; records are copied all the same",
+                    host=self._host,
+                    port=self._wanted,
+                    why=error.strerror or str(error),
+                    todo="nothing while an older application leaves; otherwise choose another metrics_port or "
+                    "metrics_host for this mirror. It is retried automatically.",
+                )
+        else:
+            _log.info("metrics are served", host=self._host, port=self.port)
+
+    def close(self) -> None:
+        if self._running is not None:
+            server, thread = self._running
+            server.shutdown()
+            server.server_close()
+            thread.join()
+            self._running = None

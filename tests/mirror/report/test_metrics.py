@@ -19,8 +19,7 @@ from reconciler_mirror.board.flow_state import SILENT_S
 from reconciler_mirror.model.lane import Condition, Discovered, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.model.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.views import FlowView
-from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsSnapshot, families
-from reconciler_mirror.report.metrics_server import MetricsEndpoint
+from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsEndpoint, MetricsSnapshot, families
 from reconciler_mirror.report.status import Application, record
 
 from reconciler.model.schemas import schema as schema_of
