@@ -23,7 +23,7 @@ DIFFERENT = (
     (r"(key|value|header)\.converter(\..*)?", "none: bytes stay bytes"),
     (
         r"topic\.creation\..*",
-        "`defaults.configs` of the target cluster, and `topics` for a remote topic of its own settings",
+        "`defaults.configs` of the target cluster, and `topics` for a remote topic with settings of its own",
     ),
     (r"metric\.(reporters|names\.formats)|add\.source\.alias\.to\.metrics|.*jmx\.reporter", "Prometheus; no JMX"),
     (
