@@ -121,6 +121,13 @@ def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
         future.result(20)
 
 
+def delete_topic(cluster: ClusterHandle, topic: str) -> None:
+    """Returns when the cluster lists it no more."""
+    admin = AdminClient({**cluster.super_client(), "log_level": "0"})
+    admin.delete_topics([topic])[topic].result(20)
+    until(lambda: topic not in admin.list_topics(timeout=10).topics, 20)
+
+
 def topics(cluster: ClusterHandle) -> set[str]:
     return set(AdminClient({**cluster.client(), "log_level": "0"}).list_topics(timeout=10).topics)
 

@@ -15,7 +15,7 @@ from reconciler.backends.connections.errors import Speaker, authentication, unre
 from reconciler.backends.connections.group_refusals import refused, words_of
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient
 from reconciler.kafka.client.errors import (
     DENIED,
     AuthenticationFailedError,
@@ -34,6 +34,7 @@ from reconciler.replication.groups import GroupSelector, unsupported
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.checkpoints import CheckpointLog
+from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import PartitionMap, Translation
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
@@ -155,15 +156,31 @@ class Side:
 
         return self.ask(read)
 
-    def maps(self, flow: str) -> Mapping[Key, PartitionMap]:
-        """The offset map of a flow whose target this is, by source topic and partition; empty when there is none."""
+    def maps(self, flow: str, source: Side | None, remote: Callable[[str], str]) -> Mapping[Key, PartitionMap]:
+        """The offset map of a flow whose target this is, by source topic and partition, of the topics as they are now;
+        empty when there is none. ``source``: None where it does not answer."""
 
-        async def read(cluster: ClusterClient) -> Mapping[Key, PartitionMap]:
-            reader = MapReader(cluster, flow)
+        async def read(target: ClusterClient, here: ClusterClient | None) -> dict[Key, PartitionMap]:
+            reader = MapReader(target, flow)
             await reader.refresh()
-            return reader.partitions()
+            await target.refresh({remote(topic) for topic in reader.topics})
+            if here is not None:
+                await here.refresh(reader.topics)
 
-        return self.ask(_unless_missing(read, {}))
+            def ids(topic: str) -> Ids | None:
+                there = target.topics[remote(topic)]
+                known = [there, *([here.topics[topic]] if here is not None else [])]
+                if any(each.error and each.topic_id == NO_ID for each in known):
+                    return None
+                return NO_ID if here is None else here.topics[topic].topic_id, there.topic_id
+
+            return dict(reader.partitions(ids))
+
+        def asked(opened: Sequence[ClusterClient]) -> Awaitable[Mapping[Key, PartitionMap]]:
+            here, nothing = opened[0] if source is not None else None, dict[Key, PartitionMap]()
+            return _unless_missing(lambda target: read(target, here), nothing)(opened[-1])
+
+        return visited((source, self) if source is not None else (self,), asked)
 
     def checkpoints(self, source: str, separator: str) -> Mapping[tuple[str, str, int], Checkpoint]:
         """The last ones of the flow's groups; empty when there is no such topic."""

@@ -51,6 +51,10 @@ from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted
 
+_FORMER = (
+    "{0}-{1} on {2} was deleted and made anew since it was mirrored, and nothing was copied into it since: the last"
+    " checkpoint is of the former topic"
+)
 MAP_WITHIN = 6.0
 """Seconds a lane may take to write what it has committed into the offset map."""
 
@@ -222,7 +226,8 @@ class Survey:
         if flow.keeps_offsets:
             return self._same(leg, wanted)
         committed_only = flow.isolation is Isolation.READ_COMMITTED
-        positions, maps = target.positions(flow.state_name), target.maps(flow.state_name)  # in this order
+        positions = target.positions(flow.state_name)  # before the map
+        maps = target.maps(flow.state_name, source, remote)
         query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
         return Chart(leg, maps, positions, translations(source, target, query))
 
@@ -273,7 +278,7 @@ class Survey:
             if flow.keeps_offsets:
                 self._told_same(leg, on_destination, by_group)
                 continue
-            maps = self.destination.maps(flow.state_name)
+            maps = self.destination.maps(flow.state_name, None, remote)
             ends = {(remote(topic), number): its for (topic, number), its in maps.items()}
             # Where the destination's own records lie between the copies, the group may have read those, too.
             others = [other for other in self.move.legs if other != leg]
@@ -286,6 +291,8 @@ class Survey:
                 before = on_destination.offsets.get(checkpoint.group, {}).get(key)
                 at = before.offset if before else None
                 partition = as_told(ends[key], leg, checkpoint.downstream, at)
+                if ends[key].source_end is None and checkpoint.downstream > 0:
+                    partition = TranslatedPartition(0, False, _FORMER.format(*key, self.destination.name))
                 if key in shared:
                     partition = replace(partition, end=shared[key].end, between=None)
                 offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)

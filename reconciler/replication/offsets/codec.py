@@ -23,6 +23,9 @@ _FIRST = 1
 _NUMBER = re.compile("[0-9]{1,19}")
 _NO_ID = UUID(int=0)
 
+Ids = tuple[UUID, UUID]
+"""Topic ids of a source topic and of its remote topic."""
+
 
 @dataclass(frozen=True, slots=True)
 class MapPartition:
@@ -35,7 +38,7 @@ class MapPartition:
     source_id: UUID = _NO_ID
     target_id: UUID = _NO_ID
 
-    def is_of(self, ids: tuple[UUID, UUID]) -> bool:
+    def is_of(self, ids: Ids) -> bool:
         """Whether source and remote topic have these ids, as far as they are known."""
         pairs = zip((self.source_id, self.target_id), ids, strict=True)
         return all(_NO_ID in pair or pair[0] == pair[1] for pair in pairs)

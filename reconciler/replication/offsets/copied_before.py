@@ -6,16 +6,12 @@ For a partition that has no position. The map is written a moment after each com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError
-from reconciler.replication.offsets.codec import ChunkError, decode, decode_key, end_of
+from reconciler.replication.offsets.codec import ChunkError, Ids, decode, decode_key, end_of
 from reconciler.replication.offsets.map_topic import partitions
-
-Ids = tuple[UUID, UUID]
-"""Topic ids of a source topic and of its remote topic."""
 
 
 async def copied_before(target: ClusterClient, wanted: Mapping[Key, Ids]) -> Mapping[Key, tuple[str, int]]:

@@ -13,8 +13,7 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError
 from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.codec import ChunkError, decode_key, end_of, place_of
-from reconciler.replication.offsets.copied_before import Ids
+from reconciler.replication.offsets.codec import ChunkError, Ids, decode_key, end_of, place_of
 from reconciler.replication.offsets.map_topic import partitions
 from reconciler.replication.offsets.map_topic import place_of as partition_of
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from uuid import UUID
+from collections.abc import Callable, Mapping
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.codec import ChunkError, MapPartition, decode, decode_key
+from reconciler.replication.offsets.codec import ChunkError, Ids, MapPartition, decode, decode_key
 from reconciler.replication.offsets.map import PartitionMap, Stretch
 from reconciler.replication.offsets.map_topic import partitions
 
@@ -29,7 +28,7 @@ class MapReader:
         self._topic_id = NO_ID
         self._chunks: dict[Key, dict[int, tuple[MapPartition, Stretch]]] = {}
         self._newest: dict[Key, MapPartition] = {}
-        self._maps: dict[Key, PartitionMap] = {}
+        self._maps: dict[Key, tuple[Ids, PartitionMap]] = {}
 
     async def refresh(self) -> None:
         """Reads on from where the last call ended, to the end.
@@ -52,32 +51,37 @@ class MapReader:
                     self._chunk(name, value)
             self._read[key] = logs.next_offset(answer, self._read[key])
 
-    def partition(self, topic: str, partition: int, ids: tuple[UUID, UUID] = (NO_ID, NO_ID)) -> PartitionMap:
-        """``topic``: the *source* topic. An empty map when nothing is known of it.
+    def partition(self, topic: str, partition: int, ids: Ids) -> PartitionMap:
+        """``topic``: the *source* topic. An empty map when nothing is known of it. The same object until it changes.
 
-        ``ids``: topic ids of source and remote topic now; what was written for others is left out. Without them those
-        of what was written last count.
+        ``ids``: topic ids of source and remote topic now; what was written for others is left out. Of a side that has
+        no id (brokers before 2.8), or does not answer, those of what was written last count.
         """
         key = (topic, partition)
-        if ids == (NO_ID, NO_ID) and key in self._maps:
-            return self._maps[key]
         chunks = self._chunks.get(key)
         if chunks is None:
             return _EMPTY
         newest = self._newest[key]
         now = (ids[0] if ids[0] != NO_ID else newest.source_id, ids[1] if ids[1] != NO_ID else newest.target_id)
-        partition_map = PartitionMap(stretch for place, stretch in chunks.values() if place.is_of(now))
-        if ids == (NO_ID, NO_ID):
-            self._maps[key] = partition_map
-        return partition_map
+        kept = self._maps.get(key)
+        if kept is None or kept[0] != now:
+            stretches = (stretch for place, stretch in chunks.values() if place.is_of(now))
+            kept = self._maps[key] = (now, PartitionMap(stretches))
+        return kept[1]
 
     def place(self, topic: str, partition: int) -> MapPartition | None:
         """Of what was written last of a *source* partition; None when nothing is known of it."""
         return self._newest.get((topic, partition))
 
-    def partitions(self) -> Mapping[Key, PartitionMap]:
-        """By source topic and partition."""
-        return {key: self.partition(*key) for key in self._chunks}
+    def partitions(self, ids: Callable[[str], Ids | None]) -> Mapping[Key, PartitionMap]:
+        """By source topic and partition. ``ids``: by source topic; None where it or its remote topic is not there."""
+        now = {topic: ids(topic) for topic in {topic for topic, _ in self._chunks}}
+        return {key: self.partition(*key, of) for key in self._chunks if (of := now[key[0]]) is not None}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Source topics of which it says something."""
+        return frozenset(topic for topic, _ in self._chunks)
 
     def _chunk(self, key: bytes, value: bytes | None) -> None:
         try:

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, CommittedPosition, Key, printed_id
-from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLostError
+from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
-from reconciler.replication.offsets.codec import MapPartition
+from reconciler.replication.offsets.codec import Ids, MapPartition
 from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_log
 from reconciler.replication.offsets.position_metadata import is_ours, mark_of, urlsafe
 from reconciler.replication.offsets.reader import MapReader
@@ -55,7 +55,9 @@ async def translate(
             await _position(sides, other) if not all(translation.exact for translation in all_translations) else None
         )
         # What the map says of former topics no counting makes exact: the logs have nothing in common with it.
-        if anew := made_anew(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
+        if gone := _gone(((sides.source, key[0]), (sides.target, other[0]))):
+            anew, all_translations = gone, [Translation(None, Exactness.UNKNOWN, gone) for _ in asked]
+        elif anew := made_anew(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
             all_translations = [_final(translation, anew) for translation in all_translations]
         elif any(translation.gap is not None for translation in all_translations) and sides.source is not None:
             ours, why = await _closed(sides, (key, other), ours, all_translations, position)
@@ -91,7 +93,7 @@ def _all(ours: PartitionMap, offsets: list[int], reverse: bool) -> list[Translat
 
 def made_anew(
     place: MapPartition | None,
-    ids: tuple[UUID, UUID],
+    ids: Ids,
     clusters: tuple[ClusterClient | None, ClusterClient],
     remote: str,
     position: CommittedPosition | None,
@@ -101,19 +103,38 @@ def made_anew(
     if place is None or place.is_of(ids):
         return ""
     if place.is_of((ids[0], NO_ID)):
-        was, side, topic, cluster = place.target_id, ids[1], remote, clusters[1].name
-    else:
-        was, side, topic = place.source_id, ids[0], place.topic
-        cluster = clusters[0].name if clusters[0] is not None else "the source"
-        now = printed_id(side.bytes)
-        at = position and mark_of((remote, place.partition), position.offset, position.metadata)
-        if at and urlsafe(at.topic_id) == urlsafe(now):
-            return ""
+        ways_on = f" until the mirror has copied {place.topic} again: its position went with the former topic"
+        if position is not None and position.offset > 0:
+            ways_on = (
+                f". The flow is at offset {position.offset} already, and what lies before is not in the new topic: "
+                f"reconciler mirror seek ENV FLOW --topic {place.topic} --to earliest"
+            )
+        return (
+            f"{remote} on {clusters[1].name} was deleted and recreated since it was mirrored (id"
+            f" {printed_id(place.target_id.bytes)}, now {printed_id(ids[1].bytes)}): offsets of the former topic have"
+            f" no counterpart{ways_on}"
+        )
+    topic, now = place.topic, printed_id(ids[0].bytes)
+    cluster = clusters[0].name if clusters[0] is not None else "the source"
+    at = position and mark_of((remote, place.partition), position.offset, position.metadata)
+    if at and urlsafe(at.topic_id) == urlsafe(now):
+        return ""
     return (
-        f"{topic} on {cluster} was deleted and recreated since it was mirrored (id {printed_id(was.bytes)}, now"
-        f" {printed_id(side.bytes)}): offsets of the former topic have no counterpart. Decide about the old records in"
-        f" {remote}, then copy from the beginning: reconciler mirror seek ENV FLOW --topic {place.topic} --to earliest"
+        f"{topic} on {cluster} was deleted and recreated since it was mirrored (id"
+        f" {printed_id(place.source_id.bytes)}, now {now}):"
+        f" offsets of the former topic have no counterpart. Decide about the old records in {remote}, then copy from"
+        f" the beginning: reconciler mirror seek ENV FLOW --topic {topic} --to earliest"
     )
+
+
+def _gone(topics: Iterable[tuple[ClusterClient | None, str]]) -> str:
+    """Which of them is not on its cluster, in words. What the map says of it is of a topic that was deleted."""
+    missing = [
+        f"{topic} is not on {cluster.name}"
+        for cluster, topic in topics
+        if cluster is not None and cluster.topics[topic].error == UNKNOWN_TOPIC
+    ]
+    return " and ".join(missing)
 
 
 def _final(translation: Translation, reason: str) -> Translation:
@@ -171,8 +192,7 @@ async def _id(cluster: ClusterClient | None, topic: str) -> UUID:
         return NO_ID
     if topic not in cluster.topics:
         await cluster.refresh([topic])
-    known = cluster.topics.get(topic)
-    return known.topic_id if known is not None else NO_ID
+    return cluster.topics[topic].topic_id
 
 
 async def _bound(

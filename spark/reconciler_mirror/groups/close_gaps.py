@@ -20,6 +20,7 @@ from reconciler.replication.offsets.map import Gap, Stretch
 from reconciler.replication.offsets.map_topic import append
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.translate import made_anew
 from reconciler_mirror import log_lines
 
 SEEN_ROUNDS = 2
@@ -80,17 +81,19 @@ class GapCloser:
             at = (await self._target.positions(position_group(self._flow), [twin]))[twin]
             position = at.offset if is_ours(twin, at.offset, at.metadata) else -1
             await self._source.refresh([key[0]])
+            await self._target.refresh([remote])
+            ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
+            if anew := made_anew(places.place(*key), ids, (self._source, self._target), remote, at):
+                return anew
             if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
                 # The group is ahead of the flow, which is no gap; but what the source does not have never comes.
                 end = (await logs.ends(self._source, [key]))[key]
                 if position < 0 or end > (gap.source or 0):
                     return ""
                 return f"the log ends before that on {self._source.name}, at {end}: reset the group there"
-            await self._target.refresh([remote])
-            ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
             last = places.place(*key)
             if last is not None and (last.source_id, last.target_id) != ids:
-                return ""  # made anew: what the map tells is of the former one
+                return ""  # made anew, and copied since: the map of the new one comes with the next commit
             here, there = Log(self._source, key, self._committed), Log(self._target, twin)
             stretch = await close_gap(gap, here, there, position)
             place = MapPartition(self._flow, *key, *ids)

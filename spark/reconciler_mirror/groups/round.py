@@ -11,6 +11,7 @@ from uuid import UUID
 
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.client.topic_listing import TopicListing
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.groups import (
@@ -24,6 +25,7 @@ from reconciler.replication.groups import (
 )
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
+from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import Gap, PartitionMap, Translation
 from reconciler.replication.offsets.reader import MapReader
 from reconciler_mirror.groups.as_committed import AsCommitted
@@ -35,6 +37,8 @@ ACTIVE = frozenset({22, 25, 27, 68})
 OTHER_KIND = 23
 """INCONSISTENT_GROUP_PROTOCOL: of a name that is a share group on one side alone."""
 LOOK_AT_EMPTY_EVERY = 10  # rounds
+
+_BEGINNING = Synced(0, 0)
 
 Tell = Callable[[Sequence[Checkpoint]], Awaitable[None]]
 
@@ -57,9 +61,11 @@ class RoundResult:
 
 @dataclass(slots=True)
 class _Entry:
-    """One partition of one group. ``map`` is the one it was translated with: a newer one may know better."""
+    """One partition of one group. ``map`` is the one it was translated with: a newer one may know better. ``ids``: of
+    the topics that ``downstream`` is of; other ones under their names have other offsets."""
 
     committed: CommittedOffset
+    ids: Ids | None = None
     map: PartitionMap | None = None
     gap: Gap | None = None
     downstream: int | None = None
@@ -89,18 +95,20 @@ class GroupRounds:
         self._same = further if isinstance(further, AsCommitted) else None
         self._source, self._target = source, target
         self._source_groups, self._target_groups = GroupClient(source), GroupClient(target)
+        self._listings = TopicListing(source), TopicListing(target)
+        self._ids: dict[tuple[str, str], Ids] = {}
+        self._former: set[Key] = set()  # whose remote topic was made anew, and nothing was copied into it yet
         self._told = {
             where: Synced(checkpoint.upstream, checkpoint.downstream) for where, checkpoint in checkpoints.items()
         }
         self._entries: dict[str, dict[Key, _Entry]] = {}
         self._empty: dict[Key, int] = {}
-        self._maps: dict[Key, tuple[PartitionMap, UUID, PartitionMap]] = {}
         self._round = 0
         self._shares: frozenset[str] = frozenset()
 
-    async def run(self, routes: Mapping[Key, str], maps: MapReader, ids: Mapping[str, UUID], tell: Tell) -> RoundResult:
-        """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``ids``: source
-        topic -> its id now; ``tell`` writes checkpoints. Raises what ``kafka.client.groups`` and ``tell`` raise.
+    async def run(self, routes: Mapping[Key, str], maps: MapReader, tell: Tell) -> RoundResult:
+        """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``tell`` writes
+        checkpoints. Raises what ``kafka.client.groups`` and ``tell`` raise.
 
         An advance is told before it is set, a rewind after it: whoever is killed in between leaves what the next
         application takes for the same advance or rewind.
@@ -119,13 +127,16 @@ class GroupRounds:
         }
         await self._read(listed.keys() - named.keys(), routes)
         named |= self._streams(listed)
+        self._ids.clear()
+        self._former.clear()
+        await self._look_up((key[0], routes[key]) for _, key, entry in self._each() if not entry.exact)
         if self._both is not None:
             await self._both.refresh()
         if self._same is not None:
             await self._same.refresh({(routes[key], key[1]) for _, key, entry in self._each() if not entry.exact})
             unknown = self._carry(self._same, routes)
         else:
-            unknown = self._translate(maps, ids)
+            unknown = self._translate(maps, routes)
         gaps = await self._close_gaps(maps, routes)
         await self._look_at_empty(unknown, routes)
         advances, rewinds = self._due(routes)
@@ -183,7 +194,8 @@ class GroupRounds:
             return
         if entry.told is not None and committed.offset < entry.told.upstream:
             entry.rewound = True
-        entry.committed, entry.map, entry.gap, entry.exact = committed, None, None, False
+        entry.committed = committed
+        _forget(entry)
 
     def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, UnsupportedGroup]]:
         for group, entries in self._entries.items():
@@ -196,11 +208,27 @@ class GroupRounds:
         a partition without a record has its end, too."""
         for _, key, entry in self._each():
             if not entry.exact:
+                entry.ids = self._ids.get((key[0], routes[key]))
                 translation = same.translate((routes[key], key[1]), entry.committed.offset)
                 entry.downstream, entry.exact = translation.offset, translation.exact
         return set()
 
-    def _translate(self, maps: MapReader, ids: Mapping[str, UUID]) -> set[Key]:
+    async def _look_up(self, topics: Iterable[tuple[str, str]]) -> None:
+        """Ids of source topics and their remote topics, once a round, as far as both are there. They are asked for just
+        before they count: what the driver discovered may be of topics that were deleted and made anew since."""
+        wanted = set(topics) - self._ids.keys()
+        if not wanted:
+            return
+        known: list[dict[str, UUID]] = []
+        for side, listing in enumerate(self._listings):
+            answers = await listing.of(sorted({pair[side] for pair in wanted}))
+            there = [topic for topic in answers if not topic.error or any(topic.topic_id)]
+            known.append({topic.name: UUID(bytes=topic.topic_id) for topic in there})
+        source, target = known
+        pairs = [(topic, remote) for topic, remote in wanted if topic in source and remote in target]
+        self._ids |= {(topic, remote): (source[topic], target[remote]) for topic, remote in pairs}
+
+    def _translate(self, maps: MapReader, routes: Mapping[Key, str]) -> set[Key]:
         """Partitions that the map knows nothing of."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
@@ -209,11 +237,20 @@ class GroupRounds:
             for key, entry in entries.items():
                 if entry.exact:
                     continue
+                ids = self._ids.get((key[0], routes[key]))
+                if ids is None or entry.ids != ids:
+                    _forget(entry)
+                if ids is None:
+                    continue
                 known = current.get(key)
                 if known is None:
-                    known = current[key] = self._map(maps, key, ids.get(key[0], NO_ID))
+                    known = current[key] = maps.partition(*key, ids)
+                    place = maps.place(*key)
+                    if place is not None and known.source_end is None and not place.is_of((NO_ID, ids[1])):
+                        self._former.add(key)
+                entry.ids = ids
                 if self._both is not None:
-                    translation = self._both.translate(key, entry.committed.offset)
+                    translation = self._both.translate(key, entry.committed.offset, ids)
                     entry.map, entry.downstream, entry.exact = known, translation.offset, translation.exact
                 elif entry.map is not known:
                     entry.map = known
@@ -224,14 +261,6 @@ class GroupRounds:
                 if entry.downstream is None:
                     unknown.add(key)
         return unknown
-
-    def _map(self, maps: MapReader, key: Key, topic_id: UUID) -> PartitionMap:
-        """Made anew only when the flow has written more of it: a topic that was deleted and made anew has a new map."""
-        whole = maps.partition(*key)
-        kept = self._maps.get(key)
-        if kept is None or kept[0] is not whole or kept[1] != topic_id:
-            kept = self._maps[key] = (whole, topic_id, maps.partition(*key, (topic_id, NO_ID)))
-        return kept[2]
 
     async def _close_gaps(self, maps: MapReader, routes: Mapping[Key, str]) -> dict[str, str]:
         """For the next round. Returns why groups stay inexact."""
@@ -276,13 +305,17 @@ class GroupRounds:
         advances: list[Checkpoint] = []
         rewinds: list[Checkpoint] = []
         for group, key, entry in self._each():
+            if key in self._former and entry.told not in (None, _BEGINNING):
+                # Of the former topic. A reader of checkpoints begins where the new one does until it is copied again.
+                entry.told = _BEGINNING
+                rewinds.append(Checkpoint(group, routes[key], key[1], 0, 0))
             if entry.downstream is None or not (self._same or (entry.map and entry.map.source_end is not None)):
                 continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
             if group in self._shares:
                 continue  # a reader of checkpoints would commit them, which makes a group of another kind
             # Of offsets that are the same, a checkpoint says no more than the copy reaches.
             now = Synced(entry.downstream if self._same else entry.committed.offset, entry.downstream)
-            if not checkpoint_due(entry.told, now):
+            if not checkpoint_due(entry.told, now, exact=entry.exact):
                 continue
             back = entry.told is not None and now.upstream < entry.told.upstream
             entry.told, metadata = now, entry.committed.metadata
@@ -315,6 +348,7 @@ class GroupRounds:
                     wanted.setdefault(group, {})[twin] = committed
                 elif on_target is not None and entry.downstream >= on_target.offset:
                     entry.rewound = False
+        await self._drop_former(wanted, routes)
         answers = await self._target_groups.commit(wanted, share=self._shares)
         codes = {group: max(codes.values(), default=0) for group, codes in answers.items()}
         joined = {group for group, code in codes.items() if code in ACTIVE}
@@ -322,6 +356,24 @@ class GroupRounds:
         refused = {group: code for group, code in codes.items() if code and code not in ACTIVE}
         refused |= dict.fromkeys(others, OTHER_KIND)
         return written, tuple(sorted(active | joined)), refused
+
+    async def _drop_former(self, wanted: Mapping[str, dict[Key, CommittedOffset]], routes: Mapping[Key, str]) -> None:
+        """Takes out of ``wanted`` what is an offset of a topic that was deleted since it was translated. Kafka deletes
+        a group's offset with its topic, so what was exact once would be set again, in the middle of another log."""
+        places = [(group, key, (routes[key], key[1])) for group in wanted for key in self._entries[group]]
+        places = [place for place in places if place[2] in wanted[place[0]]]
+        await self._look_up((key[0], twin[0]) for _, key, twin in places)
+        for group, key, twin in places:
+            entry = self._entries[group][key]
+            if entry.ids != self._ids.get((key[0], twin[0])):
+                del wanted[group][twin]
+                _forget(entry)
+
+
+def _forget(entry: _Entry) -> None:
+    """It is translated anew with the next round."""
+    entry.ids = entry.map = entry.gap = entry.downstream = None
+    entry.exact = False
 
 
 async def _bounds(cluster: ClusterClient, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:

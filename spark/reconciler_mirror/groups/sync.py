@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.kafka.client.cluster import ClusterClient, Key, parsed_id
+from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, BrokerError, SettingError, WireError, name_of
 from reconciler.replication.handover import FlowSettings, GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
@@ -105,10 +105,9 @@ class GroupSync:
                 specs = self._specs()
                 routes = {(spec.topic, spec.partition): spec.target_topic for spec in specs}
                 with _no_collection():
-                    ids = {spec.topic: parsed_id(spec.topic_id) for spec in specs}
-                    round_result = await rounds.run(routes, maps, ids, checkpoints.write)
+                    round_result = await rounds.run(routes, maps, checkpoints.write)
                     if returning is not None:
-                        back = await returning.run(returning_routes(self._unpaused()), maps, {}, _nothing_told)
+                        back = await returning.run(returning_routes(self._unpaused()), maps, _nothing_told)
                         round_result = together(round_result, back)
                 self._tell(round_result, read_ms, time.thread_time() - cpu)
                 await self._wait(began, time.thread_time() - cpu)
@@ -189,8 +188,9 @@ def _inexact(flow: FlowSettings, gaps: Mapping[str, str]) -> Condition:
     why = _some({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
     return Condition(
         "groups_inexact",
-        f"{len(gaps)} group(s) are at an earlier offset of {flow.target.cluster} than the exact one. {why}",
-        "Nothing is missed: after a failover they read some records again. Over once they have committed further.",
+        f"{len(gaps)} group(s) have no exact offset on {flow.target.cluster}, but an earlier one, or none. {why}",
+        "From an earlier offset nothing is missed: after a failover some records are read again. Over once the groups "
+        "have committed further, or once a topic that was made anew is copied.",
     )
 
 

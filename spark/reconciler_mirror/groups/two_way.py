@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.names import position_group
+from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import Exactness, Translation
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler.replication.offsets.reader import MapReader
@@ -35,12 +36,13 @@ class BothWays:
         self._out_to = await _decided(self._target, out)
         await self._out.refresh()
 
-    def translate(self, key: Key, position: int) -> Translation:
-        """``key``: topic and partition, the same on both sides."""
+    def translate(self, key: Key, position: int, ids: Ids) -> Translation:
+        """``key``: topic and partition, the same on both sides; ``ids``: of the topic here and there, now."""
         out_to, back_to = self._out_to.get(key), self._back_to.get(key)
         if (out_to is None and key in self._out_to) or (back_to is None and key in self._back_to):
             return _UNDECIDED
-        return Interleaved(self._out.partition(*key), out_to, self._back.partition(*key), back_to).translate(position)
+        out, back = self._out.partition(*key, ids), self._back.partition(*key, (ids[1], ids[0]))
+        return Interleaved(out, out_to, back, back_to).translate(position)
 
 
 async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:

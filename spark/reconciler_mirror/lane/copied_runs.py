@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.replication.offsets.codec import OffsetChunk
+from reconciler.kafka.client.cluster import NO_ID
+from reconciler.replication.offsets.codec import Ids, OffsetChunk
 from reconciler.replication.offsets.map import CopiedRun
 
 CHUNK_BYTES = 1024
@@ -20,13 +21,26 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Copied:
-    """``last``: the newest record's (source offset, target offset), ``synced`` what MirrorMaker 2's topic has of it.
-    ``version`` grows with every change. ``anchored``: the newest chunk in the map is not beyond the position, so a
-    position below its end was not put there by a seek, nor by a lane."""
+    """``of``: ids of the topics it tells of. ``last``: the newest record's (source offset, target offset), ``synced``
+    what MirrorMaker 2's topic has of it. ``version`` grows with every change. ``anchored``: the newest chunk in the map
+    is not beyond the position, so a position below its end was not put there by a seek, nor by a lane."""
 
-    __slots__ = ("_before", "_broken", "_open", "_written", "anchored", "chunk", "full", "last", "synced", "version")
+    __slots__ = (
+        "_before",
+        "_broken",
+        "_open",
+        "_written",
+        "anchored",
+        "chunk",
+        "full",
+        "last",
+        "of",
+        "synced",
+        "version",
+    )
 
     def __init__(self) -> None:
+        self.of: Ids = (NO_ID, NO_ID)
         self.chunk: OffsetChunk | None = None
         self.full: list[OffsetChunk] = []  # closed since the last write
         self.last: tuple[int, int] | None = None
@@ -43,8 +57,16 @@ class Copied:
         """Something of ``chunks`` is not written yet."""
         return self._written != self.version
 
+    def start(self, position: int, of: Ids, *, first: bool = False) -> None:
+        """A session starts at the committed ``position`` of topics ``of``; ``first``: the flow does. What was copied of
+        former topics must not get into the map of these."""
+        if of != self.of:
+            self.chunk, self.full, self.last, self.synced, self.of = None, [], None, None, of
+            self._before, self._written = None, self.version
+        self.begin(position, first=first)
+
     def begin(self, position: int, *, first: bool = False) -> None:
-        """A session goes on from the committed ``position``; ``first``: the flow starts there."""
+        """Goes on from the committed ``position``."""
         self._open.clear()
         self._broken = False
         if self.chunk is None or self.chunk.end != position:

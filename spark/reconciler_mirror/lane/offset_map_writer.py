@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Awaitable
 
-from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.client.small_topics import KeyValue, append
 from reconciler.replication.mirrormaker_records import OffsetSync
@@ -82,9 +82,7 @@ class MapWriter:
         written: list[tuple[Copied, int, int, OffsetChunk | None]] = []
         for partition in changed:
             spec, copied = partition.spec, partition.copied
-            target_topic = target.topics.get(spec.target_topic)
-            target_id = target_topic.topic_id if target_topic is not None else NO_ID
-            place = MapPartition(self._lane.spec.state, spec.topic, spec.partition, partition.topic_id, target_id)
+            place = MapPartition(self._lane.spec.state, spec.topic, spec.partition, *copied.of)
             chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
             written.append((copied, len(copied.full), copied.version, copied.newest))
         await map_topic.append(target, self._lane.spec.state, chunks)

@@ -26,7 +26,7 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.names import ConditionCode
-from reconciler.replication.offsets.copied_before import Ids
+from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.conditions.flow import setting_refused

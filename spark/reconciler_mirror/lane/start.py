@@ -205,7 +205,7 @@ class Starter:
         partition.committed = partition.reached = partition.covered = known.offset
         self._lane.know(partition, known.offset)
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
-        partition.copied.begin(known.offset)
+        partition.copied.start(known.offset, self._lane.ids(partition))
         if not known.topic_id:
             partition.copied.moved_back()
         partition.marked = known.marked if self._lane.spec.work.provenance else None
@@ -288,7 +288,7 @@ class Starter:
             return
         partition.committed = -1
         partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
-        partition.copied.begin(partition.covered, first=True)
+        partition.copied.start(partition.covered, self._lane.ids(partition), first=True)
         if partition.source in spec.start_offsets:
             partition.copied.moved_back()
         partition.marked = spec.work.first_mark(partition.covered)

@@ -16,7 +16,7 @@ from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, name_of
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.records.batches import Batch
-from reconciler.replication.offsets.copied_before import Ids
+from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
@@ -193,14 +193,14 @@ class Lane:
 
     def know(self, partition: Partition, offset: int) -> None:
         """It is committed there, or was when the lane began."""
-        self.known[partition.source] = (offset, self._ids(partition))
+        self.known[partition.source] = (offset, self.ids(partition))
 
     def committed_before(self, partition: Partition) -> int | None:
         """What this lane knew last; None: nothing yet, or of another topic at source or target."""
         offset, ids = self.known.get(partition.source, (-1, (NO_ID, NO_ID)))
-        return offset if offset >= 0 and NO_ID not in ids and ids == self._ids(partition) else None
+        return offset if offset >= 0 and NO_ID not in ids and ids == self.ids(partition) else None
 
-    def _ids(self, partition: Partition) -> Ids:
+    def ids(self, partition: Partition) -> Ids:
         there = self.target.topics.get(partition.spec.target_topic)
         return partition.topic_id, NO_ID if there is None else there.topic_id
 

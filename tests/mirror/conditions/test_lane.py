@@ -17,6 +17,7 @@ from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from tests.support.clusters import delete_topic
 from tests.support.lanes.cutting_proxy import cutting
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
 
@@ -212,7 +213,7 @@ def test_a_recreated_source_topic_is_not_mixed_with_the_old_one(flow: Flow, crea
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(50))
     flow.run(batch_path)
-    _delete(flow.source, flow.topic)
+    delete_topic(flow.source, flow.topic)
     create_topic(flow.source, flow.topic, 2)
     fill(flow.source, flow.topic, _records(500))
     flow.run(batch_path, has("source_topic_recreated"))
@@ -237,7 +238,7 @@ def test_a_source_topic_recreated_under_a_running_lane_is_noticed(flow: Flow, cr
         while not (control.reports and caught_up(control.reports[-1])):
             assert time.monotonic() < until
             time.sleep(0.1)
-        _delete(flow.source, flow.topic)
+        delete_topic(flow.source, flow.topic)
         create_topic(flow.source, flow.topic, 2)
         fill(flow.source, flow.topic, _records(500))
     finally:
@@ -271,7 +272,7 @@ def test_a_recreated_topic_is_copied_by_the_running_lane_once_its_positions_are_
         wait_for(caught_up)
         control.specs = ()  # as discovery tells of a deleted topic
         wait_for(lambda p: not p.partitions)
-        _delete(flow.source, flow.topic)
+        delete_topic(flow.source, flow.topic)
         create_topic(flow.source, flow.topic, 2)
         for partition in range(2):
             fill(flow.source, flow.topic, _records(20), partition)
@@ -284,15 +285,6 @@ def test_a_recreated_topic_is_copied_by_the_running_lane_once_its_positions_are_
         thread.join(120)
     assert control.finished, conditions(control.reports)
     assert [len(flow.target_content()[partition]) for partition in range(2)] == [70, 70]
-
-
-def _delete(cluster: ClusterHandle, topic: str) -> None:
-    admin = AdminClient(cluster.super_client())
-    admin.delete_topics([topic])[topic].result(20)
-    until = time.monotonic() + 20
-    while topic in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def test_start_latest_survives_a_restart_before_the_first_record(flow: Flow, create_topic: CreateTopic) -> None:

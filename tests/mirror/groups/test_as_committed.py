@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from reconciler_mirror.model.lane import PartitionSpec
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
+from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.reader import MapReader
@@ -33,6 +34,8 @@ class Side:
     groups: dict[str, dict[Key, CommittedOffset]] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     ends: dict[Key, int] = field(default_factory=dict)
+    made: int = 1
+    """How often its topics were made: their id."""
 
     async def refresh(self, _: Iterable[str]) -> None:
         return None
@@ -68,9 +71,20 @@ class Groups:
         return {name: dict.fromkeys(offsets, 0) for name, offsets in wanted.items()}
 
 
+class Topics:
+    """``TopicListing`` over a ``Side``."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    async def of(self, names: Sequence[str]) -> Sequence[TopicOf]:
+        return [TopicOf(name, 0, bytes(15) + bytes([self._side.made]), internal=False, partitions=()) for name in names]
+
+
 @pytest.fixture(autouse=True)
 def sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds_module, "GroupClient", Groups)
+    monkeypatch.setattr(rounds_module, "TopicListing", Topics)
 
 
 def at(**offsets: int) -> dict[Key, CommittedOffset]:
@@ -89,7 +103,7 @@ class Synced:
         async def tell(checkpoints: Iterable[Checkpoint]) -> None:
             self.told += checkpoints
 
-        return asyncio.run(self._rounds.run(self._routes, cast("MapReader", None), {}, tell))
+        return asyncio.run(self._rounds.run(self._routes, cast("MapReader", None), tell))
 
 
 def test_an_offset_travels_as_it_is_with_its_metadata() -> None:
@@ -109,6 +123,17 @@ def test_a_group_ahead_of_the_copy_waits_at_its_end_and_comes_to_its_own_offset(
     assert synced.round().inexact == 0
     assert target.groups["g"][REMOTE, 0].offset == 100
     assert [(told.upstream, told.downstream) for told in synced.told] == [(60, 60), (100, 100)]
+
+
+def test_a_copy_made_anew_is_asked_where_it_ends_before_a_group_is_set_in_it() -> None:
+    """Kafka deletes offsets with their topic. What was exact in the former copy lies beyond the new one's end."""
+    source, target = Side({"g": at(p0=100)}), Side(ends={(REMOTE, 0): 130})
+    synced = Synced(source, target)
+    synced.round()
+    target.groups, target.ends, target.made = {"g": {}}, {(REMOTE, 0): 60}, 2
+    assert synced.round().written == 0
+    assert synced.round().written == 1
+    assert target.groups["g"][REMOTE, 0].offset == 60
 
 
 def test_where_the_copy_ends_is_not_known_nothing_is_set() -> None:

@@ -55,7 +55,7 @@ def rounds(flow: Flow, *, back: bool = False) -> tuple[RoundResult, list[Checkpo
             sides: tuple[ClusterClient, ClusterClient] = (target, source) if back else (source, target)
             settings = GroupSettings((f"{flow.topic}.*",), (), 1000, follow_rewinds=False)
             synced = GroupRounds(settings, *sides, {}, AsCommitted(sides[1]))
-            return await synced.run({(here, 0): there}, cast("MapReader", None), {}, tell)
+            return await synced.run({(here, 0): there}, cast("MapReader", None), tell)
         finally:
             source.close()
             target.close()
@@ -158,7 +158,7 @@ def test_a_flow_that_translates_names_share_groups_and_leaves_them(flow: Flow, u
             settings = GroupSettings((group,), (), 1000, follow_rewinds=False)
             maps = MapReader(target, flow.topic)
             synced = GroupRounds(settings, source, target, {})
-            return await synced.run({(flow.topic, 0): flow.remote}, maps, {}, _nothing)
+            return await synced.run({(flow.topic, 0): flow.remote}, maps, _nothing)
         finally:
             source.close()
             target.close()

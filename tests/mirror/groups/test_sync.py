@@ -19,11 +19,12 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.mirrormaker_records import Checkpoint
-from tests.support.clusters import CreateTopic, member
+from tests.support.clusters import CreateTopic, delete_topic, member
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.synced import Synced, write
 from tests.support.lanes.truth import map_topic, placed
 from tests.support.reading import to_the_end
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -305,3 +306,48 @@ def test_a_group_beyond_the_log_of_the_source_is_said_to_be(synced: Synced, uniq
         f"{synced.flow.topic}-0 (at 5000): the log ends before that on {synced.flow.source.name}, at "
         in found.gaps[unique]
     )
+
+
+def test_a_remote_topic_made_anew_gets_no_offset_of_its_former_copy(
+    synced: Synced, unique: str, create_topic: CreateTopic
+) -> None:
+    """Neither by rounds that have translated the group before, nor by a new application. Once the copy is made again,
+    the group goes on at its record in it, and so does who reads its checkpoint."""
+    flow = synced.flow
+    write(flow, 0, 50)
+    at = placed(flow.source, flow.topic)[b"40"]
+    synced.commit(unique, {0: at})
+    synced.copy()
+
+    def make_anew() -> None:
+        assert synced.offset(unique) is not None
+        delete_topic(flow.target, flow.remote)
+        until(lambda: synced.offset(unique) is None, 20)  # Kafka deletes it with the topic
+        create_topic(flow.target, flow.remote, 2)
+
+    for found in (synced.round(PATIENCE + 4, between=make_anew), synced.round(PATIENCE + 2)):
+        assert synced.offset(unique) is None
+        assert f"{flow.remote} on west was deleted and recreated since it was mirrored" in found.gaps[unique]
+    checkpoint = synced.checkpoints()[unique, flow.remote, 0]
+    assert (checkpoint.upstream, checkpoint.downstream) == (0, 0)
+    write(flow, 50, 20)  # the new copy is the longer one, with other offsets: its session sees no aborted lane
+    synced.copy()
+    synced.round()
+    assert next_values(flow, unique)[0] == b"40"
+    checkpoint = synced.checkpoints()[unique, flow.remote, 0]
+    assert (checkpoint.upstream, checkpoint.downstream) == (at, placed(flow.target, flow.remote)[b"40"])
+
+
+def test_an_offset_of_a_source_topic_made_anew_is_not_taken_for_one_of_the_former(
+    synced: Synced, unique: str, create_topic: CreateTopic
+) -> None:
+    flow = synced.flow
+    write(flow, 0, 50)
+    synced.copy()
+    delete_topic(flow.source, flow.topic)
+    create_topic(flow.source, flow.topic, 2)
+    write(flow, 100, 30)
+    synced.commit(unique, {0: 7})
+    found = synced.round(PATIENCE + 2)
+    assert synced.offset(unique) is None, "its record is not in the copy"
+    assert f"{flow.topic} on east was deleted and recreated since it was mirrored" in found.gaps[unique]

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane import positions, transactional
+from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
@@ -167,6 +168,24 @@ def test_after_a_seek_the_position_names_its_topic_once_the_map_has_its_place(*,
     assert positions.went_back(at, 45) is written
     assert not positions.went_back(at, 25)
     assert not positions.went_back(at, None)
+
+
+def test_what_was_copied_into_a_former_topic_gets_into_no_map_of_the_new_one() -> None:
+    """A chunk of the former copy that the new session's do not replace would name offsets in the middle of the new."""
+    copied, source, former, new = Copied(), uuid4(), uuid4(), uuid4()
+    copied.start(30, (source, former))
+    copied.acknowledged(((30, 20),), 500)
+    copied.committed(50)
+    copied.start(50, (source, former))
+    assert len(list(copied.chunks())) == 1, "another session on the same topics goes on"
+    copied.start(0, (source, new), first=True)
+    assert not list(copied.chunks())
+    assert copied.last is None, "MirrorMaker 2's offset sync of the former copy"
+    copied.acknowledged(((0, 60),), 0)
+    copied.committed(60)
+    assert [(chunk.begin, chunk.end) for chunk in copied.chunks()] == [(0, 60)]
+    assert copied.of == (source, new)
+    assert copied.changed
 
 
 def test_a_topic_made_anew_was_never_copied(flow: Flow) -> None:

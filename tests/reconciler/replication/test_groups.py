@@ -67,12 +67,19 @@ def test_kinds_that_have_no_offsets_are_named() -> None:
     assert unsupported("classic", "app", "", ["app-KSTREAM-0001-repartition"]) is UnsupportedGroup.STREAMS_CLASSIC
 
 
+def test_an_exact_checkpoint_replaces_a_later_one_of_a_former_topic() -> None:
+    assert checkpoint_due(Synced(40, 44), Synced(40, 4), exact=True)
+    assert checkpoint_due(Synced(40, 44), Synced(41, 5), exact=True)
+    assert not checkpoint_due(Synced(40, 44), Synced(41, 5), exact=False)
+    assert not checkpoint_due(Synced(40, 44), Synced(41, 44), exact=True)
+
+
 @given(st.lists(st.tuples(OFFSETS, OFFSETS), max_size=20))
 def test_checkpoints_advance_at_the_target_unless_the_group_goes_back(steps: list[tuple[int, int]]) -> None:
     last: Synced | None = None
     for upstream, downstream in steps:
         now = Synced(upstream, downstream)
-        if checkpoint_due(last, now):
+        if checkpoint_due(last, now, exact=False):
             assert last is None or downstream > last.downstream or upstream < last.upstream
             last = now
         else:

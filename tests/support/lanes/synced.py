@@ -42,16 +42,20 @@ class Synced:
     def copy(self) -> None:
         self.flow.run(batch_path, self.flow.at_end())
 
-    def round(self, count: int = 1) -> RoundResult:
+    def round(self, count: int = 1, *, between: Callable[[], None] = lambda: None) -> RoundResult:
+        """The last of ``count`` rounds. ``between``: called after the first one."""
+
         async def run(source: ClusterClient, target: ClusterClient) -> RoundResult:
             settings = GroupSettings(self.include, EXCLUDED_GROUPS, 1000, self.follow)
             log, maps = CheckpointLog(target, self.log), MapReader(target, self.flow.topic)
             closer = GapCloser(self.flow.topic, (source, target), committed=True)
             rounds = GroupRounds(settings, source, target, await log.read(), closer)
             routes = {(self.flow.topic, p): self.flow.remote for p in range(self.flow.partitions)}
-            for _ in range(count):
+            for number in range(count):
+                if number == 1:
+                    await asyncio.to_thread(between)
                 await maps.refresh()
-                found = await rounds.run(routes, maps, {}, self.tell or log.write)
+                found = await rounds.run(routes, maps, self.tell or log.write)
             return found
 
         return self._visit(run)

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_sandbox.handles import ClusterHandle
 
+from reconciler.kafka.client.cluster import NO_ID
 from reconciler.kafka.client.log_ends import log_ends
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.map import PartitionMap
@@ -50,7 +51,7 @@ def offset_map(flow: Flow, partition: int = 0) -> PartitionMap:
         try:
             reader = MapReader(target, flow.topic)
             await reader.refresh()
-            return reader.partition(flow.topic, partition)
+            return reader.partition(flow.topic, partition, (NO_ID, NO_ID))
         finally:
             target.close()
 

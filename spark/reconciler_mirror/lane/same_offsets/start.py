@@ -154,7 +154,7 @@ class SameStarter(Starter):
         partition.covered = max(place.reached, same.start)
         partition.sequence = place.look.next_sequence
         partition.first_acked = place.look.last_sequence is not None
-        partition.copied.begin(place.reached)
+        partition.copied.start(place.reached, lane.ids(partition))
         lane.changed.add(partition)
         if not same.begun:
             self._write_soon(partition)
