@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.kafka.client import small_topics
@@ -217,7 +218,10 @@ def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) 
             return asyncio.run(asyncio.wait_for(_foreign_in_heartbeats(declared, principal), WITHIN_SECONDS))
         except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
             subject = f"topic {HEARTBEATS} on {declared.name}"
-            todo = f"Give the principal Read on topic {HEARTBEATS} there, or write heartbeats: false"
+            todo = "Plan again once it answers"
+            if isinstance(error, BrokerError) and error.code in DENIED:
+                todo = f"Grant it: {speaker_of(declared, principal).acl_command('Read', f'--topic {HEARTBEATS}')}"
+            todo += "; or write mirrormaker_topics: {heartbeats: false} under the flow"
             unread = Unknown(subject, f"{_words('its records', error)}; whether they are an application's", todo)
     return unread
 

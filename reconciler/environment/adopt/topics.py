@@ -30,6 +30,7 @@ EXCLUDED = "excluded"
 OWNED = "of an application"
 NOT_CHOSEN = "not asked for"
 ELSEWHERE = "declared already"
+COLLIDES = "differs only in '.' and '_'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,21 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
     """``cluster`` already carries the id that ``live`` told. Topics come in the order of their names."""
     topics: list[AdoptedTopic] = []
     left_out: list[Ignored] = []
+    # Kafka creates two such topics by one request, and by none after it. Declared, each plan of the cluster would be
+    # refused for names that nobody can change.
+    declared = taking.known.topics.values() if taking.known else ()
+    by_metric = {topic.name.replace(".", "_"): topic.name for topic in declared if cluster.name in topic.clusters}
     for name in sorted(live.topics):
         topic = live.topics[name]
         why = _why_not(cluster.name, topic, taking, live.topics.keys())
+        other = by_metric.get(name.replace(".", "_"), name)
+        if why is None and other != name:
+            why = (
+                COLLIDES,
+                f"{other} is declared; Kafka has one metric for both, and refuses to create the second again",
+            )
         if why is None:
+            by_metric[name.replace(".", "_")] = name
             topics.append(_adopted(cluster.name, topic, _inherited(cluster.name, taking.known)))
         else:
             left_out.append(Ignored(of_topic(TopicRef(cluster.name, name)), *why))

@@ -23,14 +23,16 @@ def run(paths: Sequence[Path], out: Path) -> str:
     write_folder(out, {out / name: text for name, text in imported.texts().items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate takes it as it is"]
-    return "\n".join([*said, *_report(imported, imported.flows, shlex.quote(str(out)))])
+    written = "".join(imported.texts().values())
+    return "\n".join([*said, *_report(imported, imported.flows, written, shlex.quote(str(out)))])
 
 
 def run_into(paths: Sequence[Path], folder: Path) -> str:
     """Adds what an environment lacks; raises as ``run``."""
     imported, asked = _imported(paths, folder)
     added = add(imported, asked, folder)
-    return "\n".join([*said_of(added, folder), *_report(imported, added.flows, shlex.quote(str(folder)))])
+    written = added.path.read_text(encoding="utf-8") if added.path is not None else ""
+    return "\n".join([*said_of(added, folder), *_report(imported, added.flows, written, shlex.quote(str(folder)))])
 
 
 def _imported(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
@@ -107,8 +109,8 @@ def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
     return Mistake(where, f"{key} ({origin}): {words}" if origin else words)
 
 
-def _report(imported: ImportedEnvironment, flows: Sequence[str], out: str) -> Iterator[str]:
-    """What is different, which secrets to set, and where to go from here. ``flows``: those that were written."""
+def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, out: str) -> Iterator[str]:
+    """What is different, which secrets ``written`` refers to, and where to go from here. ``flows``: those in it."""
     notes = imported.notes
     if imported.disabled:
         named = ", ".join(imported.disabled)
@@ -119,9 +121,9 @@ def _report(imported: ImportedEnvironment, flows: Sequence[str], out: str) -> It
     if notes.unneeded:
         yield "not needed here:"
         yield from (f"  {', '.join(dict.fromkeys(names))}: {words}" for words, names in notes.unneeded.items())
-    if notes.secrets:
+    if secrets := {name: words for name, words in notes.secrets.items() if f"${{env:{name}}}" in written}:
         yield "secrets to set in the environment of each command and job:"
-        yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
+        yield from (f"  {name}: {words}" for name, words in secrets.items())
     yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
     for flow in flows:

@@ -22,7 +22,7 @@ def valid_json(place: str, topology: Topology, planned: Plan | None = None) -> s
     """As schemas/validation.schema.json."""
     if planned is None or not (planned.refused or planned.unknown):
         return _document(topology.environment, f"Valid: {_declared(topology)}", ())
-    reasons = [*((each.error, "unknown", each.todo) for each in planned.unknown)]
+    reasons = [*((f"{each.subject}: {each.error}", "unknown", each.todo) for each in planned.unknown)]
     reasons += [(each.reason.text, each.reason.code, each.todo) for each in planned.refused]
     problems = [Problem(code, Where(place), text, "", todo) for text, code, todo in reasons]
     verdict = f"Valid, and not to be applied to the live clusters: {counted(len(problems), 'problem')}"
@@ -33,7 +33,7 @@ def _live(planned: Plan) -> Iterator[str]:
     if not (planned.refused or planned.unknown):
         yield "on the live clusters: nothing blocks a plan"
     for unknown in planned.unknown:
-        yield f"  unknown: {unknown.error}"
+        yield f"  unknown: {unknown.subject}: {unknown.error}"
         yield f"    {unknown.todo}"
     for refusal in planned.refused:
         yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"

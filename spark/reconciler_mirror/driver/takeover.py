@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.kafka.client.cluster import Key, parsed_id
-from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
+from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, WireError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
@@ -54,7 +54,8 @@ _APPLIED_S = 0.1
 """A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
 OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
 """So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are. It may
-still be reading its log, and a commit would end that."""
+still be reading its log, and a commit would end that. So the other partitions wait, too: their positions are in the
+same group, and their first commit would be the one after which the missing ones are never read (decision 131)."""
 _DECIDED_WITHIN_S = 2.0
 """So long commits that are under way are waited for. A lane that hangs holds its own until it is fenced."""
 
@@ -268,8 +269,11 @@ class _Open:
         return [*self._decided.values(), *lane_positions.values()]
 
     async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
-        """By target topic and partition: up to where the flow had been committed, at least, as the offset map says."""
+        """By target topic and partition: up to where the flow had been committed, at least, as the offset map says. Not
+        of remote topics that are not there: their positions were deleted with them, and no coordinator will tell them.
+        """
         await self.cluster.refresh({spec.target_topic for spec in specs})
+        specs = [spec for spec in specs if self.cluster.topics[spec.target_topic].error != UNKNOWN_TOPIC]
         least = await last_committed(self.cluster, self.flow.state_name, self._ids(specs))
         ends = {(s.target_topic, s.partition): least.get((s.topic, s.partition)) for s in specs}
         return {key: end for key, end in ends.items() if end is not None}

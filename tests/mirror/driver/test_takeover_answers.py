@@ -15,8 +15,8 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import Claim, PartitionSpec
 
-from reconciler.kafka.client.cluster import Key
-from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.cluster import NO_ID, Key
+from reconciler.kafka.client.errors import UNKNOWN_TOPIC, BrokerError
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 from reconciler.replication.handover import FlowSettings, Naming, Start
@@ -95,7 +95,7 @@ async def _nothing(*_: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = {"east.orders": SimpleNamespace(topic_id=IDS[0])}
+    topics = {"east.orders": SimpleNamespace(topic_id=IDS[0], error=0)}
     cluster = SimpleNamespace(refresh=_nothing, topics=topics, close=lambda: None)
     monkeypatch.setattr(takeover, "cluster_of", lambda _: cluster)
     for name in ("settle", "last_committed", "copied_before"):
@@ -183,6 +183,21 @@ def test_what_the_offset_map_knows_and_the_coordinator_does_not_tell_is_waited_f
     assert take(coordinator, monkeypatch) == Takeover(Claim(4, "new"), None)
     assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
     assert coordinator.asked >= 4, "nothing was written before all of it was told"
+
+
+def test_a_position_that_was_deleted_with_its_remote_topic_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map knows it, and of a topic that is not there no id tells that it is of a former one."""
+
+    async def committed(_cluster: Any, _flow: str, wanted: Mapping[Key, Any]) -> Mapping[Key, int]:
+        return dict.fromkeys(wanted, 1_000)
+
+    monkeypatch.setattr(takeover, "last_committed", committed)
+    gone = {"east.orders": SimpleNamespace(topic_id=NO_ID, error=UNKNOWN_TOPIC)}
+    cluster = SimpleNamespace(refresh=_nothing, topics=gone, close=lambda: None)
+    monkeypatch.setattr(takeover, "cluster_of", lambda _: cluster)
+    waited = list[int]()
+    took = take(Coordinator({}, [{}]), monkeypatch, waits=waited.append)
+    assert (took.started, waited) == (2, [])
 
 
 def test_where_one_identity_is_refused_the_others_ask_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:

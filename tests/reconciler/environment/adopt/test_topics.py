@@ -148,6 +148,19 @@ def test_internal_remote_and_excluded_topics_are_left_out_and_named() -> None:
         assert name in comments(made)
 
 
+@pytest.mark.parametrize("known", [None, topology(cluster("east"), topic("audit_log", "east"))])
+def test_of_topics_that_differ_only_in_dots_and_underscores_one_is_declared(known: Topology | None) -> None:
+    """Kafka creates both by one request. Declared together, the environment would be refused as a whole."""
+    fake = FakeCluster("east")
+    for name in ("orders.v2", "orders_v2", "orders-v2", "audit.log", "audit_log"):
+        fake.put(name)
+    made = adopted(fake.read(), known=known)
+    assert left(made)["orders_v2"] == "differs only in '.' and '_'"
+    assert "orders.v2 is declared" in next(each.text for each in made.left_out if each.subject.name == "orders_v2")
+    taken = {"orders-v2", "orders.v2"}
+    assert names(made) == (taken | {"audit.log"} if known is None else taken)
+
+
 def test_topics_declared_before_that_are_named_as_remote_topics_of_this_cluster_are_told() -> None:
     known = topology(topic("east.orders", "west"), topic("east.unrelated", "west"), topic("orders.east", "west"))
     east = FakeCluster("east")

@@ -666,8 +666,13 @@ def test_an_environment_gets_what_it_lacks_and_keeps_what_it_has(
     folder = tmp_path / "env"
     folder.mkdir()
     (folder / "east.yaml").write_text(THERE, "utf-8")
-    code, told = added(capfd, folder, BASE + "A->B.topics=orders\n")
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="secret";'
+    login = "{0}.security.protocol=SASL_SSL\n{0}.sasl.mechanism=SCRAM-SHA-512\n{0}.sasl.jaas.config={1}\n"
+    passwords = "".join(login.format(name, jaas) for name in "AB")
+    code, told = added(capfd, folder, BASE + passwords + "A->B.topics=orders\n")
     assert code == 0, told
+    assert "B_SASL_PASSWORD" in told
+    assert "A_SASL_PASSWORD" not in told, "of a cluster that is declared already"
     assert (folder / "east.yaml").read_text("utf-8") == THERE
     made = load(read_environment(folder), "env")
     assert (made.clusters["A"].cluster_id, made.clusters["B"].bootstrap_servers) == ("kept", ("b:1",))
