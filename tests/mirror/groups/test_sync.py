@@ -325,7 +325,7 @@ def test_a_remote_topic_made_anew_gets_no_offset_of_its_former_copy(
         until(lambda: synced.offset(unique) is None, 20)  # Kafka deletes it with the topic
         create_topic(flow.target, flow.remote, 2)
 
-    for found in (synced.round(PATIENCE + 4, between=make_anew), synced.round(PATIENCE + 2)):
+    for found in (synced.round(SEEN_ROUNDS + 4, between=make_anew), synced.round(SEEN_ROUNDS + 2)):
         assert synced.offset(unique) is None
         assert f"{flow.remote} on west was deleted and recreated since it was mirrored" in found.gaps[unique]
     checkpoint = synced.checkpoints()[unique, flow.remote, 0]
@@ -348,6 +348,6 @@ def test_an_offset_of_a_source_topic_made_anew_is_not_taken_for_one_of_the_forme
     create_topic(flow.source, flow.topic, 2)
     write(flow, 100, 30)
     synced.commit(unique, {0: 7})
-    found = synced.round(PATIENCE + 2)
+    found = synced.round(SEEN_ROUNDS + 2)
     assert synced.offset(unique) is None, "its record is not in the copy"
     assert f"{flow.topic} on east was deleted and recreated since it was mirrored" in found.gaps[unique]
