@@ -26,7 +26,7 @@ UNKNOWN = "unknown"
 
 Changed = TypeVar("Changed")
 StateOf = Callable[[LiveState], Callable[[Subject], str]]
-"""Given once for a whole plan, then for each subject: how it is, in words that tell what moved when they differ."""
+"""Called once for a whole plan, then for each subject: its state, in words that differ once it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Assessment:
 @dataclass(frozen=True, slots=True)
 class World:
     """What a change is assessed against. ``fallbacks``: cluster -> what its topics have without overrides, as far as
-    other topics tell. ``kept_less``: copies that keep less than their sources, by what nobody asked for."""
+    other topics show. ``kept_less``: copies that keep less than their sources by limits that no file asks for."""
 
     topology: Topology
     live: LiveState
@@ -62,7 +62,7 @@ def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Parts of a verdict, such as ``+5 topics``. ``removed`` are told last, after those of every other kind."""
+    """Parts of a verdict, such as ``+5 topics``. ``removed`` come last, after those of every other kind."""
 
     changed: tuple[str, ...]
     removed: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Kind(Generic[Changed]):
     equals. ``rests_on``: what must be as it was for a saved plan to be applied, given source topics by remote topic;
     ``states``: how such subjects are. ``is_safe``: whether autonomy ``safe`` makes the change by itself, at that risk.
     ``takes_away``: classes that do harm with a folder that was half read. ``confirm``: asks a cluster once, after an
-    interruption, and tells of each change whether it was done (raises ClusterError); None: nobody can tell, or only
+    interruption, and says of each change whether it was done (raises ClusterError); None: nothing shows it, or only
     the probe that follows (``resources.acls.probe``).
     ``deviations``: what the change would bring back; ``cause``: how that came to be, where this kind knows more than
     when runs ended; of one config, where one is given. ``counts``: its part of a verdict.

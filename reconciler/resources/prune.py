@@ -1,12 +1,12 @@
 """Prune: unmanaged topics on a cluster's prune list that nothing asks for any more, and unused quotas and users.
 
 Three must agree before a topic goes this way: the cluster's ``prune`` list in git, ``plan --prune``, ``apply --prune``.
-For quotas and users the ownership record stands in for the list.
+For quotas and users the ownership record takes the place of the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why, of_topic
 from reconciler.model.changes.findings import Findings
@@ -15,7 +15,7 @@ from reconciler.model.live import LiveState
 from reconciler.replication.expressions.match import expressions
 from reconciler.resources.protected_names import is_state_of_an_application, protection_of
 from reconciler.resources.shrink_limit import AGREE, too_many
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, grouped
 
 SHOWN = 5
 
@@ -23,14 +23,19 @@ SHOWN = 5
 def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...], asked: bool) -> Findings:
     """``asked``: --prune was given; else a note says what would go.
 
-    A cluster that hides topics keeps everything: a source nobody sees has a remote topic that looks left over.
+    A cluster that hides topics keeps everything: the remote topic of a source that is not visible looks left over.
     """
     deletions, ignored = _candidates(topology, live, unmanaged)
+    going = grouped((deletion.ref.cluster, deletion.ref.name) for deletion in deletions)
     if not asked:
-        return Findings(unmanaged=unmanaged, ignored=ignored, notes=tuple(_offers(deletions)))
+        notes = tuple(
+            f"plan --prune would delete {counted(len(names), 'unmanaged topic')} of {cluster}: {names_shown(names)}"
+            for cluster, names in sorted(going.items())
+        )
+        return Findings(unmanaged=unmanaged, ignored=ignored, notes=notes)
     gone = {deletion.ref for deletion in deletions}
     kept = tuple(topic for topic in unmanaged if topic.ref not in gone)
-    refused = (*_blind(live, deletions), *_above_limit(topology, live, deletions)) if deletions else ()
+    refused = tuple(_refusals(topology, live, going)) if deletions else ()
     return Findings(changes=tuple(deletions), refused=refused, unmanaged=kept, ignored=ignored)
 
 
@@ -70,32 +75,23 @@ def _candidates(
     return deletions, tuple(ignored)
 
 
-def _offers(deletions: Sequence[DeleteTopic]) -> Iterator[str]:
-    for cluster in sorted({deletion.ref.cluster for deletion in deletions}):
-        names = [deletion.ref.name for deletion in deletions if deletion.ref.cluster == cluster]
-        topics = counted(len(names), "unmanaged topic")
-        yield f"plan --prune would delete {topics} of {cluster}: {names_shown(names)}"
-
-
-def _blind(live: LiveState, deletions: Sequence[DeleteTopic]) -> Iterator[Refused]:
+def _refusals(topology: Topology, live: LiveState, going: Mapping[str, Sequence[str]]) -> Iterator[Refused]:
+    """``going``: cluster -> names of its topics that would be pruned."""
+    # A cluster that hides topics may hide the source of any remote topic, on whichever cluster that is.
+    count = sum(map(len, going.values()))
     for name in sorted(live.clusters):
         known = live.known(name)  # one that is unknown stops every removal anyway
         if known is not None and not known.sees_all:
-            problem = (
-                f"{len(deletions)} topics would be pruned, but cluster {name} does not show this principal every topic"
-            )
+            problem = f"{count} topics would be pruned, but cluster {name} does not show this principal every topic"
             why = f"{problem}; the remote topic of a source that is not seen looks as if nothing asked for it"
             todo = "Let the principal describe every topic (doctor prints the command), or leave --prune out"
             yield Refused(Subject(About.PRUNE, name=f"with {name}"), Reason(Why.PRUNE_BLIND, why), todo)
-
-
-def _above_limit(topology: Topology, live: LiveState, deletions: Sequence[DeleteTopic]) -> Iterator[Refused]:
-    for name in sorted({deletion.ref.cluster for deletion in deletions}):
-        names = [deletion.ref.name for deletion in deletions if deletion.ref.cluster == name]
+    # Kafka's own topics are never pruned, so they do not count towards the share.
+    limit = topology.rules.shrink_limit
+    for name, names in sorted(going.items()):
         cluster = live.known(name)
         topics = [topic for topic in cluster.topics if not topic.startswith("__")] if cluster else []
-        if too_many(names, len(topics), topology.rules.shrink_limit, left=len(topics) - len(names)):
-            limit = topology.rules.shrink_limit
+        if too_many(names, len(topics), limit, left=len(topics) - len(names)):
             problem = f"{len(names)} of {len(topics)} topics of {name} would be pruned, more than {limit.percent} %"
             todo = f"Check whether a file or flow is missing. If it is meant, {AGREE}"
             subject = Subject(About.PRUNE, name=f"of {name}")

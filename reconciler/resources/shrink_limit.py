@@ -53,7 +53,7 @@ def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: S
 
 
 def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
-    """A note for each cluster that is declared no longer: what is there stands in no list of the plan."""
+    """A note for each cluster that is no longer declared: no list of the plan shows what is on it."""
     if applied is None:
         return
     for name in sorted(applied.clusters.keys() - topology.clusters.keys()):

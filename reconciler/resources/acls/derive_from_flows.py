@@ -63,7 +63,7 @@ class FlowTopics:
 
 
 def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> FlowTopics:
-    """Remote topics whose source topic is gone count, too, where their name alone tells what they are copies of."""
+    """Remote topics whose source topic is gone count, too, where their name alone says what they are copies of."""
     selector = selector_of(flow)
     topics: dict[str, str] = {}
     target = live.known(flow.target)
@@ -137,22 +137,22 @@ def derive(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[Derive
     readers: set[str] = set()
     for rule in rules:
         if rule.resource is ResourceType.TOPIC:
-            for acl in _on_topics(carriage, rule):
-                if acl.operation is Operation.READ and acl.permission is Permission.ALLOW:
-                    readers.add(rule.principal)
-                yield acl, rule
+            operations = _ON_TOPICS.get((rule.permission, rule.operation), ())
+            for name, pattern in _places(carriage, rule) if operations else ():
+                for operation in operations:
+                    acl = _rewritten(carriage.flow, rule, name, pattern, operation)
+                    if acl.operation is Operation.READ and acl.permission is Permission.ALLOW:
+                        readers.add(rule.principal)
+                    yield acl, rule
     if carriage.flow.access.groups:
         for rule in rules:
-            if rule.resource is ResourceType.GROUP and rule.principal in readers:
-                yield from ((acl, rule) for acl in _on_groups(carriage.flow, rule))
-
-
-def _on_topics(carriage: FlowTopics, rule: AclBinding) -> Iterator[AclBinding]:
-    operations = _ON_TOPICS.get((rule.permission, rule.operation), ())
-    if operations:
-        for name, pattern in _places(carriage, rule):
-            for operation in operations:
-                yield _rewritten(carriage.flow, rule, name, pattern, operation)
+            if (
+                rule.resource is ResourceType.GROUP
+                and rule.principal in readers
+                and _groups_chosen(carriage.flow, rule)
+            ):
+                for operation in _ON_GROUPS.get((rule.permission, rule.operation), ()):
+                    yield _rewritten(carriage.flow, rule, rule.name, rule.pattern, operation), rule
 
 
 def _places(carriage: FlowTopics, rule: AclBinding) -> Iterator[tuple[str, PatternType]]:
@@ -167,12 +167,6 @@ def _places(carriage: FlowTopics, rule: AclBinding) -> Iterator[tuple[str, Patte
     for topic, remote in carriage.topics.items():
         if rule.covers_name(topic) and not (covering is not None and remote.startswith(covering)):
             yield remote, PatternType.LITERAL
-
-
-def _on_groups(flow: Flow, rule: AclBinding) -> Iterator[AclBinding]:
-    if _groups_chosen(flow, rule):
-        for operation in _ON_GROUPS.get((rule.permission, rule.operation), ()):
-            yield _rewritten(flow, rule, rule.name, rule.pattern, operation)
 
 
 def _groups_chosen(flow: Flow, rule: AclBinding) -> bool:

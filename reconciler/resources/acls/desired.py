@@ -1,7 +1,7 @@
 """The desired ACLs of each cluster, and why: declared, of mirror jobs, and derived from flows.
 
 Flows derive from rules that no flow made, hop by hop, so that two flows that face each other cannot keep a rule alive
-that nobody wrote.
+that is written nowhere.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import AccessRole, AccessRule, AclBinding, Permission, Unsupported, word
+from reconciler.model.acls import AccessRole, AclBinding, Permission, Unsupported, word
 from reconciler.model.changes import Grant
 from reconciler.model.environment.topology import Flow, Principal, Topology
-from reconciler.model.live import LiveAccess, LiveCluster, LiveState
+from reconciler.model.live import LiveCluster, LiveState
 from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
 from reconciler.resources.acls.roles import (
     bindings,
@@ -66,7 +66,12 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
     for rule in topology.access:
         grant = Grant(title_of(rule), DECLARED, str(rule.where))
         for cluster in clusters_of(rule, topology):
-            for acl in _expanded(rule, topology, routing, cluster):
+            if rule.role is AccessRole.MIRROR:
+                rights = mirror_rights(flows_of(rule, topology), topology, routing.routes, cluster)
+                acls = bindings(rule, rights)
+            else:
+                acls = (*expand_stable(rule), *bindings(rule, record_rights(rule.role, topology, cluster)))
+            for acl in acls:
                 if rule.absent:
                     absent[cluster].setdefault(acl, grant)
                 else:
@@ -84,12 +89,6 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
     return DesiredRules(rules, absent, {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why})
 
 
-def _expanded(rule: AccessRule, topology: Topology, routing: Routing, cluster: str) -> tuple[AclBinding, ...]:
-    if rule.role is AccessRole.MIRROR:
-        return bindings(rule, mirror_rights(flows_of(rule, topology), topology, routing.routes, cluster))
-    return (*expand_stable(rule), *bindings(rule, record_rights(rule.role, topology, cluster)))
-
-
 def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
     for flow in flows:
         for side in (flow.source, flow.target):
@@ -99,15 +98,15 @@ def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]
                 why = f"cluster {side} could not be used"
             elif not cluster.sees_all:
                 why = f"not every topic of {side} is visible"
-            elif flow.access.enabled and (cluster.access is None or _unread(cluster.access)):
+            elif flow.access.enabled and (
+                cluster.access is None
+                or isinstance(cluster.access.acls, Unknown)
+                or isinstance(cluster.access.owned, Unknown)
+            ):
                 why = f"the access rules of {side} could not be read"
             if why:
                 doubtful[flow.source].append(f"flow {flow.name}: {why}")
                 doubtful[flow.target].append(f"flow {flow.name}: {why}")
-
-
-def _unread(access: LiveAccess) -> bool:
-    return isinstance(access.acls, Unknown) or isinstance(access.owned, Unknown)
 
 
 def _derive(

@@ -41,11 +41,11 @@ NOT_PROBED = Reason(
 
 
 def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Findings:
-    """``live`` without clusters that are not the declared ones; what was not read of them is told elsewhere."""
+    """``live`` without clusters whose id is not the declared one; another part reports what was not read of them."""
     rules_of_cluster = desired_rules(topology, live, routing)
     limit = topology.rules.shrink_limit
     findings = merged(_cluster(name, live, rules_of_cluster, limit) for name in sorted(topology.clusters))
-    # Literal topic names in rules that nobody has: perhaps a slip.
+    # Topics that rules name one by one and that no cluster has: perhaps a typing error.
     notes: list[str] = []
     value: set[tuple[str, str]] = set()
     for rule in topology.access:
@@ -90,10 +90,7 @@ def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: 
 def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_of_cluster: DesiredRules) -> Findings:
     rules = rules_of_cluster.rules[name]
     owned: Mapping[AclBinding, Made] = {} if isinstance(access.owned, Unknown) else access.owned
-    deleted = {
-        **dict(_deletions(name, acls, owned, rules_of_cluster)),
-        **dict(_cut_off(name, acls, access, rules_of_cluster)),
-    }
+    deleted = dict(_deletions(name, acls, access, owned, rules_of_cluster))
     kept = acls - deleted.keys()
     needed = frozenset(rules)
     # By principal, rules that will be there and that no flow makes: what follows from a flow need not repeat them.
@@ -121,10 +118,9 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
         unknown = (
             Unknown(f"access {name}", this_unknown.error, this_unknown.todo, ("which rules earlier runs made",)),
         )
-    count = len(adopted)
+    rules_adopted = f"{counted(len(adopted), 'declared access rule')} of {name}, there before any apply from here"
     taken_over = (
-        f"{counted(count, 'declared access rule')} of {name}, there before any apply from here: apply records as ours"
-        " what it finds declared, and deletes it once it leaves the files"
+        f"{rules_adopted}: apply records as ours what it finds declared, and deletes it once it leaves the files"
     )
     return Findings(
         changes=(*creates, *(deleted[acl] for acl in sorted(deleted))),
@@ -142,38 +138,31 @@ def _covered(acl: AclBinding, standing: Mapping[str, Sequence[AclBinding]]) -> b
 
 
 def _deletions(
-    name: str, acls: frozenset[AclBinding], owned: Mapping[AclBinding, Made], rules_of_cluster: DesiredRules
+    name: str,
+    acls: frozenset[AclBinding],
+    access: LiveAccess,
+    owned: Mapping[AclBinding, Made],
+    rules_of_cluster: DesiredRules,
 ) -> Iterator[tuple[AclBinding, DeleteAcl]]:
-    rules = rules_of_cluster.rules[name]
+    """A rule that comes twice is deleted for the later reason."""
+    rules, absent = rules_of_cluster.rules[name], rules_of_cluster.absent[name]
     needed = frozenset(rules)
-    for acl, grant in rules_of_cluster.absent[name].items():
+    for acl, grant in absent.items():
         if acl in acls:
             yield acl, DeleteAcl(name, acl, grant, Reason(Why.DECLARED_ABSENT, f"declared absent in {grant.where}"))
-    if name in rules_of_cluster.doubtful:
-        return
-    for acl, record in owned.items():
-        if acl in acls and acl not in rules and acl not in rules_of_cluster.absent[name] and not redundant(acl, needed):
-            yield acl, DeleteAcl(name, acl, Grant(record.title, record.maker), _left_over(record))
-
-
-def _cut_off(
-    name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_of_cluster: DesiredRules
-) -> Iterator[tuple[AclBinding, DeleteAcl]]:
-    """Rules that an earlier run deleted, and that no probe has confirmed since."""
+    # While some desired rules are not known, no rule may be taken for left over.
+    for acl, record in owned.items() if name not in rules_of_cluster.doubtful else ():
+        if acl in acls and acl not in rules and acl not in absent and not redundant(acl, needed):
+            code, text = Why.SOURCE_RULE_GONE, f"made for {record.maker}, whose source has no such rule any more"
+            if record.maker == DECLARED:
+                code, text = Why.DECLARED_NO_LONGER, "made or taken over by an earlier run, declared no longer"
+            yield acl, DeleteAcl(name, acl, Grant(record.title, record.maker), Reason(code, text))
+    # Rules that an earlier run deleted, and that no probe has confirmed since.
     for acl, before in access.pending.items():
-        if before.there and acl not in acls and acl not in rules_of_cluster.rules[name]:
-            grant = rules_of_cluster.absent[name].get(acl) or Grant(*_made_by(before.made))
-            yield acl, DeleteAcl(name, acl, grant, NOT_PROBED)
-
-
-def _made_by(record: Made | None) -> tuple[str, str]:
-    return (record.title, record.maker) if record is not None else ("rules that were not ours", DECLARED)
-
-
-def _left_over(record: Made) -> Reason:
-    if record.maker == DECLARED:
-        return Reason(Why.DECLARED_NO_LONGER, "made or taken over by an earlier run, declared no longer")
-    return Reason(Why.SOURCE_RULE_GONE, f"made for {record.maker}, whose source has no such rule any more")
+        if before.there and acl not in acls and acl not in rules:
+            made = before.made
+            earlier = Grant("rules that were not ours", DECLARED) if made is None else Grant(made.title, made.maker)
+            yield acl, DeleteAcl(name, acl, absent.get(acl) or earlier, NOT_PROBED)
 
 
 def _reason(desired: DesiredRule, owned: Mapping[AclBinding, Made]) -> Reason:

@@ -24,7 +24,7 @@ from reconciler.model.changes import (
 )
 from reconciler.model.changes.vocabulary import Action
 from reconciler.model.environment.topology import Mirror, TopicRef, Topology
-from reconciler.model.live import LiveAccess, LiveCluster, LiveState, Made
+from reconciler.model.live import LiveCluster, LiveState, Made
 from reconciler.model.plan import Planned
 from reconciler.model.reports.drift import Cause, Deviation, History, Told
 from reconciler.model.reports.explain import RuleAnswer
@@ -126,7 +126,7 @@ Denial = tuple[str, AclBinding]
 
 @dataclass(frozen=True, slots=True)
 class AccessLinks:
-    """``denials`` by cluster; ``rights``: principal of a mirror job -> cluster -> ids of what it is allowed anew."""
+    """``denials`` by cluster; ``rights``: principal of a mirror job -> cluster -> ids of its new rules."""
 
     denials: Mapping[str, tuple[Denial, ...]]
     rights: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -206,10 +206,12 @@ def rules_about_principal(
 def _answers(
     basis: ExplainBasis, rules_of_cluster: DesiredRules, cluster: str, about: Callable[[AclBinding], bool]
 ) -> Iterator[RuleAnswer]:
-    """Those that differ in nothing but their operation as one; what nobody declared comes last."""
+    """Rules that differ only in their operation as one; undeclared ones come last."""
     live_cluster = basis.live.known(cluster)
     access = live_cluster.access if live_cluster is not None and cluster in basis.answered else None
-    live, owned, rules = _live(access), _owned(access), rules_of_cluster.rules.get(cluster, {})
+    live = access.acls if access is not None and isinstance(access.acls, frozenset) else None
+    owned = access.owned if access is not None and isinstance(access.owned, Mapping) else {}
+    rules = rules_of_cluster.rules.get(cluster, {})
     alike: dict[tuple[AclBinding, str, str, str], list[str]] = {}
     for acl in sorted(
         filter(about, {*rules, *(live or ())}), key=lambda entry: (entry not in rules, entry.principal, entry)
@@ -241,14 +243,6 @@ def _state(acl: AclBinding, rules: Mapping[AclBinding, DesiredRule], live: froze
     return (
         "implied by another rule" if any(wider in live or wider in rules for wider in acl.implied_by()) else "missing"
     )
-
-
-def _live(access: LiveAccess | None) -> frozenset[AclBinding] | None:
-    return access.acls if access is not None and isinstance(access.acls, frozenset) else None
-
-
-def _owned(access: LiveAccess | None) -> Mapping[AclBinding, Made]:
-    return access.owned if access is not None and isinstance(access.owned, Mapping) else {}
 
 
 KIND: Kind[AclChange] = Kind(

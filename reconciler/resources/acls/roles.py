@@ -19,7 +19,6 @@ from reconciler.model.acls import (
     AccessRole,
     AccessRule,
     AclBinding,
-    ExactRule,
     NamePattern,
     Operation,
     PatternType,
@@ -48,7 +47,13 @@ SHOWN = 3
 def expand_stable(rule: AccessRule) -> tuple[AclBinding, ...]:
     """The rules of an entry, in order; none for the role mirror, whose rules depend on topics."""
     if rule.exact is not None:
-        return tuple(_exact(rule, rule.exact))
+        exact = rule.exact
+        return tuple(
+            AclBinding(exact.resource, name.name, name.pattern, rule.principal, host, operation, exact.permission)
+            for name in exact.names
+            for operation in exact.operations
+            for host in rule.hosts
+        )
     if rule.role is None or rule.role is AccessRole.MIRROR:
         return ()
     return bindings(rule, _rights(rule, rule.role))
@@ -79,15 +84,6 @@ def title_of(rule: AccessRule) -> str:
         case _:
             about = ""
     return f"{rule.principal}: {rule.role}{about}"
-
-
-def _exact(rule: AccessRule, exact: ExactRule) -> Iterator[AclBinding]:
-    for name in exact.names:
-        for operation in exact.operations:
-            for host in rule.hosts:
-                yield AclBinding(
-                    exact.resource, name.name, name.pattern, rule.principal, host, operation, exact.permission
-                )
 
 
 def _rights(rule: AccessRule, role: AccessRole) -> Iterator[Right]:

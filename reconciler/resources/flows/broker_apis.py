@@ -40,7 +40,7 @@ class _Lack:
 
 
 def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) -> Iterator[Refused]:
-    """Clusters whose brokers did not tell are not judged: their job looks again."""
+    """Clusters whose brokers reported no requests are not judged: their job looks again."""
     for flow in topology.flows.values():
         source, target = (features.get(name, ClusterFeatures()).apis for name in (flow.source, flow.target))
         subject = Subject(About.FLOW, name=flow.name)
@@ -90,5 +90,5 @@ def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, in
 
 
 def _missing(needed: Mapping[int, str], offered: Mapping[int, int] | None) -> tuple[str, ...]:
-    """None of a cluster that did not tell."""
+    """Nothing counts as missing where the cluster reported no requests."""
     return () if offered is None else tuple(name for key, name in needed.items() if key not in offered)

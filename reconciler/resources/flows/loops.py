@@ -95,7 +95,7 @@ class _Search:
 
 
 def find_loops(travels: Iterable[FlowNaming], topics: Mapping[str, Sequence[str]]) -> tuple[Loop | Unproved, ...]:
-    """Loops in which a record can come back, each with one example. Of loops that share a flow only one is told.
+    """Loops in which a record can come back, each with one example. Of loops that share a flow only one is reported.
 
     ``topics`` are the declared topics of each cluster; examples are taken from them where possible. Raises whatever a
     custom policy raises.

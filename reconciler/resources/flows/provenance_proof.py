@@ -2,7 +2,7 @@
 
 What the header does at run time: a flow with provenance carries no record to a cluster where it has been, and none that
 has been on its source before; with ``local`` only records without a header. A loop in which all flows have provenance
-is cut, because each cluster on it stands in the header; of others ``goes_round`` tells. What is left to prove is that
+is cut, because each cluster on it is in the header; ``goes_round`` decides on others. What is left to prove is that
 two paths never lead the same record to the same topic.
 """
 
@@ -93,7 +93,7 @@ def goes_round(flows: Sequence[Flow]) -> bool:
 
 
 def may_share(left: Flow, right: Flow) -> bool:
-    """May both write to one topic, as long as no record comes twice? Their headers tell the records apart."""
+    """May both write to one topic, as long as no record comes twice? Their headers distinguish the records."""
     return left.provenance is not None and right.provenance is not None
 
 

@@ -29,7 +29,7 @@ def called_now(topology: Topology) -> Mapping[str, str]:
 
 
 def entry(old: str, new: str) -> str:
-    """What somebody writes into the files."""
+    """The entry to write into the files."""
     return f"moved: [{{flow: {new}, from: {old}}}]"
 
 

@@ -7,7 +7,7 @@ Names come first, because they need no values; then partitions and configs, near
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -97,7 +97,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
     contested = frozenset(ref for ref, hops in makers.items() if len(hops) > 1 and not _shared(topology, hops))
-    refused = (*(_loop(hop) for hop in sorted(endless)), *(_collision(ref, makers[ref]) for ref in sorted(contested)))
+    refused = tuple(_refusals(endless, {ref: makers[ref] for ref in sorted(contested)}))
     brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
@@ -160,7 +160,7 @@ def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[T
 
 
 def _shared(topology: Topology, hops: Sequence[TopicHop]) -> bool:
-    """Several flows may write to one topic where each record tells where it is from (``validate`` proves the rest)."""
+    """Several flows may write to one topic where each record says where it comes from (``validate`` proves more)."""
     return all(topology.flows[hop.flow].provenance is not None for hop in hops)
 
 
@@ -242,7 +242,14 @@ def _values(
     hops = {ref: hops[0] for ref, hops in makers.items()}
     order, ring = _nearest_first(hops)
     two_way = ring | {ref for ref, hops in makers.items() if len(hops) > 1}
-    _level(prospects, brokers, makers, [ref for ref in order if ref in two_way])
+    # All topics of a ring get the largest partition count among them; it may have to travel all the way round.
+    on_rings = [ref for ref in order if ref in two_way]
+    for _ in on_rings:
+        for ref in on_rings:
+            for hop in makers[ref]:
+                if (upstream := prospects.get(hop.source)) is not None:
+                    prospect = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
+                    prospects.put(ref, prospect.at_least(upstream.partitions))
     depths: dict[TopicRef, int] = {}
     routes: list[Route] = []
     for ref in order:
@@ -280,20 +287,6 @@ def _values(
     return tuple(sorted(routes, key=attrgetter("remote.cluster", "remote.name")))
 
 
-def _level(
-    prospects: Prospects,
-    brokers: Mapping[str, BrokerConfigs],
-    makers: Mapping[TopicRef, Sequence[TopicHop]],
-    ring: list[TopicRef],
-) -> None:
-    """Gives all topics of a ring the largest partition count among them; it may have to travel all the way round."""
-    for _ in ring:
-        for ref in ring:
-            for source in filter(None, (prospects.get(hop.source) for hop in makers[ref])):
-                prospect = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
-                prospects.put(ref, prospect.at_least(source.partitions))
-
-
 def _prospects(
     topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
 ) -> Prospects:
@@ -316,20 +309,17 @@ def _prospects(
     return Prospects(present, work_out)
 
 
-def _loop(hop: TopicHop) -> Refused:
-    problem = f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}, without end"
-    todo = "Exclude it with exclude_topics, or give all flows of the ring the same naming"
-    return Refused.of(Subject(About.FLOW, name=hop.flow), Why.MIRROR_LOOP, problem, todo)
-
-
-_HARM = "their records would be mixed or doubled"
-
-
-def _collision(remote: TopicRef, makers: list[TopicHop]) -> Refused:
-    by = " and ".join(f"flow {hop.flow} from {hop.source}" for hop in makers)
-    problem = f"{remote} would be written by {by}; {_HARM}"
-    todo = "Narrow the topics of one flow, or use naming policy default"
-    return Refused.of(of_topic(remote), Why.REMOTE_NAME_COLLISION, problem, todo)
+def _refusals(endless: Iterable[TopicHop], contested: Mapping[TopicRef, Sequence[TopicHop]]) -> Iterator[Refused]:
+    """Topics that come round without end, and topics that several flows would write to."""
+    for hop in sorted(endless):
+        problem = f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}"
+        todo = "Exclude it with exclude_topics, or give all flows of the ring the same naming"
+        yield Refused.of(Subject(About.FLOW, name=hop.flow), Why.MIRROR_LOOP, f"{problem}, without end", todo)
+    for remote, makers in contested.items():
+        by = " and ".join(f"flow {hop.flow} from {hop.source}" for hop in makers)
+        problem = f"{remote} would be written by {by}; their records would be mixed or doubled"
+        todo = "Narrow the topics of one flow, or use naming policy default"
+        yield Refused.of(of_topic(remote), Why.REMOTE_NAME_COLLISION, problem, todo)
 
 
 def declared_flow(topology: Topology, name: str, why: str) -> Flow:

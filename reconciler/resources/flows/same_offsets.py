@@ -6,7 +6,7 @@ transaction markers (decision 163). What brokers have to be asked for besides is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.errors import Unknown
@@ -29,20 +29,19 @@ Previous = Mapping[str, Mapping[str, Any]]
 def compare_same_offsets(topology: Topology, live: LiveState, routing: Routing, previous: Previous) -> Findings:
     """``previous``: mirror -> the hand-over its running job was started with, where it is still known."""
     names = called_now(topology)
-    flows = [flow for handover in previous.values() for flow in handover.get("flows", ())]
-    before = {names.get(state_of(flow), flow["name"]): flow for flow in flows}
+    earlier = [entry for handover in previous.values() for entry in handover.get("flows", ())]
+    before = {names.get(state_of(entry), entry["name"]): entry for entry in earlier}
     keeping = {flow.name: flow for flow in topology.flows.values() if flow.keeps_offsets}
     routes = [route for route in routing.routes if route.flow in keeping]
-    refused = [
-        *_partitions(live, routing, routes),
-        *_chains(topology, routing.routes),
-        *_not_new(live, routes, before),
-    ]
-    notes = [
-        *(line for flow in keeping.values() for line in _needs(live, flow, routes)),
-        *_left(topology, before),
-    ]
-    return Findings(refused=tuple(refused), notes=tuple(notes))
+    notes = [line for flow in keeping.values() for line in _needs(live, flow, routes)]
+    for name, was in sorted(before.items()):
+        flow = topology.flows.get(name)
+        if flow is not None and not flow.keeps_offsets and kept_before(was):
+            notes.append(
+                f"flow {name} no longer keeps offsets: its topics stay, and what is copied from now on has offsets of "
+                f"{flow.target}; groups are translated from there on"
+            )
+    return Findings(refused=tuple(_refusals(topology, live, routing, routes, before)), notes=tuple(notes))
 
 
 def kept_before(before: Mapping[str, Any]) -> bool:
@@ -50,8 +49,15 @@ def kept_before(before: Mapping[str, Any]) -> bool:
     return bool(before.get("offsets", TRANSLATED) == SAME)
 
 
-def _partitions(live: LiveState, routing: Routing, routes: Iterable[Route]) -> Iterator[Refused]:
-    """Fewer are refused for every flow."""
+def _refusals(
+    topology: Topology,
+    live: LiveState,
+    routing: Routing,
+    routes: Sequence[Route],
+    before: Mapping[str, Mapping[str, Any]],
+) -> Iterator[Refused]:
+    """``routes``: those of flows that keep offsets."""
+    # More partitions than the source has; a copy with fewer is refused for every flow.
     for route in routes:
         prospect, topic = routing.prospects.get(route.remote), live.topic(route.remote)
         there = max(prospect.partitions or 0 if prospect else 0, len(topic.partitions) if topic else 0)
@@ -63,11 +69,9 @@ def _partitions(live: LiveState, routing: Routing, routes: Iterable[Route]) -> I
         )
         todo = f"Give {route.source} {counted(there, 'partition')}, or let the flow make a new topic"
         yield Refused.of(of_topic(route.remote, "partitions"), Why.SAME_OFFSETS_PARTITIONS, text, todo)
-
-
-def _chains(topology: Topology, routes: Iterable[Route]) -> Iterator[Refused]:
-    """As ``validate`` says of expressions; this is for names that only a custom policy knows."""
-    made_by = {route.remote: route for route in routes}
+    # Chains in which one flow keeps offsets and the other does not. `validate` refuses them by their expressions; this
+    # is for names that only a custom policy knows.
+    made_by = {route.remote: route for route in routing.routes}
     for route in made_by.values():
         first = made_by.get(route.source)
         if first is None or topology.flows[first.flow].keeps_offsets == topology.flows[route.flow].keeps_offsets:
@@ -78,9 +82,7 @@ def _chains(topology: Topology, routes: Iterable[Route]) -> Iterator[Refused]:
         )
         todo = "Write offsets: same on both or on none, or exclude the topic from one of them"
         yield Refused.of(of_topic(route.remote), Why.SAME_OFFSETS_CHAIN, text, todo)
-
-
-def _not_new(live: LiveState, routes: Iterable[Route], before: Mapping[str, Mapping[str, Any]]) -> Iterator[Refused]:
+    # Copies that the flow made before it was to keep offsets.
     for route in routes:
         was = before.get(route.flow)
         if was is not None and not kept_before(was) and live.topic(route.remote) is not None:
@@ -120,16 +122,6 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
         f"flow {flow.name}: whether sources have transactions no topic tells; each of them leaves a hole of one offset "
         "or more, filled the same way, which readers without read_committed see as empty records"
     )
-
-
-def _left(topology: Topology, before: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for name, was in sorted(before.items()):
-        flow = topology.flows.get(name)
-        if flow is not None and not flow.keeps_offsets and kept_before(was):
-            yield (
-                f"flow {name} no longer keeps offsets: its topics stay, and what is copied from now on has offsets of "
-                f"{flow.target}; groups are translated from there on"
-            )
 
 
 def _compacts(live: LiveState, ref: TopicRef) -> bool:

@@ -40,7 +40,7 @@ def compare_mirrors(
             yield Findings(notes=(note,))
         live_mirror = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "its job was not looked for"))
         if isinstance(live_mirror, Unknown):
-            # Whose status cluster does not answer, that stands with its cluster, and what depends on it.
+            # A status cluster that does not answer is reported with that cluster, and with what depends on it.
             heard = not mirror.flows or live.known(topology.status_cluster(mirror)) is not None
             yield Findings(unknown=(live_mirror,) if heard else ())
         elif stuck := sorted(blocked.keys() & set(mirror.flows)):
@@ -60,7 +60,7 @@ def compare_mirrors(
             known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
             yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
             before = (previous.get(mirror.name) or {}).get("flows", ())
-            # Of flows that look renamed.
+            # Flows that look renamed: their positions would be left behind without a word.
             hints = tuple(
                 f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name,"
                 f" write {entry(old, new)}, and its positions, offset map and pauses go along"
@@ -136,11 +136,9 @@ def _flows(fields: Handover) -> tuple[str, ...]:
 def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Which flow and field decided, and which topics each flow gains and loses."""
     if before is not None:
-        return (
-            *explain_difference(before, fields),
-            *_impact(before, fields, routing),
-            *_record_work(fields, flows_before(before, fields)[0]),
-        )
+        earlier, _ = flows_before(before, fields)
+        topics = _impact(earlier, fields, routing)
+        return (*explain_difference(before, fields), *topics, *_record_work(fields, earlier))
     new = {flow["name"]: flow["fingerprint"] for flow in fields["flows"]}
     renamed = {
         flow["name"]: state_of(flow)
@@ -158,8 +156,8 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
     return tuple(lines)
 
 
-def _impact(before: Mapping[str, Any], fields: Handover, routing: Routing) -> Iterable[str]:
-    old, _ = flows_before(before, fields)
+def _impact(old: Mapping[str, Mapping[str, Any]], fields: Handover, routing: Routing) -> Iterable[str]:
+    """``old``: the flows before, by what ``fields`` calls them."""
     new = {flow["name"]: flow for flow in fields["flows"]}
     for name in sorted(old.keys() | new.keys()):
         was, now = _travelling(old.get(name), routing), _travelling(new.get(name), routing)

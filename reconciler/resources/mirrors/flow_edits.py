@@ -1,7 +1,7 @@
 """What each edited setting of a flow does to records, positions and groups: a table over the fields of its hand-over.
 
 Compared are two entries of ``flows``, as ``FlowSettings`` writes them. Every field has its words here, in both
-directions, so a job that restarts with another definition never counts as harmless because nobody thought of the field.
+directions, so a job that restarts with another definition never counts as harmless because a field was forgotten.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def flow_edits(before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _derived(_: str, __: Fields, ___: Fields) -> Iterator[FlowEdit]:
-    """Of a field that only says what others do. A renamed flow is told with its positions."""
+    """A field that only follows from others. A renamed flow is reported with its positions."""
     return iter(())
 
 

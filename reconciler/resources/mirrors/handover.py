@@ -70,7 +70,7 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
 
 def submission_of(mirror: Mirror) -> Handover:
     """What spark-submit reads, and not the job; a running job cannot change it either, so the fingerprint covers it.
-    A mirror host is told it beside the hand-over, in Spark's own settings, of which it knows what it accepts."""
+    A mirror host gets it beside the hand-over, in Spark's own settings, and knows which of them it accepts."""
     spark_conf = {**mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
     return {"master": mirror.master, "spark_conf": spark_conf}
 

@@ -17,7 +17,7 @@ from reconciler.model.changes import (
     StopMirror,
     Subject,
 )
-from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.live import LiveState
 from reconciler.model.reports.drift import Deviation
 from reconciler.resources.kind import ABSENT, REVERSIBLE, UNKNOWN, Assessment, Counts, Kind, World
 from reconciler.text import counted, first_of
@@ -45,7 +45,7 @@ def assess(change: MirrorChange, _: World) -> Assessment:
 
 
 def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
-    """The worst of the edits counts; all that are more than a pause are told."""
+    """The worst of the edits counts; all that do more than pause copying are listed."""
     harm = [f"flow {edit.flow}, {edit.setting}: {edit.why}" for edit in edits if edit.risk is not Risk.LOW]
     risks = [*(edit.risk for edit in edits), *([Risk.MEDIUM] if pauses else [])]
     risk = max(risks, key=list(Risk).index, default=Risk.LOW)
@@ -55,15 +55,16 @@ def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
 
 
 def states(live: LiveState) -> Callable[[Subject], str]:
-    return lambda subject: _state(live.mirrors.get(subject.name))
+    def state(subject: Subject) -> str:
+        mirror = live.mirrors.get(subject.name)
+        if mirror is None:
+            return ABSENT
+        if isinstance(mirror, Unknown):
+            return UNKNOWN
+        fingerprint = mirror.fingerprint or "none"
+        return f"{mirror.state}, application {mirror.application_id or 'none'}, fingerprint {fingerprint}"
 
-
-def _state(mirror: LiveMirror | Unknown | None) -> str:
-    if mirror is None:
-        return ABSENT
-    if isinstance(mirror, Unknown):
-        return UNKNOWN
-    return f"{mirror.state}, application {mirror.application_id or 'none'}, fingerprint {mirror.fingerprint or 'none'}"
+    return state
 
 
 def deviations(change: MirrorChange) -> Iterator[Deviation]:

@@ -71,9 +71,9 @@ def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, in
 def taken_over(
     standings: Sequence[SeekPartition], by_name: Mapping[int, int], other: str
 ) -> tuple[Mapping[int, int], tuple[int, ...]]:
-    """Partition -> offset where flow ``other`` stands, and the partitions where it has no position.
+    """Partition -> position of flow ``other``, and the partitions where it has none.
 
-    Raises ReconcilerError when it stands where the source has nothing, or nowhere at all.
+    Raises ReconcilerError when a position lies outside of what the source has, or when there is none at all.
     """
     if not by_name:
         raise ReconcilerError(

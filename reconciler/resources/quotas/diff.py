@@ -23,8 +23,8 @@ Keys = Mapping[QuotaEntity, frozenset[str]]
 
 
 def compare_quotas(topology: Topology, live: LiveState, pruning: bool) -> Findings:
-    """``live`` without clusters that are not the declared ones; what was not read of them is told elsewhere.
-    ``pruning``: keys that earlier runs set and git names no longer are removed; else it is only told which."""
+    """``live`` without clusters whose id is not the declared one; another part reports what was not read of them.
+    ``pruning``: keys that earlier runs set and git no longer names are removed; else a note names them."""
     return merged(_cluster(topology, live, name, pruning) for name in sorted(topology.clusters))
 
 
@@ -75,7 +75,11 @@ def _undeclared(
     name = cluster.name
     ours: Keys = {} if isinstance(cluster.quota_keys, Unknown) else cluster.quota_keys
     undeclared = dict(_undeclared_keys(mine, quotas))
-    ours_left = dict(_set_by_runs(undeclared, ours))
+    set_by_runs = {
+        whom: {key: number for key, number in limits.items() if key in ours.get(whom, ())}
+        for whom, limits in undeclared.items()
+    }
+    ours_left = {whom: limits for whom, limits in set_by_runs.items() if limits}
     ignored: list[Ignored] = []
     for whom, limits in undeclared.items():
         strange = {key: number for key, number in limits.items() if key not in ours_left.get(whom, {})}
@@ -87,7 +91,10 @@ def _undeclared(
             ignored.append(Ignored(Subject(About.QUOTAS, name), "quota-left-over", text))
     names = [str(whom) for whom in ours_left]
     if isinstance(cluster.quota_keys, Unknown):
-        return Findings(ignored=tuple(ignored), unknown=tuple(_doubt(name, cluster.quota_keys, pruning)))
+        # Without prune the record of earlier runs decides nothing.
+        failed = cluster.quota_keys
+        doubt = Unknown(f"quotas {name}", failed.error, failed.todo, ("which quotas earlier runs set",))
+        return Findings(ignored=tuple(ignored), unknown=(doubt,) if pruning else ())
     if not pruning:
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
@@ -113,15 +120,3 @@ def _undeclared_keys(
             named = {*quota.limits, *quota.remove}
             if others := {key: number for key, number in limits.items() if key not in named}:
                 yield whom, others
-
-
-def _set_by_runs(undeclared: Mapping[QuotaEntity, Limits], ours: Keys) -> Iterator[tuple[QuotaEntity, Limits]]:
-    for whom, limits in undeclared.items():
-        if mine := {key: number for key, number in limits.items() if key in ours.get(whom, ())}:
-            yield whom, mine
-
-
-def _doubt(name: str, unknown: Unknown, pruning: bool) -> Iterator[Unknown]:
-    """Without prune the record decides nothing."""
-    if pruning:
-        yield Unknown(f"quotas {name}", unknown.error, unknown.todo, ("which quotas earlier runs set",))

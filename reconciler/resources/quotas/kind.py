@@ -11,7 +11,7 @@ from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.quotas import Limits, QuotaEntity, QuotaPart, limit_words, limits_text
-from reconciler.model.reports.drift import Cause, Deviation, History, Line, Told
+from reconciler.model.reports.drift import Cause, Deviation, History, Told
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
 from reconciler.resources.topics.explain import ExplainBasis
@@ -51,17 +51,15 @@ def deviations(change: AlterQuota) -> Iterator[Deviation]:
 
 def cause(planned: Planned, history: History, _: ConfigChange | None) -> Told | None:
     last = history.last(planned.id)
-    if last is None or not isinstance(planned.change, AlterQuota) or not _set_all(last, planned.change):
+    if last is None or not isinstance(planned.change, AlterQuota):
         return None
-    return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
-
-
-def _set_all(line: Line, change: AlterQuota) -> bool:
-    """Whether that run set every limit to what is desired now."""
-    recorded = line.get("change")
+    # Someone changed the quota afterwards only if that run set every limit to what is desired now.
+    recorded = last.get("change")
     limits = recorded.get("limits") if isinstance(recorded, Mapping) else None
     done = [(limit.get("key"), limit.get("after")) for limit in limits or () if isinstance(limit, Mapping)]
-    return line.get("result") == "done" and all((limit.key, limit.after) in done for limit in change.limits)
+    if last.get("result") != "done" or any((limit.key, limit.after) not in done for limit in planned.change.limits):
+        return None
+    return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
 
 
 def counts(changes: Sequence[AlterQuota]) -> Counts:

@@ -15,7 +15,7 @@ from reconciler.model.changes import Change, FinishReassignment, Reason, Reassig
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef, Topology
-from reconciler.model.live import LiveCluster, LivePartition, LiveState, LiveTopic
+from reconciler.model.live import LiveCluster, LiveState, LiveTopic
 from reconciler.model.replicas import (
     THROTTLED_REPLICAS,
     Placement,
@@ -116,7 +116,11 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     factor = desired.replication_factor
     assert factor is not None
     moves = {index: move for index, move in site.moves(topic.name).items() if site.facts.ours(move)}
-    standing = [_standing(part, moves.get(part.index)) for part in topic.partitions]
+    # A partition that a reassignment of ours moves counts with the replicas it had before.
+    begins = {index: move.before for index, move in moves.items()}
+    standing = [
+        PartitionReplicas(part.index, begins.get(part.index, part.replicas), part.leader) for part in topic.partitions
+    ]
     factors = {len(part.replicas) for part in standing}
     if factors == {factor} and not moves:
         return Findings(settled=(Settled(of_topic(desired.ref), "replication factor"),))
@@ -131,21 +135,19 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     placed = {placement.partition: placement for placement in place(topic.name, fresh, factor, site.basis)}
     placed |= {index: Placement(index, move.before, move.target) for index, move in kept.items()}
     changing = tuple(placed[i] for i in sorted(placed) if placed[i].before != placed[i].after or i in moves)
-    begun = frozenset(kept)
     moved = {placement.partition: placement.before for placement in changing}
     factors_now = {len(moved.get(part.index, part.replicas)) for part in topic.partitions}
-    assert desired.replication_factor is not None
     text = desired.reason.text
-    reason = Reason(Why.REASSIGNMENT_UNFINISHED, f"an earlier run began it; {text}") if begun else None
+    reason = Reason(Why.REASSIGNMENT_UNFINISHED, f"an earlier run began it; {text}") if kept else None
     keyed = {(topic.name, placement.partition): placement for placement in changing}
     change = ReassignReplicas(
         ref=desired.ref,
         topic_id=topic.topic_id,
         before=factors_now.pop() if len(factors_now) == 1 else None,
-        after=desired.replication_factor,
+        after=factor,
         partitions=max(len(topic.partitions), desired.partitions or 0),
         placements=changing,
-        in_flight=len(begun),
+        in_flight=len(kept),
         bytes_to_copy=bytes_to_copy(topic.name, changing, site.facts),
         seconds=math.ceil(seconds_to_copy(keyed, site.facts, site.pace)),
         pace=site.pace,
@@ -154,10 +156,6 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
         depth=desired.depth,
     )
     return Findings(changes=(change,))
-
-
-def _standing(part: LivePartition, move: ReassignmentInFlight | None) -> PartitionReplicas:
-    return PartitionReplicas(part.index, move.before if move else part.replicas, part.leader)
 
 
 def _refusals(
@@ -191,30 +189,29 @@ def _refusals(
         why = f"{_few(f'{m.topic}-{m.partition}' for m in others)} is being reassigned by someone else"
         todo = "Wait until it has ended, or cancel it with kafka-reassign-partitions --cancel"
         yield refused(Why.REASSIGNMENT_BY_OTHERS, why, todo)
-    yield from (refused(*item) for item in _health(site, desired, topic, factor))
-
-
-def _health(site: Site, desired: DesiredTopic, topic: LiveTopic, factor: int) -> Iterator[tuple[Why, str, str]]:
+    # A move is only begun on partitions that are whole: it would take replicas from those that need them.
     alive = site.basis.racks.keys()
     flying = site.moves(topic.name).keys()
     offline = [part.index for part in topic.partitions if set(part.replicas) - alive]
     headless = [part.index for part in topic.partitions if part.leader < 0]
     behind = [p.index for p in topic.partitions if set(p.isr) != set(p.replicas) and p.index not in {*flying, *offline}]
     if headless:
-        yield Why.NO_LEADER, f"partition {_few(headless)} has no leader", "Bring its brokers back first"
+        yield refused(Why.NO_LEADER, f"partition {_few(headless)} has no leader", "Bring its brokers back first")
     if offline:
         why = f"a replica of partition {_few(offline)} is on a broker that does not answer"
-        yield Why.REPLICA_OFFLINE, why, "Start the broker, or move its replicas away, then plan again"
+        yield refused(Why.REPLICA_OFFLINE, why, "Start the broker, or move its replicas away, then plan again")
     if behind:
         why = f"partition {_few(behind)} has replicas that are not in sync, and a move would take more from them"
-        yield Why.UNDER_REPLICATED, why, "Wait until they are in sync, then plan again"
+        yield refused(Why.UNDER_REPLICATED, why, "Wait until they are in sync, then plan again")
     # As it will be when the configs of this plan are set, which comes first.
     wanted = desired.configs.get("min.insync.replicas")
     min_insync = number(wanted.value if wanted else topic.config("min.insync.replicas"))
     least = None if min_insync is None else int(min_insync)
     if any(len(part.replicas) > factor for part in topic.partitions) and least is not None and factor < least:
         why = f"min.insync.replicas is {least}. {min_insync_above(factor)}"
-        yield Why.FACTOR_BELOW_MIN_INSYNC, why, f"Set min.insync.replicas to at most {factor} under configs as well"
+        yield refused(
+            Why.FACTOR_BELOW_MIN_INSYNC, why, f"Set min.insync.replicas to at most {factor} under configs as well"
+        )
 
 
 def _to_finish(site: Site, changes: Iterable[Change]) -> Iterator[FinishReassignment]:

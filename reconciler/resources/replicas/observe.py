@@ -32,7 +32,7 @@ def look_closer(topology: Topology, live: LiveState, readers: Mapping[str, Clust
 
 
 def matter(topology: Topology, cluster: LiveCluster) -> bool:
-    """Says yes rather too often: topics of a flow's target are not told apart here."""
+    """Says yes rather too often: which topics of a target its flows make is not worked out here."""
     declared: list[tuple[str, int]] = []
     if factor := replication_factor(layers_of(topology, cluster.name)):
         declared.append((STATUS_TOPIC, factor))

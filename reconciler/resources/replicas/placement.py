@@ -123,7 +123,7 @@ class PlacementBasis:
 
 
 def basis(cluster: LiveCluster) -> PlacementBasis:
-    """A broker that tells no rack is a rack of its own."""
+    """A broker that reports no rack is a rack of its own."""
     counts = Counter(
         broker for topic in cluster.topics.values() for part in topic.partitions for broker in part.replicas
     )

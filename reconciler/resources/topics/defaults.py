@@ -24,7 +24,7 @@ class Layer:
 
     @property
     def words(self) -> str:
-        """As it stands in a sentence: a class is called by its name."""
+        """For use in a sentence: a class is called by its name."""
         return self.name if self.name.startswith("class ") else f"a {self.name}"
 
 

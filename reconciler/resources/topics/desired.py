@@ -12,8 +12,8 @@ from reconciler.model.live import LiveCluster, LiveState
 from reconciler.replication.policy import HEARTBEATS
 from reconciler.resources.flows.routes import Route, Routing
 from reconciler.resources.topics.config_sync import SyncedConfigs
-from reconciler.resources.topics.defaults import Layers, layers_of, partitions, replication_factor, undeclared
-from reconciler.resources.topics.expected import Configs, DesiredConfig, wanted_configs
+from reconciler.resources.topics.defaults import layers_of, partitions, replication_factor, undeclared
+from reconciler.resources.topics.expected import DesiredConfig, wanted_configs
 from reconciler.resources.topics.internal import INTERNAL_FACTOR, InternalTopic, internal_topics
 
 AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -24,7 +24,7 @@ class DesiredTopic:
     """``source`` is set for remote topics. ``partitions`` None: the broker decides.
 
     ``exact``: a larger live count contradicts it. ``new_partitions``, ``new_factor`` hold only for a topic that
-    does not exist yet. ``unreadable`` stands in for configs that depend on a failed read, and for all
+    does not exist yet. ``unreadable`` takes the place of configs that depend on a failed read, and of all
     that depends on a source topic that may be there unseen. ``source_live``: how many partitions the source has now.
     ``undeclared``: what becomes of other overrides. ``in_no_file``: as in ``SyncedConfigs``; ``source_declared``: git
     declares the topic that it is a copy of.
@@ -52,7 +52,7 @@ class DesiredTopic:
 
 class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
     """One desired state for each topic, in order of their names. Of ten thousand topics most are desired as a hundred
-    others are, so what differs in nothing but its topic is kept once, and a topic's own is made when somebody asks."""
+    others are, so what differs in nothing but its topic is kept once, and the state of one topic is made on access."""
 
     def __init__(self, alike: Mapping[str, Mapping[str, DesiredTopic]]) -> None:
         """``alike``: by cluster and name, each equal to the desired state of its topic in all but ``ref``."""
@@ -150,7 +150,10 @@ def _declared_on(
         key = said[name], id(configs)  # of an object that ``cluster`` keeps
         if (desired := kept.get(key)) is None:
             like = words[said[name]], id(configs)
-            values = laid.get(like) or laid.setdefault(like, _lay(layers_of(topology, here, topic), configs))
+            if (values := laid.get(like)) is None:
+                layers = layers_of(topology, here, topic)
+                counts = partitions(layers), replication_factor(layers)
+                values = laid[like] = _Values(*counts, wanted_configs(layers, configs), undeclared(layers))
             desired = kept[key] = DesiredTopic(
                 ref=TopicRef(here, topic.name),
                 role=Role.DECLARED,
@@ -171,11 +174,6 @@ def _said(topic: Topic) -> Hashable:
     """All that ``layers_of`` looks at in a topic."""
     configs, steps = tuple(topic.configs.items()), tuple(topic.lower_retention_by.items())
     return topic.partitions, topic.replication_factor, topic.class_name, topic.undeclared, configs, steps
-
-
-def _lay(layers: Layers, source_configs: Configs | None) -> _Values:
-    configs = wanted_configs(layers, source_configs)
-    return _Values(partitions(layers), replication_factor(layers), configs, undeclared(layers))
 
 
 def _unread(route: Route, configs: Unknown) -> Unknown:
@@ -237,7 +235,7 @@ def _needed(topic: InternalTopic, cluster: LiveCluster) -> Mapping[str, DesiredC
 
 def internal_factor(cluster: LiveCluster) -> int:
     """Of two brokers a third may only be away: with two replicas for good, the next outage would stop their writers.
-    Of one nobody asks ten thousand topics whether there were more."""
+    A cluster that shows one broker gets one replica, without asking ten thousand topics whether there were more."""
     return cluster.place_for(INTERNAL_FACTOR) if len(cluster.brokers) > 1 else 1
 
 

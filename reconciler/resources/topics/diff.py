@@ -41,10 +41,10 @@ NAME_LIMIT = 249
 class Surroundings:
     """What a topic's cluster allows. ``names`` gives all names live or desired there, by their metric name.
 
-    ``place_for``: see LiveCluster. ``keys`` are the topic configs its brokers know; empty when no topic was there to
-    tell. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics that get their
-    desired factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be
-    there, unseen by us. ``taken_off``: overrides, of any cluster, that somebody took off since the last apply.
+    ``place_for``: see LiveCluster. ``keys`` are the topic configs its brokers know; empty when no topic was
+    there to show them. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics
+    that get their desired factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names
+    that may be there, unseen by us. ``taken_off``: overrides, of any cluster, that were taken off since the last apply.
     """
 
     place_for: Callable[[int], int]
@@ -71,12 +71,22 @@ def compare_topics(
         known: set[Hashable] = set()
         as_desired: list[Subject] = []
         wants: dict[int, int] = {}
-        numbers: dict[Hashable, int] = {}  # a small one is hashed quicker than what it stands for
+        numbers: dict[Hashable, int] = {}  # a small number is hashed quicker than the value it replaces
         for name, alike in named.items():
             topic = there.get(name)
             if (wanted := wants.get(id(alike))) is None:
-                wanted = wants[id(alike)] = numbers.setdefault(_wants(alike), len(numbers))
-            case = _case(name, wanted, topic, here) if topic is not None else None
+                # Everything but names that `compare_topic` looks at in a desired topic.
+                counts = alike.partitions, alike.exact, alike.source_partitions
+                factors = alike.replication_factor, alike.new_factor
+                rest = frozenset(alike.reset), id(alike.unreadable), alike.undeclared
+                want = id(alike.configs), counts, factors, rest
+                wanted = wants[id(alike)] = numbers.setdefault(want, len(numbers))
+            # Everything that `compare_topic` looks at, so that equal cases of a cluster come out alike. An identity is
+            # enough for configs that many topics share: desired and live topics outlast the comparison.
+            case: Hashable = None
+            if topic is not None and (factor := topic.replication_factor) is not None:
+                under_way = name in here.replicated, name in here.in_flight
+                case = wanted, id(topic.configs), len(topic.partitions), factor, under_way
             if case is not None and case in known:
                 as_desired.append(Subject(About.TOPIC, cluster, name))
                 continue
@@ -88,30 +98,6 @@ def compare_topics(
         yield Findings(as_desired=tuple(as_desired))
 
 
-def _wants(desired: DesiredTopic) -> Hashable:
-    """Everything but names that ``compare_topic`` looks at in a desired topic."""
-    counts = (
-        desired.partitions,
-        desired.exact,
-        desired.source_partitions,
-        desired.replication_factor,
-        desired.new_factor,
-    )
-    return id(desired.configs), counts, frozenset(desired.reset), id(desired.unreadable), desired.undeclared
-
-
-def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Hashable:
-    """Everything that ``compare_topic`` looks at, so that equal cases of a cluster come out alike; None: look yourself.
-
-    An identity stands for configs that many topics share; desired and live topics outlast the comparison.
-    """
-    factor = topic.replication_factor
-    if factor is None:
-        return None
-    under_way = name in around.replicated, name in around.in_flight
-    return wanted, id(topic.configs), len(topic.partitions), factor, under_way
-
-
 def compare_topic(desired: DesiredTopic, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:
     if topic is None:
         return (_missing(desired, around),)
@@ -121,7 +107,7 @@ def compare_topic(desired: DesiredTopic, topic: LiveTopic | None, around: Surrou
 def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     if (hidden := around.hidden.get(desired.ref.name)) is not None:
         return Findings(unknown=(hidden,))
-    refused = [*_names(desired, around), *_counts(desired, around), *_min_insync(desired, desired.new_factor)]
+    refused = [*_refused_new(desired, around), *_min_insync(desired, desired.new_factor)]
     ignored: list[Ignored] = []
     configs: list[ConfigChange] = []
     for key, wanted in sorted(desired.configs.items()):
@@ -131,7 +117,14 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
             refused.extend(unknown_key_refused(desired, key))
             ignored.extend(unknown_key_ignored(desired, key))
         else:
-            configs.append(_of_new(desired, ConfigChange(key, None, "", wanted.value, wanted.origin), around))
+            config = ConfigChange(key, None, "", wanted.value, wanted.origin)
+            # A copy that is yet to be made is compared with what it would be without. Others review a source that no
+            # file declares, and a flow follows its values; nothing is there yet that they could take away.
+            if desired.source_declared:
+                below = around.fallback.get(key)
+                usual = replace(config, before=below.value if below else BUILT_IN.get(key))
+                config = replace(config, undeclared=carried(desired, usual, config.after).undeclared)
+            configs.append(config)
     if refused or desired.unreadable is not None:
         unknown = (desired.unreadable,) if desired.unreadable else ()
         return Findings(refused=tuple(refused), unknown=unknown, ignored=tuple(ignored))
@@ -143,17 +136,8 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     return Findings(changes=(create,), refused=limits, ignored=tuple(ignored))
 
 
-def _of_new(desired: DesiredTopic, config: ConfigChange, around: Surroundings) -> ConfigChange:
-    """A copy that is yet to be made is held against what it would be without. A source that no file names is the affair
-    of others, whose values a flow is told to follow; nothing is there yet that they could take away."""
-    if not desired.source_declared:
-        return config
-    below = around.fallback.get(config.key)
-    usual = replace(config, before=below.value if below else BUILT_IN.get(config.key))
-    return replace(config, undeclared=carried(desired, usual, config.after).undeclared)
-
-
-def _names(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
+def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
+    """What Kafka refuses of a topic that is yet to be made: its name, its factor, its partitions."""
     subject, name = of_topic(desired.ref), desired.ref.name
     if len(name) > NAME_LIMIT:
         description = f"{desired.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
@@ -161,9 +145,6 @@ def _names(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
     elif others := sorted(around.names().get(metric_name(name), set()) - {name}):
         description = f"{desired.ref} and {', '.join(others)} differ only in '.' and '_', which Kafka refuses"
         yield Refused.of(subject, Why.NAME_COLLISION, description, "Rename one of them, or use another separator")
-
-
-def _counts(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
     if desired.new_factor is not None and desired.new_factor > (place := around.place_for(desired.new_factor)):
         brokers = counted(place, "broker")
         description = (
@@ -201,14 +182,18 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
     if refused := tuple(_below_source(desired)):
         return Findings(refused=refused)
     if desired.partitions is None and desired.unreadable is not None:
-        return Findings()  # told with its configs
+        return Findings()  # reported with its configs
     if desired.partitions is None or desired.partitions == live:
         return Findings(settled=(Settled(subject.whole, "partitions"),))
     if desired.partitions > live and desired.ref.name in around.in_flight:
         text = f"{desired.partitions} are desired; they are added when the running reassignment has ended"
         return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
     if desired.partitions > live:
-        reason = _why_more(desired)
+        reason = Reason(Why.MORE_PARTITIONS_WISHED, desired.reason.text)
+        if desired.source is not None and desired.partitions == desired.source_partitions:
+            unchanged = desired.source_live == desired.source_partitions
+            why = Why.SOURCE_HAS_MORE_PARTITIONS if unchanged else Why.SOURCE_GETS_MORE_PARTITIONS
+            reason = Reason(why, f"{_source_count(desired)}; {desired.reason.text}")
         grow = AddPartitions(desired.ref, topic.topic_id, live, desired.partitions, desired.role, reason, desired.depth)
         return Findings(changes=(grow,))
     if not desired.exact:
@@ -219,14 +204,6 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
     todo = f"Set {live}, or make a new topic with {desired_words} and move its users"
     reason = Reason(Why.PARTITIONS_SHRINK, problem)
     return Findings(refused=(Refused(subject, reason, todo, desired_words, description),))
-
-
-def _why_more(desired: DesiredTopic) -> Reason:
-    if desired.source is None or desired.partitions != desired.source_partitions:
-        return Reason(Why.MORE_PARTITIONS_WISHED, desired.reason.text)
-    unchanged = desired.source_live == desired.source_partitions
-    why = Why.SOURCE_HAS_MORE_PARTITIONS if unchanged else Why.SOURCE_GETS_MORE_PARTITIONS
-    return Reason(why, f"{_source_count(desired)}; {desired.reason.text}")
 
 
 def _source_count(desired: DesiredTopic) -> str:
@@ -242,7 +219,7 @@ def _factor(desired: DesiredTopic, topic: LiveTopic) -> Findings:
     subject, live = of_topic(desired.ref, "replication factor"), topic.replication_factor
     wanted = desired.replication_factor
     if wanted is not None:
-        return Findings()  # see diffing.replicas
+        return Findings()  # compared in resources.replicas.diff
     if live is None:
         return Findings(ignored=(Ignored(subject, "mixed-replication-factor", f"partitions differ: {mixed(topic)}"),))
     if desired.new_factor is not None and live != desired.new_factor:

@@ -32,7 +32,7 @@ def compare_configs(
     fallback: Mapping[str, ConfigValue],
     taken_off: Container[tuple[TopicRef, str]] = (),
 ) -> Findings:
-    """``taken_off``: overrides that somebody took off since the last apply."""
+    """``taken_off``: overrides that were taken off since the last apply."""
     if isinstance(topic.configs, Unknown):
         resting = desired.configs or desired.reset or desired.undeclared is Undeclared.REMOVE
         if not resting and desired.unreadable is None:

@@ -47,28 +47,26 @@ def compare_tombstones(
     for _ in topology.clusters:  # no chain is longer; a ring would never end
         depths |= {remote: 1 + max(depths[topic] for topic in topics) for remote, topics in sources.items()}
     for stone in sorted(topology.deletions, key=lambda stone: stone.ref):
-        cluster = live.known(stone.cluster)
-        if cluster is not None:
-            yield _compare(stone, cluster, desired_topics.get(stone.ref), depths.get(stone.ref, 0))
+        cluster, ref = live.known(stone.cluster), stone.ref
+        if cluster is None:
+            continue
+        topic = cluster.topics.get(stone.topic)
+        if topic is None and (hidden := cluster.hidden.get(stone.topic)) is not None:
+            yield Findings(unknown=(replace(hidden, detail=(f"tombstone of {ref}",)),))
+        elif topic is None:
+            note = f"{ref} has a tombstone and is gone: the tombstone ({stone.where}) can be removed"
+            yield Findings(settled=(Settled(of_topic(ref), "deleted"),), notes=(note,))
+        elif refused := _refusal(stone, topic, desired_topics.get(ref)):
+            yield Findings(refused=(refused,))
+        else:
+            reason = Reason(Why.TOMBSTONE, f"tombstone in {stone.where}: {stone.reason}")
+            count, depth = len(topic.partitions), depths.get(ref, 0)
+            yield Findings(changes=(DeleteTopic(ref, topic.topic_id, count, stone.expires, reason, depth),))
 
 
 def _meant(stone: Tombstone, live: LiveState) -> bool:
     topic = live.topic(stone.ref)
     return topic is not None and topic.topic_id == stone.topic_id and not stone.expired
-
-
-def _compare(stone: Tombstone, cluster: LiveCluster, desired: DesiredTopic | None, depth: int) -> Findings:
-    subject, topic = str(stone.ref), cluster.topics.get(stone.topic)
-    if topic is None and (hidden := cluster.hidden.get(stone.topic)) is not None:
-        return Findings(unknown=(replace(hidden, detail=(f"tombstone of {stone.ref}",)),))
-    if topic is None:
-        note = f"{subject} has a tombstone and is gone: the tombstone ({stone.where}) can be removed"
-        return Findings(settled=(Settled(of_topic(stone.ref), "deleted"),), notes=(note,))
-    if refused := _refusal(stone, topic, desired):
-        return Findings(refused=(refused,))
-    reason = Reason(Why.TOMBSTONE, f"tombstone in {stone.where}: {stone.reason}")
-    partitions = len(topic.partitions)
-    return Findings(changes=(DeleteTopic(stone.ref, topic.topic_id, partitions, stone.expires, reason, depth),))
 
 
 def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -> Refused | None:
@@ -114,7 +112,7 @@ def renamed_topics(
     ]
     olds, news = Counter(ref for ref, _ in pairs), Counter(change.ref for _, change in pairs)
     for ref, change in pairs:
-        if olds[ref] == news[change.ref] == 1:  # else nobody knows which of them it was
+        if olds[ref] == news[change.ref] == 1:  # else it could be any of them
             alike = f"both {counted(change.partitions, 'partition')}, the same configs"
             yield (
                 f"{change.ref} is new and looks like {ref} under another name ({alike}):"

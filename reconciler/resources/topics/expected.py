@@ -29,9 +29,9 @@ class DesiredConfig:
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """``partitions`` None: nobody said how many, the broker will decide when it makes the topic.
+    """``partitions`` None: no file gives a count, the broker will decide when it makes the topic.
 
-    ``unseen``: why nobody can tell whether it is there, and so what it is like; what git says of it may not be so.
+    ``unseen``: why it is not known whether the topic is there, and so what it is like; git may be wrong about it.
     ``declared``: git declares the topic, or that which it is a copy of.
     """
 
@@ -128,7 +128,7 @@ def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> Desir
 
 
 class Prospects(Mapping[TopicRef, Prospect]):
-    """By topic, each worked out when somebody asks: most topics travel nowhere, and nobody does."""
+    """By topic, each worked out on first use: most topics travel nowhere and are never asked for."""
 
     def __init__(self, present: Mapping[str, set[str]], work_out: Callable[[TopicRef], Prospect]) -> None:
         """``present``: names by cluster; it grows by what is put here."""

@@ -16,7 +16,6 @@ from reconciler.resources.flows.explain import flow_answer
 from reconciler.resources.flows.routes import Routing, selector_of
 from reconciler.resources.topics.defaults import DECLARED, Layer, Layers, given, layers_of
 from reconciler.resources.topics.desired import DesiredTopic
-from reconciler.resources.topics.expected import DesiredConfig
 
 BROKERS = "the brokers decide"
 COUNTS = ("partitions", "replication_factor")
@@ -44,7 +43,7 @@ NO_PLACES: FieldLocations = _NotWritten()
 @dataclass(frozen=True, slots=True)
 class ExplainBasis:
     """``live`` holds every cluster: those not in ``answered`` as git alone has them. ``places``: of the texts, so that
-    a value is told with its own line; else it is told with that of its topic or layer."""
+    a value comes with its own line; else it comes with that of its topic or layer."""
 
     topology: Topology
     live: LiveState
@@ -58,18 +57,21 @@ class ExplainBasis:
         return frozenset(self.desired_topics) | frozenset(self.routing.prospects)
 
     def hidden(self, ref: TopicRef) -> Unknown | None:
-        """Why nobody can tell whether it is there."""
+        """Why it is not known whether the topic is there."""
         cluster = self.live.known(ref.cluster)
         return cluster.hidden.get(ref.name) if cluster else None
 
 
 def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnswer:
-    """``key``: only this one config, ``partitions`` or ``replication_factor``; then also when nobody set it."""
+    """``key``: only this one config, ``partitions`` or ``replication_factor``; then also when it was never set."""
     desired, live = basis.desired_topics.get(ref), basis.live.topic(ref)
     declared = _declaration(basis, ref)
     values = [*_counts(basis, ref, desired, live), *_configs(basis, ref, desired, live, key)]
     if key:
-        values = [value for value in values if value.key == key] or [_nobody(key, live)]
+        known = live is not None and not isinstance(live.configs, Unknown)
+        unset = "neither declared nor set; without a cluster's answer its default is not known"
+        because = "the cluster knows no topic config of this name; check its spelling" if known else unset
+        values = [value for value in values if value.key == key] or [ExplainedValue(key, "", because)]
     flows = [flow for flow in basis.topology.flows.values() if flow.source == ref.cluster]
     return TopicAnswer(
         ref,
@@ -128,22 +130,21 @@ def _counts(
             yield ExplainedValue("partitions", "", "not declared", "", str(len(live.partitions)))
             yield ExplainedValue("replication_factor", "", "not declared", "", str(live.replication_factor or "mixed"))
         return
+    topic = _declaration(basis, ref)
+    # Partitions: of the source, where there is one and the declaration does not give another count.
+    if desired.source and desired.partitions and not (topic and topic.partitions):
+        why_partitions = f"as many as {desired.source}", _source_place(basis, desired.source)
+    elif desired.role is Role.INTERNAL:
+        why_partitions = "needed by the mirror job", ""
+    else:
+        why_partitions = _layer_from(basis, ref, "partitions") or (BROKERS, "")
     partitions, factor = (len(live.partitions), live.replication_factor or "mixed") if live else ("", "")
     for field, desired_words, because, live_words in (
-        ("partitions", desired.new_partitions, _partitions_from(basis, ref, desired), partitions),
+        ("partitions", desired.new_partitions, why_partitions, partitions),
         ("replication_factor", desired.new_factor, _factor_from(basis, ref, desired), factor),
     ):
         overridden = _overridden(basis, ref, field, because[0])
         yield ExplainedValue(field, str(desired_words or ""), *because, str(live_words), overridden)
-
-
-def _partitions_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> tuple[str, str]:
-    topic = _declaration(basis, ref)
-    if desired.source and desired.partitions and not (topic and topic.partitions):
-        return f"as many as {desired.source}", _source_place(basis, desired.source)
-    if desired.role is Role.INTERNAL:
-        return "needed by the mirror job", ""
-    return _layer_from(basis, ref, "partitions") or (BROKERS, "")
 
 
 def _factor_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> tuple[str, str]:
@@ -196,9 +197,14 @@ def _configs(
             f"{human(name, entry.value) if not entry.sensitive else '(hidden)'} ({entry.source.value})" if entry else ""
         )
         if name in wanted:
-            config = _config_from(basis, ref, desired, name, wanted[name])
-            lost = _overridden(basis, ref, name, config[0])
-            yield ExplainedValue(name, human(name, wanted[name].value), *config, live_words, lost)
+            origin, place = wanted[name].origin, ""
+            layer_value = next(given(_layers(basis, ref), name), None)
+            if desired and desired.source and origin.startswith("source "):
+                place = _source_place(basis, desired.source)
+            elif layer_value and desired and desired.role is not Role.INTERNAL:
+                place = _line(basis, ref, layer_value.layer, name)
+            lost = _overridden(basis, ref, name, origin)
+            yield ExplainedValue(name, human(name, wanted[name].value), origin, place, live_words, lost)
         elif name in reset:
             yield ExplainedValue(
                 name, "", f"no override: at its default on {desired.source if desired else ''}", "", live_words
@@ -209,26 +215,9 @@ def _configs(
             yield ExplainedValue(name, "", because, "", live_words)
 
 
-def _config_from(
-    basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, key: str, wanted: DesiredConfig
-) -> tuple[str, str]:
-    if desired and desired.source and wanted.origin.startswith("source "):
-        return wanted.origin, _source_place(basis, desired.source)
-    layer_value = next(given(_layers(basis, ref), key), None)
-    if layer_value and desired and desired.role is not Role.INTERNAL:
-        return wanted.origin, _line(basis, ref, layer_value.layer, key)
-    return wanted.origin, ""
-
-
 def _source_place(basis: ExplainBasis, ref: TopicRef) -> str:
     topic = _declaration(basis, ref)
     return topic.where.line_words if topic else ""
-
-
-def _nobody(key: str, live: LiveTopic | None) -> ExplainedValue:
-    if live is not None and not isinstance(live.configs, Unknown):
-        return ExplainedValue(key, "", "the cluster knows no topic config of this name; check its spelling")
-    return ExplainedValue(key, "", "neither declared nor set; without a cluster's answer its default is not known")
 
 
 def _hops(routing: Routing, ref: TopicRef) -> Iterator[NextName]:
@@ -249,7 +238,7 @@ def _hops(routing: Routing, ref: TopicRef) -> Iterator[NextName]:
 
 
 def _line(basis: ExplainBasis, ref: TopicRef, layer: Layer, field: str) -> str:
-    """Where the value of ``field`` stands in this layer."""
+    """Where this layer gives ``field`` its value."""
     topic = _declaration(basis, ref)
     section, name = "defaults", "defaults"
     inner: tuple[str, ...] = ()

@@ -124,7 +124,7 @@ def _of_whom(change: CreateTopic | AddPartitions) -> str:
 
 
 def _origin(text: str) -> str:
-    """Remote topics are told alike, whatever their sources are called."""
+    """Remote topics get the same words, whatever their sources are called."""
     who, _, more = text.partition(", ")
     if who == DECLARED:
         return ""
@@ -192,7 +192,7 @@ def grown_outside(ref: str, history: History) -> Told:
 
 
 def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> Told:
-    """What happened since ``line``, the last run of ours that set it, to the value that ``old`` tells."""
+    """What happened since ``line``, the last run of ours that set it, to the value that ``old`` recorded."""
     at, goal = f"the apply of {line.get('at')}", old.get("goal")
     if config.before_source == Source.TOPIC.value and same(config.key, old.get("after"), config.before):
         if goal is not None:

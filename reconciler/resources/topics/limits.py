@@ -1,6 +1,6 @@
 """Limits of a topic: configs by which records are deleted, compacted or refused earlier when they are lowered.
 
-A limit that no file declares is not carried to a copy until somebody agrees (decision 109). What a copy has from its
+A limit that no file declares is not carried to a copy until someone agrees (decision 109). What a copy has from its
 brokers is compared with what the source has from its own (decision 181).
 """
 
@@ -25,7 +25,7 @@ _LOWER: Mapping[str, str] = {
     "message.timestamp.before.max.ms": str(LONG_MAX),
     "message.timestamp.after.max.ms": "3600000",
 }
-"""With Kafka's built-in values (4.3), for clusters of which no topic tells what is the default."""
+"""With Kafka's built-in values (4.3), for clusters where no topic shows the default."""
 _HIGHER: Mapping[str, str] = {"min.insync.replicas": "1"}
 _OTHERS: Mapping[str, str] = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 BUILT_IN: Mapping[str, str] = {**_LOWER, **_HIGHER, **_OTHERS}
@@ -37,7 +37,7 @@ AGES = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
 POLICY, TIMESTAMPS = "cleanup.policy", "message.timestamp.type"
 SHOWN = 5
 _UNKNOWN_THERE = ConfigValue(None, Source.BUILT_IN)
-"""Of brokers of another release, and of a cluster of which no topic tells."""
+"""For brokers of another release, and for a cluster where no topic shows the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class KeptLess:
 def kept_less(
     source: TopicRef, remote: TopicRef, here: Mapping[str, ConfigValue], there: Mapping[str, ConfigValue]
 ) -> Iterator[KeptLess]:
-    """``here``, ``there``: all configs of both as they will be. What a file says of the copy is nobody's oversight."""
+    """``here``, ``there``: all configs of both as they will be. What a file says of the copy is meant."""
     policy = _value(there, POLICY).split(",")
     deletes, compacts = "delete" in policy, "compact" in policy
     keys = (POLICY, *(DELETES if deletes else ()), *(COMPACTS if compacts else ()), *REFUSES, *AGES, TIMESTAMPS)

@@ -1,4 +1,4 @@
-"""What changed on clusters since the last apply and was done by none; and min.insync.replicas that nobody can meet."""
+"""What others changed on clusters since the last apply, and values of min.insync.replicas that cannot be met."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 
 Left: TypeAlias = Mapping[str, LeftCluster]
-"""By cluster; without those of which nobody knows."""
+"""By cluster, without clusters that no apply recorded."""
 NOTHING_LEFT: Left = MappingProxyType({})
 NOT_SET = "not set"
 NO_TOPIC = "no topic"
@@ -49,18 +49,25 @@ def changed_outside(
         cluster, before = clusters[name], left.get(name)
         yield from _out_of_reach(cluster, named)
         if before is None or before.cluster_id != cluster.cluster_id:
-            continue  # another cluster answers by this name, of which nobody remembers anything
+            continue  # another cluster answers by this name, and no apply recorded anything of it
         same = _Overrides()
         for topic in named.keys() & before.topics.keys() - cluster.hidden.keys():
             left_topic, now = before.topics[topic], cluster.topics.get(topic)
             if now is None or not same.topic(left_topic, now):
                 source = desired[TopicRef(name, topic)].source
                 yield from _changed(TopicRef(name, topic), now, left_topic, before.since, source)
-        yield from _defaults(name, brokers[name], before)
+        # Defaults of the cluster: only keys that some topic without an override shows.
+        for key, entry in sorted(brokers[name].items()) if before.defaults is not None else ():
+            old = before.defaults.get(key) if before.defaults is not None else None
+            value = entry.value if entry.source is Source.CLUSTER else None
+            if value != old:
+                why = "it counts for every topic there without a value of its own"
+                sides = _words(key, old), _words(key, value)
+                yield OutsideChange(Outside.DEFAULT, Subject(About.CLUSTER, name), key, *sides, before.since, why)
 
 
 class _Overrides:
-    """Tells whether a topic is as it was left. Of ten thousand topics perhaps fifty have other configs."""
+    """Whether topics are as the last apply left them. Of ten thousand topics perhaps fifty have other configs."""
 
     def __init__(self) -> None:
         self._same: dict[tuple[int, int], bool] = {}
@@ -76,7 +83,7 @@ class _Overrides:
 
 
 def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> frozenset[tuple[TopicRef, str]]:
-    """Topic and config of overrides that somebody took off, and of those that copies lose by following."""
+    """Topic and config of overrides that were taken off, and of those that copies lose by following."""
     gone = {
         (TopicRef(change.subject.cluster, change.subject.name), change.key)
         for change in changes
@@ -89,7 +96,7 @@ def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> froz
 
 
 def once(changes: Iterable[OutsideChange]) -> tuple[OutsideChange, ...]:
-    """In order of clusters and topics. An override that counts as drift is told once, with what was there before."""
+    """In order of clusters and topics. An override that counts as drift comes once, with what was there before."""
     by_name: dict[tuple[Subject, str], OutsideChange] = {}
     others: list[OutsideChange] = []
     for change in changes:
@@ -148,20 +155,6 @@ def _partitions(count: int) -> str:
 
 def _words(key: str, value: str | None) -> str:
     return NOT_SET if value is None else human(key, value)
-
-
-def _defaults(cluster: str, brokers: BrokerConfigs, before: LeftCluster) -> Iterator[OutsideChange]:
-    """Of keys that some topic without an override tells of."""
-    if before.defaults is None:
-        return
-    for key in sorted(brokers):
-        entry, old = brokers[key], before.defaults.get(key)
-        now = entry.value if entry.source is Source.CLUSTER else None
-        if now != old:
-            sides = _words(key, old), _words(key, now)
-            why = "it counts for every topic there without a value of its own"
-            subject = Subject(About.CLUSTER, cluster)
-            yield OutsideChange(Outside.DEFAULT, subject, key, *sides, before.since, why)
 
 
 def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> Iterator[OutsideChange]:

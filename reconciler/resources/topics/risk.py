@@ -58,7 +58,9 @@ def assess(change: TopicChange, world: World) -> Assessment:
             lasting = next((each.reversibility for each in assessments if each.reversibility != REVERSIBLE), REVERSIBLE)
             return Assessment(worst.risk, "; ".join(each.why for each in assessments if each.why), lasting)
         case DeleteTopic():
-            return Assessment(Risk.HIGH, _what_goes(change), GONE)
+            records = f"all records of its {counted(change.partitions, 'partition')} are deleted"
+            why = f"{records}; remote topics of other clusters stay as they are"
+            return Assessment(Risk.HIGH, why, GONE)
         case _:
             assert_never(change)
 
@@ -73,7 +75,7 @@ _STATE_OF = {
 
 
 def _of_an_application(change: CreateTopic, world: World) -> str:
-    """Of a copy that nobody may have meant: whose topic its source is; empty of every other."""
+    """Whose topic the source of a copy is, where the copy is probably not meant; empty for every other."""
     if change.role is not Role.REMOTE:
         return ""
     for flow in world.topology.flows.values():
@@ -102,11 +104,6 @@ def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> 
     return Assessment(Risk.MEDIUM, f"it holds no record now; {assessment.why}", lasting)
 
 
-def _what_goes(change: DeleteTopic) -> str:
-    partitions = counted(change.partitions, "partition")
-    return f"all records of its {partitions} are deleted; remote topics of other clusters stay as they are"
-
-
 def _keyed(ref: TopicRef, world: World) -> str:
     """Why the topic must be taken as keyed, or empty."""
     desired, topic = world.topology.topics.get(ref.name), world.live.topic(ref)
@@ -117,7 +114,7 @@ def _keyed(ref: TopicRef, world: World) -> str:
 
 
 def _fallback(cluster: str, change: ConfigChange, world: World) -> str | None:
-    """What the topic gets when its override goes, where another topic of the cluster tells."""
+    """What the topic gets when its override goes, where another topic of the cluster shows it."""
     entry = world.fallbacks(cluster).get(change.key) if change.after is None else None
     return entry.value if entry is not None else None
 

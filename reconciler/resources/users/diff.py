@@ -45,8 +45,8 @@ NOBODY: Credentials = {}
 
 
 def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Findings:
-    """``live`` without clusters that are not the declared ones; what was not read of them is told elsewhere.
-    ``pruning``: users that earlier runs made and git names no longer are deleted; else it is only told which."""
+    """``live`` without clusters whose id is not the declared one; another part reports what was not read of them.
+    ``pruning``: users that earlier runs made and git no longer names are deleted; else a note names them."""
     return merged(_cluster(topology, live, name, pruning) for name in sorted(topology.clusters))
 
 

@@ -24,7 +24,7 @@ from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.drift import Cause, Deviation, History, Told
 from reconciler.model.reports.explain import RuleAnswer
-from reconciler.model.users import AS_FOUND, ScramUser, credentials_text
+from reconciler.model.users import AS_FOUND, credentials_text
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
 from reconciler.resources.topics.explain import ExplainBasis
 
@@ -67,7 +67,7 @@ def confirm(admin: ClusterAdmin, _: Sequence[UserChange]) -> Callable[[UserChang
 
 
 def _landed(change: UserChange, users: LiveUsers) -> bool:
-    """Of a password only what the ownership record says: nothing else tells whether it was set."""
+    """Nothing but the ownership record shows whether a password was set, so its version is all that is compared."""
     if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
         return False
     live_credentials = users.credentials.get(change.user, {})
@@ -147,24 +147,21 @@ def _answers(basis: ExplainBasis, cluster: str, name: str) -> Iterator[RuleAnswe
         return
     place = declared.where.line_words if declared is not None else ""
     because = "unmanaged: not declared" if declared is None else "declared"
-    text = _desired(declared) if declared is not None else credentials_text(credentials or {})
-    yield RuleAnswer(cluster, text, because, place, _live_words(live, name))
-
-
-def _desired(user: ScramUser) -> str:
-    if user.absent:
-        return "absent"
-    version = "the password that is there" if user.version == AS_FOUND else f"version {user.version}"
-    return f"{', '.join(user.mechanisms)}, {version}"
-
-
-def _live_words(live: LiveUsers | None, name: str) -> str:
+    if declared is None:
+        text = credentials_text(credentials or {})
+    elif declared.absent:
+        text = "absent"
+    else:
+        version = "the password that is there" if declared.version == AS_FOUND else f"version {declared.version}"
+        text = f"{', '.join(declared.mechanisms)}, {version}"
     if live is None or not isinstance(live.credentials, Mapping):
-        return ""
-    credentials = live.credentials.get(name)
-    record = live.recorded.get(name) if isinstance(live.recorded, Mapping) else None
-    said = "" if record is None else f", {record}"
-    return f"live {credentials_text(credentials)}{said}" if credentials else "missing"
+        state = ""
+    elif credentials:
+        record = live.recorded.get(name) if isinstance(live.recorded, Mapping) else None
+        state = f"live {credentials_text(credentials)}{'' if record is None else f', {record}'}"
+    else:
+        state = "missing"
+    yield RuleAnswer(cluster, text, because, place, state)
 
 
 KIND: Kind[UserChange] = Kind(

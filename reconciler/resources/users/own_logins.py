@@ -49,7 +49,7 @@ def refusals(topology: Topology, cluster: str, changes: Iterable[UserChange]) ->
 
 
 def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> Iterator[str]:
-    """Logins whose names git does not tell, and jobs that keep a password which is replaced."""
+    """Logins whose names are not written in git, and jobs that keep a password which is replaced."""
     asked = list(changes)
     for login in _logins(topology, cluster) if asked else ():
         if login.name is None:
@@ -98,13 +98,10 @@ def _refusal(change: UserChange, login: OwnLogin) -> Refused | None:
     problem = (
         f"this plan would set a password for {user_words(change.user)} of {change.cluster} that {who} does not have"
     )
-    text = f"{problem}: {proof}, with sasl.password {_shown(login.password)}, and the new one is {change.password}"
+    shown = login.password if login.password.startswith("${") else "not set"
+    text = f"{problem}: {proof}, with sasl.password {shown}, and the new one is {change.password}"
     todo = (
         "Make a second user with the new password, let the client settings name it, and delete this one later; or let"
         " the settings and the user name the same reference"
     )
     return Refused(change.subject, Reason(Why.OWN_PASSWORD, text), todo)
-
-
-def _shown(password: str) -> str:
-    return password if password.startswith("${") else "not set"

@@ -27,8 +27,8 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``harmless``: changes that take a right away in words and from nobody in fact, as (cluster, rule).
-    ``rests_on``: subjects that must stay as they are, or somebody might be locked out.
+    """``harmless``: changes that take a right away in words and from no principal in fact, as (cluster, rule).
+    ``rests_on``: subjects that must stay as they are, or a principal might be locked out.
     """
 
     shifts: tuple[AccessShift, ...] = ()
@@ -142,7 +142,7 @@ MOST = 100
 
 
 def reading_questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> topics that somebody may no longer read."""
+    """Cluster -> topics that some principal may no longer read."""
     queries: dict[str, dict[str, ImpactQuery]] = {}
     groups_left = MOST
     for shift in plan.shifts:

@@ -1,4 +1,4 @@
-"""Who gains and who loses access by changed ACLs, and whether somebody locks himself out.
+"""Who gains and who loses access by changed ACLs, and whether a principal locks itself out.
 
 Names are taken together by the rules that match them, so that ten thousand topics cost no more than their classes.
 """
@@ -89,7 +89,7 @@ def shifts(before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], nam
 def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]) -> tuple[LockedOut, ...]:
     """Of what ``required`` rules would allow: every request that is allowed now and would no longer be.
 
-    A prefix stands for one name that may come: whoever needs the prefix needs that name too.
+    A prefix counts as one name that may come: a principal that needs the prefix needs that name, too.
     """
     locked_outs: dict[AccessRequest, LockedOut] = {}
     for request in _wanted(required):
@@ -140,7 +140,7 @@ class _Classes:
         self.known: dict[tuple[ResourceType, str], int] = {}
 
     def under(self, rule: AclBinding) -> Iterable[list[str]]:
-        """Of the names that ``rule`` covers; ``_to_come`` stands for those that nobody has yet."""
+        """Of the names that ``rule`` covers; ``_to_come`` covers those that no topic has yet."""
         by_name: dict[int, list[str]] = defaultdict(list)
         for name in self._covered(rule):
             key = rule.resource, name
@@ -164,12 +164,12 @@ class _Classes:
 
 
 def _to_come(rule: AclBinding) -> str:
-    """A name that matches the pattern and that nobody has: NUL is in no name."""
+    """A name that matches the pattern and that no resource has: NUL is in no name."""
     return f"{'' if rule.wildcard else rule.name}{_NOBODYS}"
 
 
 def _merged(given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[Shift]:
-    """Names with the same operations are told together."""
+    """Names with the same operations make one shift."""
     for (principal, gained, resource, host), reach in sorted(given_operations.items()):
         together: dict[tuple[Operation, ...], list[str]] = defaultdict(list)
         for name, operations in reach.items():

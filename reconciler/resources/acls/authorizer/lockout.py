@@ -48,7 +48,7 @@ Books = tuple[Rulebook, Rulebook]
 
 @dataclass(frozen=True, slots=True)
 class LockoutFindings:
-    """``refused`` with their proof; ``notes`` on principals whose names the topology does not tell; ``rests_on``: the
+    """``refused`` with their proof; ``notes`` on principals whose names are not in the topology; ``rests_on``: the
     rules that leave us what we need, so that a plan is stale once one of them is gone."""
 
     refused: tuple[Refused, ...]
@@ -130,7 +130,7 @@ def _proof(out: LockedOut) -> str:
 
 
 def _names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:
-    """Name -> flows it carries. As the client settings log in; where they do not tell, as entries of its role say."""
+    """Name -> flows it carries. As the client settings log in; where they name none, as entries of its role say."""
     flows = _carried(topology, cluster)
     client = topology.clusters[cluster].client_for(kind)
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
@@ -169,7 +169,7 @@ def _needed(
 def _known(
     kind: Principal, topology: Topology, cluster: str, routes: Iterable[Route]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Topics and transactional ids that stand for what a wildcard or prefix of a role is there for."""
+    """The topics and transactional ids for which a role has its wildcards and prefixes."""
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     if kind is Principal.MIRROR:
         targets = [flow for flow in topology.flows.values() if flow.target == cluster]

@@ -31,7 +31,7 @@ class ProbedLogin:
 
     @property
     def asked(self) -> int:
-        """Resources that brokers told something about."""
+        """Resources that brokers answered for."""
         return len({(acl.resource, acl.name) for acl in self.wanted if is_allowed(self.before, acl) is not None})
 
 
@@ -67,7 +67,7 @@ def ask_for(some: Iterable[AclBinding]) -> Ask:
 
 
 def is_allowed(rights: Rights | None, acl: AclBinding) -> bool | None:
-    """Whether the brokers allow it; None where they were not asked or do not tell."""
+    """Whether the brokers allow it; None where they were not asked or did not answer."""
     if rights is None or rights.failed is not None:
         return None
     match acl.resource:
@@ -125,7 +125,7 @@ Logins = Mapping[Principal, ProbedLogin]
 
 
 class RulesAlone:
-    """A ``Prober`` that knows nobody: what is left is whether the cluster shows what was done, and what it comes to."""
+    """A ``Prober`` without principals: what is left is whether the cluster shows what was done, and its effect."""
 
     def needs(self, _cluster: str) -> Sequence[Needs]:
         return ()
@@ -141,7 +141,7 @@ class RulesAlone:
 
 
 class KnownLogins:
-    """Of one run. What a probe was told is what the next wave on that cluster begins with."""
+    """Of one run. The answers after a probe are those with which the next wave on that cluster begins."""
 
     def __init__(self, prober: Prober) -> None:
         self.prober = prober
@@ -164,7 +164,7 @@ class KnownLogins:
         return {kind: replace(login, after=rights.get(kind)) for kind, login in logins.items()}
 
     def keep(self, cluster: str, logins: Logins) -> None:
-        """They were told after a probe that passed."""
+        """Answers after a probe that passed."""
         self._known[cluster] = {kind: replace(login, before=login.after, after=None) for kind, login in logins.items()}
 
     def forget(self, cluster: str) -> None:

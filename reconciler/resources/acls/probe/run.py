@@ -48,7 +48,7 @@ class AclBatch:
 class ProbeSettings:
     """How waves are carried out. ``patience``: seconds that brokers have to show what was done.
 
-    ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note`` and ``probed`` are told.
+    ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note``, ``probed``: get events.
     """
 
     prober: Prober
@@ -123,7 +123,10 @@ class AclBatches:
         wave = under_way.wave
         logins = self._logins.before(wave.cluster, under_way.needs, [change.acl for change in wave.changes])
         admin.keep_pending(under_way.before)
-        outcomes = _complete(wave, admin.perform(wave.planned, _untold))
+        # What was sent counts only once it is probed, so no outcome is reported before.
+        by_id = {outcome.id: outcome for outcome in admin.perform(wave.planned, lambda _: None)}
+        silent = f"cluster {wave.cluster} gave no answer for this change\nRun plan again to see what is left."
+        outcomes = [by_id.get(planned.id) or Outcome(planned.id, Result.FAILED, silent) for planned in wave.planned]
         done = _done(wave, outcomes)
         if not done:
             return outcomes
@@ -207,16 +210,6 @@ class AclBatches:
         self.stopped[wave.cluster] = (
             f"the probe of stage {wave.stage} on {wave.cluster} {how}, so no further access change is made there"
         )
-
-
-def _untold(_outcome: Outcome) -> None:
-    """What was sent counts only once it is probed."""
-
-
-def _complete(wave: AclBatch, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    by_id = {outcome.id: outcome for outcome in outcomes}
-    silent = f"cluster {wave.cluster} gave no answer for this change\nRun plan again to see what is left."
-    return [by_id.get(planned.id) or Outcome(planned.id, Result.FAILED, silent) for planned in wave.planned]
 
 
 def _done(wave: AclBatch, outcomes: Sequence[Outcome]) -> tuple[AclChange, ...]:

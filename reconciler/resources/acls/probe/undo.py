@@ -20,7 +20,7 @@ _RESOURCES = {
 
 
 def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBinding, Before]:
-    """How each rule is before its wave. What an earlier wave touched and nobody confirmed counts as touched by this
+    """How each rule is before its wave. What an earlier wave touched without being confirmed counts as touched by this
     one, so that undoing leads back to what was there before both."""
     rules = access.acls if isinstance(access.acls, frozenset) else frozenset[AclBinding]()
     owned = {} if isinstance(access.owned, Unknown) else access.owned
@@ -79,7 +79,7 @@ AGAIN = "The next plan shows it again; applying that probes it again."
 
 
 def unreadable(access: LiveAccess) -> str:
-    """Why a wave cannot begin: nobody could undo it."""
+    """Why a wave cannot begin: it could not be undone."""
     if isinstance(access.acls, Unsupported):
         return f"{access.acls.why}\nIt keeps no access rules\nSet authorizer.class.name on it."
     todo = access.acls.todo if isinstance(access.acls, Unknown) else ""

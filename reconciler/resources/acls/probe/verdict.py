@@ -80,7 +80,7 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
     for view in set(evidence.views.values()):
         differing = expected ^ view
         others |= differing - evidence.own
-        # Enough names to tell any two decisions apart: those that differing rules are about.
+        # The names that differing rules are about are enough to distinguish any two decisions.
         names: dict[ResourceType, set[str]] = {}
         for acl in differing:
             if not acl.wildcard:
@@ -89,7 +89,8 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
         all_shifts = shifts(Rulebook.of(expected), Rulebook.of(view), touched, names) if differing else ()
         if all_shifts:
             guilty = [acl for acl in sorted(differing) if _concerns(acl, all_shifts[0])]
-            text = f"{_against(all_shifts)}; {_blamed(guilty, view)}"
+            shown = [f"'{acl}' {'is there' if acl in view else 'is gone'}" for acl in guilty[:SHOWN]]
+            text = f"{_against(all_shifts)}; meanwhile {', '.join(shown) or 'its rules changed'}"
             # Against what others did. What the wave itself did is undone with it.
             set_back = tuple(
                 by_hand(acl, acl not in view, evidence.server) for acl in guilty if acl not in evidence.own
@@ -115,11 +116,6 @@ def _against(given_shifts: Sequence[Shift]) -> str:
     may = "may" if shift.gained else "may not"
     more = f", and {len(given_shifts) - 1} more" if len(given_shifts) > 1 else ""
     return f"against the plan {shift.principal} {may} {', '.join(shift.operations)} on {where}{more}"
-
-
-def _blamed(guilty: Sequence[AclBinding], view: frozenset[AclBinding]) -> str:
-    shown = [f"'{acl}' {'is there' if acl in view else 'is gone'}" for acl in guilty[:SHOWN]]
-    return f"meanwhile {', '.join(shown) or 'its rules changed'}"
 
 
 def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
@@ -162,7 +158,11 @@ class _Cause:
 
 def _lost_by_rules(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
     for view in set(evidence.views.values()) if needs.name else ():
-        taking = [acl for acl in _taking(evidence.before, view) if acl.principal in (needs.name, ANYONE)]
+        # A new denial takes rights away, and so does the end of a permission.
+        added, gone = view - evidence.before, evidence.before - view
+        changed = [acl for acl in added if acl.permission is Permission.DENY]
+        changed += [acl for acl in gone if acl.permission is Permission.ALLOW]
+        taking = [acl for acl in changed if acl.principal in (needs.name, ANYONE)]
         wanted = {_request(acl): acl for acl in reached(needs, taking)} if taking else {}
         for lost in locked_out(Rulebook.of(evidence.before), Rulebook.of(view), wanted.values()):
             acl = wanted.get(lost.request)
@@ -186,11 +186,6 @@ def _lost_by_word(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Itera
 
 def _denied_by(rule: AclBinding | None) -> _Cause | None:
     return None if rule is None else _Cause(f"'{rule}' denies it", rule)
-
-
-def _taking(before: frozenset[AclBinding], after: frozenset[AclBinding]) -> Iterator[AclBinding]:
-    yield from (acl for acl in after - before if acl.permission is Permission.DENY)
-    yield from (acl for acl in before - after if acl.permission is Permission.ALLOW)
 
 
 def _request(acl: AclBinding) -> AccessRequest:

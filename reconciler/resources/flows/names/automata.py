@@ -296,7 +296,7 @@ def reached(start: Node, after: Mapping[Node, Iterable[Node]]) -> set[Node]:
 
 
 def _representatives(sets: Iterable[frozenset[str]]) -> str:
-    """One character for each group that no set tells apart."""
+    """One character for each group that no set distinguishes."""
     sets = tuple(sets)
     representatives: dict[tuple[bool, ...], str] = {}
     for char in ALPHABET:

@@ -52,7 +52,7 @@ class FlowNaming:
 
 
 def travels_of(topology: Topology) -> Mapping[str, FlowNaming]:
-    """By flow; flows with a faulty expression, policy or cluster are left out, because other rules tell of them."""
+    """By flow; flows with a faulty expression, policy or cluster are left out, because other rules report them."""
     return {
         flow.name: travel
         for flow in topology.flows.values()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from reconciler.resources.flows.names.automata import Language, State, Union
 
-OTHER = "\0"  # stands for a beginning that no longer matters; no topic name holds it
+OTHER = "\0"  # in place of a beginning that no longer matters; no topic name holds it
 
 
 @dataclass(frozen=True, slots=True)

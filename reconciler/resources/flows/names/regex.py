@@ -187,7 +187,7 @@ class _Automaton:
         self._accepting: dict[int, bool] = {}
         self._work = 0
         self._start = self._number(self._closure({0}, "begin"))
-        # Whether the empty text matches may hang on both ^ and $; the empty name is no topic, so nobody asks
+        # Whether the empty text matches may hang on both ^ and $; the empty name is no topic, so it is never asked
 
     def _closure(self, nodes: set[int], asked: str) -> frozenset[int]:
         waiting = list(nodes)

@@ -29,7 +29,7 @@ class ReassignmentProgress:
     _finished: dict[Partition, int] = field(default_factory=dict)
 
     def look(self, now: float, goals: Mapping[Partition, Placement], flying: set[Partition], sizes: Sizes) -> str:
-        """Takes note, and tells. ``sizes`` of the topics on the way."""
+        """Records how far the copies are, and says it in words. ``sizes``: of the topics on the way."""
         wanted = largest(sizes)
         here = bytes_left = 0
         for key in flying:
@@ -71,8 +71,8 @@ CONFIRM_TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentWatch:
-    """``note`` tells people; ``closed`` says why no further partition may begin, or nothing. ``progress``: told at each
-    look how far it is."""
+    """``note`` prints for people; ``closed`` says why no further partition may begin, or is empty. ``progress`` gets
+    at each look how far the reassignment is."""
 
     note: Callable[[str], None]
     closed: Callable[[], str]
@@ -85,7 +85,7 @@ class ReassignmentStopped(ReconcilerError):  # noqa: N818 - says what happened
 
 
 class ReassignmentWindow:
-    """``reached`` and ``lost``, with why, hold what is no longer on the way; ``words`` tell how far it is."""
+    """``reached`` and ``lost``, with why, hold what is no longer on the way; ``words`` say how far it is."""
 
     def __init__(
         self,
@@ -146,8 +146,11 @@ class ReassignmentWindow:
             if len(chosen) >= room or ((flying or chosen) and held + size > self.pace.bytes_in_flight):
                 break
             part = part_of(live, key)
-            if part is not None and self._safe(part, self.goals[key]):
-                chosen[key] = self.goals[key].after
+            goal = self.goals[key]
+            # Nothing is taken away while a replica that stays is out of sync.
+            staying = set(goal.after) & set(goal.before)
+            if part is not None and (not goal.removed or staying <= set(part.isr)):
+                chosen[key] = goal.after
                 held += size
                 self.waiting.remove(key)
         now = {key: part.replicas for key in chosen if (part := part_of(live, key)) is not None}
@@ -160,10 +163,6 @@ class ReassignmentWindow:
 
     def _bytes(self, key: Partition, sizes: Mapping[Partition, int]) -> int:
         return sizes.get(key, 0) * len(self.goals[key].added)
-
-    def _safe(self, part: LivePartition, goal: Placement) -> bool:
-        """Nothing is taken away while a replica that stays is out of sync."""
-        return not goal.removed or set(goal.after) & set(goal.before) <= set(part.isr)
 
     def _lose(self, key: Partition, why: str) -> None:
         self.asked.pop(key, None)

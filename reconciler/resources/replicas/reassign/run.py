@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.changes import ReassignReplicas
-from reconciler.model.live import LiveCluster, LivePartition, LiveTopic
+from reconciler.model.live import LiveCluster, LiveTopic
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.ports import ReplicaAdmin
 from reconciler.model.replicas import (
     Journal,
     Partition,
     Placement,
-    ReassignmentInFlight,
     ReassignmentPace,
     ReplicaFacts,
 )
@@ -149,8 +148,8 @@ class ReassignmentRun:
         late_ones = place(topic.name, standing, change.after, basis(live)) if standing else ()
         for placement in (*change.placements, *late_ones):
             part = next((part for part in topic.partitions if part.index == placement.partition), None)
-            now = _replicas(part, moves.get(placement.partition))
             begun = moves.get(placement.partition)
+            now = begun.target if begun is not None else part.replicas if part is not None else ()
             if set(begun.before if begun else now) not in (set(placement.before), set(placement.after)):
                 self.failures[change_id] = (
                     f"partition {placement.partition} of {change.ref} has replicas {_shown(now)}; planned was"
@@ -258,13 +257,6 @@ class ReassignmentRun:
         self.journal = None
 
 
-def _replicas(part: LivePartition | None, move: ReassignmentInFlight | None) -> tuple[int, ...]:
-    """Where the partition was, or where it goes when a reassignment is under way."""
-    if move is not None:
-        return move.target
-    return part.replicas if part is not None else ()
-
-
 def _journal_topics(journal: Journal | None) -> set[str]:
     if journal is None:
         return set()
@@ -272,7 +264,7 @@ def _journal_topics(journal: Journal | None) -> set[str]:
 
 
 def _unseen(journal: Journal, rates: Mapping[int, Mapping[str, str]], admin: ReplicaAdmin) -> Iterable[ClusterError]:
-    """A broker of ours that did not tell its rates may still have one."""
+    """A broker of ours that did not report its rates may still have one."""
     for broker in sorted({broker for broker, _ in journal.brokers} - rates.keys()):
         yield ClusterError(
             admin.name,

@@ -46,7 +46,11 @@ def journal_for(
         if facts.rates.get(broker, {}).get(key) in (None, *map(str, ours))
     }
     lists = {(listed.topic, listed.key): listed for listed in begun.lists}
-    for (topic, key), wanted in _entries(growing).items():
+    entries: dict[tuple[str, str], list[str]] = {}
+    for (topic, partition), placement in sorted(growing.items()):
+        entries.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.before)
+        entries.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.added)
+    for (topic, key), wanted in entries.items():
         here = entries_of(live[topic].overrides.get(key, ""))
         if EVERYTHING in here:
             continue
@@ -67,7 +71,7 @@ def journal_for(
 
 
 def _still_there(begun: Journal, facts: ReplicaFacts, live: Mapping[str, LiveTopic]) -> Journal:
-    """Without what is gone by now, or somebody else's: that is not ours to set or clear any more."""
+    """Without what is gone by now or was set by others: that is not ours to set or clear any more."""
     mine = set(map(str, begun.rates))
     flying = {move.key for move in facts.moves}
     brokers = tuple(broker for broker in begun.brokers if facts.rates.get(broker[0], {}).get(broker[1]) in mine)
@@ -109,7 +113,7 @@ def release(journal: Journal, arrived: Collection[Partition]) -> Iterator[Thrott
 
 
 def clear_rates(journal: Journal, rates: Rates) -> Iterator[ThrottleEdit]:
-    """Those that still have a value of ours; what somebody set since then is theirs."""
+    """Rates that still have a value of ours; a value that others set since then is theirs."""
     mine = set(map(str, journal.rates))
     for broker, key in journal.brokers:
         if rates.get(broker, {}).get(key) in mine:
@@ -128,7 +132,7 @@ def clear_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[Thr
 
 
 def kept_rates(goals: Iterable[Placement], journal: Journal, rates: Rates) -> dict[int, str]:
-    """Brokers that keep a rate of somebody else's, which then holds for our copying too."""
+    """Brokers that keep a rate set by others, which then limits our copying, too."""
     mine = set(map(str, journal.rates))
     by_name: dict[int, str] = {}
     for placement in goals:
@@ -147,11 +151,3 @@ def _there(listed: ListEntries, live: Mapping[str, LiveTopic]) -> tuple[str, ...
 
 def entries_of(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _entries(goals: Mapping[Partition, Placement]) -> dict[tuple[str, str], tuple[str, ...]]:
-    entries: dict[tuple[str, str], list[str]] = {}
-    for (topic, partition), placement in sorted(goals.items()):
-        entries.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.before)
-        entries.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.added)
-    return {key: tuple(values) for key, values in entries.items()}
