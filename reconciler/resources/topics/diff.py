@@ -81,12 +81,7 @@ def compare_topics(
                 rest = frozenset(alike.reset), id(alike.unreadable), alike.undeclared
                 want = id(alike.configs), counts, factors, rest
                 wanted = wants[id(alike)] = numbers.setdefault(want, len(numbers))
-            # Everything that `compare_topic` looks at, so that equal cases of a cluster come out alike. An identity is
-            # enough for configs that many topics share: desired and live topics outlast the comparison.
-            case: Hashable = None
-            if topic is not None and (factor := topic.replication_factor) is not None:
-                under_way = name in here.replicated, name in here.in_flight
-                case = wanted, id(topic.configs), len(topic.partitions), factor, under_way
+            case = _case(name, wanted, topic, here) if topic is not None else None
             if case is not None and case in known:
                 as_desired.append(Subject(About.TOPIC, cluster, name))
                 continue
@@ -96,6 +91,18 @@ def compare_topics(
                 known.add(case)
             yield findings
         yield Findings(as_desired=tuple(as_desired))
+
+
+def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Hashable:
+    """Everything that ``compare_topic`` looks at, so that equal cases of a cluster come out alike; None: look yourself.
+
+    An identity is enough for configs that many topics share: desired and live topics outlast the comparison.
+    """
+    factor = topic.replication_factor
+    if factor is None:
+        return None
+    under_way = name in around.replicated, name in around.in_flight
+    return wanted, id(topic.configs), len(topic.partitions), factor, under_way
 
 
 def compare_topic(desired: DesiredTopic, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:
