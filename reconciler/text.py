@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -30,6 +32,10 @@ _FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
 LARGEST = (1 << 63) - 1
 PACE_AFTER_S = 3.0
 """A mean over less than this jumps."""
+LONGEST_WORD, LONGEST_TEXT = 500, 5_000
+"""Characters that people are shown: no name of Kafka's is longer than half a word of them, and no folded list than a
+text of them."""
+_TOO_LONG = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 
 
 def duration_ms(text: str) -> int:
@@ -174,7 +180,8 @@ def total(counts: Iterable[int | None]) -> int | None:
 
 def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterator[str]:
     """A line each row, every column as wide as its widest cell; a column without any text is left out. ``right``:
-    columns of numbers."""
+    columns of numbers. A cell that is too long is shortened here: each other row would be filled up to its width."""
+    rows = [[shortened(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
@@ -183,6 +190,21 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterat
             if width
         )
         yield "  ".join(cells).rstrip()
+
+
+def shortened(text: str, longest: int | None = LONGEST_TEXT) -> str:
+    """``text`` for people: each word and the whole by both ends, with how long it is, where it is too long. The digest
+    tells two apart that differ in the middle. ``longest`` None: a list that somebody asked for whole."""
+    if len(text) <= LONGEST_WORD:
+        return text
+    words = _TOO_LONG.sub(lambda word: _ends(word.group(), LONGEST_WORD), text)
+    return words if longest is None or len(words) <= longest else _ends(text, longest)
+
+
+def _ends(text: str, longest: int) -> str:
+    kept = longest * 2 // 5
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{text[:kept]}[... {len(text):,} characters, SHA-256 {digest} ...]{text[-kept:]}"
 
 
 def quoted(text: str) -> str:
@@ -194,6 +216,12 @@ def quoted(text: str) -> str:
 
 def _escaped(each: str) -> str:
     return each if each.isprintable() else json.dumps(each)[1:-1]
+
+
+def in_shell(text: str) -> str:
+    """One word of a command that people copy, whatever it is called; a principal always in quotes, as people write
+    it."""
+    return f"'{text}'" if text.startswith("User:") and "'" not in text else shlex.quote(text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

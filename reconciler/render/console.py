@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.options import ReportFormat
 from reconciler.render import completion
+from reconciler.render.escape import lines_of, no_command
 from reconciler.render.moving_line import MOVING, terminal_width
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
@@ -68,6 +69,10 @@ class App(typer.Typer):
 
 
 PROGRAM = "reconciler"
+_PROBLEMS = 1_000
+"""Of one edit: a log that a stranger's pull request fills with more than these helps nobody."""
+_SHOWN = Style(colour=True, full=True)
+"""Of a text that is ready: what it colours stays, and what it lists in full."""
 INTERRUPTED = 130
 Env = Annotated[
     Path,
@@ -103,9 +108,16 @@ def style() -> Style:
     return Style(colour=shows and "NO_COLOR" not in os.environ, width=terminal_width(sys.stdout))
 
 
-def say(text: str) -> None:
-    """What people follow while they wait; never mixed into the output. That nobody reads it any more (``2>&1 | head``,
-    a full disk) ends nothing: an apply goes on to a state that is known, and its audit record with it."""
+def say(*lines: str) -> None:
+    """What people follow while they wait. Each of ``lines`` is one: no name, value or error of others in it begins
+    another, which a log of CI might obey, or steers the terminal."""
+    say_document(lines_of(lines).removesuffix("\n"))
+
+
+def say_document(text: str) -> None:
+    """As ``say``, of a text that a function of ``render`` made; never mixed into the output. That nobody reads it any
+    more (``2>&1 | head``, a full disk) ends nothing: an apply goes on to a state that is known, and its audit record
+    with it."""
     if sys.stderr is None:  # closed by whoever started us (``2>&-``); print would take the output for it
         return
     try:
@@ -121,7 +133,7 @@ def say_now(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        MOVING.tell(text, sys.stderr)
+        MOVING.tell(lines_of([text]).removesuffix("\n"), sys.stderr)
     except OSError:
         _discard(sys.stderr)
 
@@ -135,7 +147,10 @@ def show(text: str, form: str = "text") -> None:
     with _writing():
         if sys.stderr is not None:
             MOVING.erase(sys.stderr)
-        text = wrapped(text, terminal_width(sys.stdout)) if form == "text" else text
+        if form == "text":
+            text = wrapped(lines_of(text.split("\n"), _SHOWN).removesuffix("\n"), terminal_width(sys.stdout))
+        elif form == "json":
+            text = no_command(text)
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
 
@@ -186,13 +201,13 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        say(error.format_message())
+        say(*error.format_message().split("\n"))
         say(f"Try: {PROGRAM if context is None else context.command_path} --help")
         code = ExitCode.ERROR
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except ReconcilerError as error:
-        say(_visible(error))
+        say(*_words(error))
         code = error.exit_code
     except BrokenPipeError:
         _discard(sys.stdout)
@@ -210,12 +225,13 @@ def _permit_what_is_allowed() -> None:
         raise ReconcilerError(str(error), why, "Correct the variable where this program runs.") from None
 
 
-def _visible(error: ReconcilerError) -> str:
-    """Its words: no file name and no value in them steers a terminal, or begins a line that a log obeys."""
-    from reconciler.render.escape import visible  # who meets no error never waits for it
-
-    lines = [*map(str, error.problems), error.what] if isinstance(error, TopologyError) else str(error).split("\n")
-    return "\n".join(map(visible, lines))
+def _words(error: ReconcilerError) -> list[str]:
+    """A line each: a problem of a file is one, whatever its name and its values hold."""
+    if not isinstance(error, TopologyError):
+        return str(error).split("\n")
+    shown, more = [str(each) for each in error.problems[:_PROBLEMS]], len(error.problems) - _PROBLEMS
+    left = [f"and {more:,} more; reconciler validate ENV --format json has all of them"] if more > 0 else []
+    return [*shown, *left, error.what]
 
 
 def agrees(question: str, undone: str, why: str, todo: str) -> bool:
@@ -225,7 +241,7 @@ def agrees(question: str, undone: str, why: str, todo: str) -> bool:
     """
     if not sys.stdin.isatty():
         raise ReconcilerError(f"{undone}: cannot ask for confirmation: standard input is not a terminal", why, todo)
-    return typer.confirm(question, err=True)
+    return typer.confirm(lines_of([question]).removesuffix("\n"), err=True)
 
 
 def require_agreement(question: str, undone: str, why: str, todo: str) -> None:

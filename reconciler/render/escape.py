@@ -11,34 +11,51 @@ import unicodedata
 from collections.abc import Iterable
 
 from reconciler.render.style import CODES, PLAIN, Style
+from reconciler.text import LONGEST_TEXT, shortened
 
 # Anything that could start a construct of GitHub's Markdown, as an entity: entities are text and never structure.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<&|~$]")
-# GitHub looks for these in the finished page, after entities are text again; an empty space between stops it.
-_LINKED = re.compile(r"@(?=\w)|#(?=\d)|://|(?<=\bwww)\.|(?<=\bGH)-(?=\d)|:(?=[a-z0-9_+-]+:)", re.IGNORECASE)
+# GitHub and GitLab look for these in the finished page, after entities are text again; an empty space between stops it.
+# GitLab also notes in the issue, merge request, epic or snippet that it finds that somebody mentioned it.
+_LINKED = re.compile(
+    r"@(?=\w)|#(?=\d)|[!&$](?=\d)|\[(?=\w+:)|://|(?<=\bwww)\.|(?<=\bG[HL])-(?=\d)|:(?=[a-z0-9_+-]+:)", re.IGNORECASE
+)
 _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
+# A runner of Azure DevOps, TeamCity and GitHub's first syntax look for these wherever they stand in a line.
+_COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
+# GitHub's today, at the beginning of a line.
+_ORDER = re.compile(r"^(\s*):(?=:)")
 _ZERO_WIDTH = "\u200b"
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def visible(text: str) -> str:
-    """One line in which no character hides: control, format and bidirectional characters become their escapes."""
-    if text.isprintable():  # nearly all is: none of the categories below, and no white space but the space
-        return text
-    return "".join(
-        " " if char in "\r\n\t" else char if unicodedata.category(char) not in _HIDDEN else _escape(char)
-        for char in text
-    )
+def visible(text: str, longest: int | None = LONGEST_TEXT) -> str:
+    """One line in which no character hides: control, format and bidirectional characters become their escapes, as do
+    commands that some CI obeys anywhere in a line. What is too long is shortened (``shortened``)."""
+    text = shortened(text, longest)
+    if not text.isprintable():  # nearly all is: none of the categories below, and no white space but the space
+        text = "".join(
+            " " if char in "\r\n\t" else char if unicodedata.category(char) not in _HIDDEN else _escape(char)
+            for char in text
+        )
+    return no_command(text)
+
+
+def no_command(text: str) -> str:
+    """A line of text, or a document in JSON, for which the escape means the same."""
+    return _COMMAND.sub(r"\\u0023", text)
 
 
 def lines_of(lines: Iterable[str], style: Style = PLAIN) -> str:
     """Text output. What a value holds begins no line of its own, which a log of CI might obey, and steers no terminal.
-    ``style``: with colour its codes stay."""
-    return "".join(f"{_shown(line) if style.colour else visible(line)}\n" for line in lines)
+    ``style``: with colour its codes stay; in full, so do lists of any length."""
+    return "".join(f"{_shown(line, style)}\n" for line in lines)
 
 
-def _shown(line: str) -> str:
-    return "".join(part if part in CODES else visible(part) for part in _SGR.split(line))
+def _shown(line: str, style: Style) -> str:
+    longest = None if style.full else LONGEST_TEXT
+    parts = _SGR.split(line) if style.colour else [line]
+    return _ORDER.sub(r"\1\\u003a", "".join(part if part in CODES else visible(part, longest) for part in parts))
 
 
 def markdown(text: str) -> str:
@@ -59,9 +76,14 @@ def fence(text: str, language: str = "") -> str:
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
-def page(text: str) -> str:
+def page(text: str, longest: int | None = LONGEST_TEXT) -> str:
     """Text or an attribute's value of an HTML page."""
-    return html.escape(visible(text), quote=True)
+    return html.escape(visible(text, longest), quote=True)
+
+
+def findable(texts: Iterable[str]) -> str:
+    """An attribute's value, by which the filter of a page finds what holds one of ``texts`` as they are shown."""
+    return page(" ".join(map(shortened, texts)).lower(), None)
 
 
 def _escape(char: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.text import grouped, moment, pace_words, printable_json
+from reconciler.backends.connections.errors import Speaker
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.resources.acls.probe.undo import by_hand
+from reconciler.text import grouped, in_shell, moment, pace_words, printable_json
 
 
 def test_keys_and_values_keep_their_order() -> None:
@@ -52,3 +56,14 @@ def test_a_time_beyond_any_calendar_is_said_in_figures(at_ms: int) -> None:
     """Timestamps of records are whatever their producer wrote."""
     assert moment(at_ms) == f"{str(at_ms)[:20]} ms after 1970"
     assert moment(0) == "1970-01-01 00:00:00 UTC"
+
+
+@pytest.mark.parametrize(
+    "name", ["orders", "User:plan", "User:*", "$(id)", "`id`", "a;id", "a'b", "User:a'; id; '", "~", "a\nb"]
+)
+def test_a_name_of_others_is_one_word_of_a_command_that_people_copy(name: str) -> None:
+    speaker = Speaker("east", ("east.example:9092",), "plan", name)
+    rule = AclBinding(ResourceType.TOPIC, name, PatternType.LITERAL, name, name, Operation.READ, Permission.ALLOW)
+    lacking = speaker.acl_command("Read", f"--topic {in_shell(name)}")
+    for command, times in ((lacking, 2), (by_hand(rule, True, "east.example:9092"), 2 if name == "*" else 3)):
+        assert shlex.split(command).count(name) == times

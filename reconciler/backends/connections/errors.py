@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler.errors import ClusterError
+from reconciler.text import in_shell
 
 if TYPE_CHECKING:  # reads begin before the client is imported
     from confluent_kafka import KafkaError
@@ -63,7 +64,7 @@ class Speaker:
         """``resource`` as kafka-acls writes it: ``--topic orders`` or ``--cluster``."""
         return (
             f"kafka-acls.sh --bootstrap-server {self.bootstrap_servers[0]} --add"
-            f" --allow-principal '{self.kafka_principal}' --operation {operation} {resource}"
+            f" --allow-principal {in_shell(self.kafka_principal)} --operation {operation} {resource}"
         )
 
 
@@ -77,7 +78,7 @@ class Asked:
 
 
 def _of_topic(verb: str, operation: str) -> Callable[[str], Asked]:
-    return lambda topic: Asked(f"{verb} topic {topic}", operation, f"--topic {topic}")
+    return lambda topic: Asked(f"{verb} topic {topic}", operation, f"--topic {in_shell(topic)}")
 
 
 describe_topic = _of_topic("describe", "Describe")

@@ -93,7 +93,7 @@ def init(
     if sys.stdin is not None and sys.stdin.isatty():
         asked = completed(options, _ask, say, os.environ.__contains__)
         if asked != options:
-            say(f"the same without questions:\n  {command_line(asked)}")
+            say("the same without questions:", f"  {command_line(asked)}")
         options = asked
     show(initial.run(init_request(options), say))
 

@@ -252,6 +252,6 @@ def _request(flow: str | None, topic: str, partition: int | None) -> PauseReques
 
 
 def _agreed(lines: Sequence[str]) -> bool:
-    say("\n".join(lines))
+    say(*lines)
     why = "It decides which records are copied."
     return agrees("Move?", "no position was moved", why, "Look without --to, then pass --yes.")

@@ -28,7 +28,7 @@ from reconciler.resources.flows.same_offsets import (
 )
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
-from reconciler.text import first_of
+from reconciler.text import first_of, in_shell
 
 MIRROR = "mirror."
 CREATES_ASKED = 100
@@ -216,7 +216,7 @@ def _lack(rights: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack
 
 def command(rights: Rights, operation: str, resource: str) -> str:
     return (
-        f"kafka-acls.sh --bootstrap-server {rights.server} --add --allow-principal '{rights.kafka_principal}'"
+        f"kafka-acls.sh --bootstrap-server {rights.server} --add --allow-principal {in_shell(rights.kafka_principal)}"
         f" --operation {operation} {resource}"
     )
 

@@ -15,6 +15,7 @@ from reconciler.resources.flows.routes import Route
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.topics.internal import internal_topics, written_by
 from reconciler.resources.users import user_clusters
+from reconciler.text import in_shell
 
 FEW = 3
 
@@ -30,7 +31,7 @@ class Needed:
 
     @classmethod
     def of(cls, operation: str, topic: str, why: str) -> Needed:
-        return cls(operation, (topic,), f"--topic {topic}", why)
+        return cls(operation, (topic,), f"--topic {in_shell(topic)}", why)
 
 
 def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:

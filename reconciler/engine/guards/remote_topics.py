@@ -26,7 +26,7 @@ from reconciler.replication.offsets.position_metadata import Owner, PositionMark
 from reconciler.resources.flows.renames import entry
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.protected_names import MIRRORMAKER, owner_of
-from reconciler.text import counted, first_of, moment
+from reconciler.text import counted, first_of, in_shell, moment
 
 SHOWN = 5
 
@@ -270,7 +270,7 @@ def _written_elsewhere(topology: Topology, judged: Judged) -> Iterator[Refused]:
         todo = (
             f"Leave the topic to one of them: exclude_topics, or another alias of cluster {judged.flow.source}, which"
             " gives the remote topics other names. If that flow is gone for good: kafka-consumer-groups.sh"
-            f" --delete-offsets --group {group} --topic {topic}"
+            f" --delete-offsets --group {in_shell(group)} --topic {in_shell(topic)}"
         )
         yield Refused.of(of_topic(ref), Why.REMOTE_TOPIC_NOT_OURS, text, todo)
 

@@ -16,7 +16,7 @@ from reconciler.replication.names import WAITING
 from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, words
-from reconciler.text import counted, time_words
+from reconciler.text import counted, in_shell, time_words
 
 ANY_FOLDER = "ENV"
 """In a command, where the folder of the environment is not known."""
@@ -205,6 +205,6 @@ def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[Verdi
 
 
 def _resume(scope: Scope, folder: str) -> str:
-    topic = f" --topic {scope.topic}" if scope.topic else ""
+    topic = f" --topic {in_shell(scope.topic)}" if scope.topic else ""
     partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
     return f"reconciler mirror resume {folder} {scope.flow}{topic}{partition}"

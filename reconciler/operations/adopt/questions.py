@@ -31,7 +31,7 @@ _SYSTEM = "system"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def completed(options: InitOptions, ask: Ask, say: Callable[[str], None], is_set: Callable[[str], bool]) -> InitOptions:
+def completed(options: InitOptions, ask: Ask, say: Callable[..., None], is_set: Callable[[str], bool]) -> InitOptions:
     """Asks for what is left open; an answer that cannot be meant is asked for again. ``is_set``: whether this process
     has the variable, so that a secret typed for its name is not written down."""
     questions = _Questions(ask, say)
@@ -89,14 +89,14 @@ def _ask_principals(
 @dataclass(frozen=True, slots=True)
 class _Questions:
     ask: Ask
-    say: Callable[[str], None]
+    say: Callable[..., None]
 
     def until(self, question: str, default: str, judge: Callable[[str], Answer]) -> Answer:
         while True:
             try:
                 return judge(self.ask(question, default).strip())
             except ReconcilerError as error:
-                self.say(str(error))
+                self.say(*str(error).split("\n"))
 
     def choice(self, question: str, choices: Sequence[str], default: str) -> str:
         def judge(text: str) -> str:

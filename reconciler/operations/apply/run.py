@@ -25,7 +25,7 @@ from reconciler.operations.apply.saved_plan import guard_saved, what_moved
 from reconciler.operations.review.covered_by_review import beyond, uncovered
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
-from reconciler.render.console import require_agreement, say, say_now, show, show_last, style
+from reconciler.render.console import require_agreement, say, say_document, say_now, show, show_last, style
 from reconciler.render.plan.formats import outcomes_in
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled
@@ -159,7 +159,7 @@ def _verify(session: Session, plan: Plan) -> None:
         say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}; apply again")
     elif remaining.changes or remaining.unknown or remaining.refused:
         say("after the apply, a new plan is not empty:")
-        say(plan_text(remaining))
+        say_document(plan_text(remaining))
     else:
         say("checked: a new plan is empty")
 

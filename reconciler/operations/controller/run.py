@@ -29,7 +29,7 @@ from reconciler.model.plan import Outcome, Plan
 from reconciler.operations.apply.execution import Execution, ended_by_signals, execution
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import Session, read_topology
-from reconciler.render.console import say, seconds
+from reconciler.render.console import say_document, seconds
 from reconciler.render.reports.run import round_figures, round_lines
 from reconciler.text import printable_json
 
@@ -189,7 +189,7 @@ class _Lines:
     """What structlog writes to."""
 
     def msg(self, line: str) -> None:
-        say(line)
+        say_document(line)
 
     info = warning = error = msg
 

@@ -16,7 +16,7 @@ from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, open_session
-from reconciler.render.console import require_agreement, say, say_now, show, style
+from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
 from reconciler.resources.mirrors.pause import words
 
@@ -47,7 +47,7 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
             _tell(report, code, options)
             return code
         if not options.yes:
-            say(failover_text(report, style()))
+            say_document(failover_text(report, style()))
             _confirm(way)
         with execution(session, str(way), options.steal, keeper=_keeper(session, switch)) as execute:
             report = switch.carry_out(execute, report)

@@ -16,7 +16,6 @@ from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.operations.apply.execution import ended_by_signals
 from reconciler.operations.session.session import read_topology
 from reconciler.render.console import say
-from reconciler.render.escape import visible
 from reconciler.replication.allowed import allowed, permit_policies
 
 RUNS = ".host"
@@ -38,4 +37,4 @@ def host(folders: list[Path], accept: Path) -> None:
             environments.append(HostedEnvironment(read_topology(folder), state))
         stack.enter_context(ended_by_signals(lambda *_: stopping.set(), signal.SIGINT))
         # Refusals repeat text from __mirror_control.
-        serve(environments, accepted, stopping, lambda words: say(visible(words)))
+        serve(environments, accepted, stopping, say)

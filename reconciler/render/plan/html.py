@@ -19,6 +19,7 @@ from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.comment_limit import NO_HANDOFF, Handoff
 from reconciler.render.elements import code, codes, folded, mono, table
+from reconciler.render.escape import findable
 from reconciler.render.escape import page as safe
 from reconciler.render.map.section import map_section
 from reconciler.render.plan.access_shifts import shift_sections
@@ -218,12 +219,12 @@ def _step(step: PlanStep) -> Iterator[str]:
 
 
 def _card(entry: PlanEntry, place: EntryPlace) -> str:
-    find = " ".join((place.cluster, *entry.names, entry.headline, *entry.lines, f"{entry.risk} risk")).lower()
+    find = findable((place.cluster, *entry.names, entry.headline, *entry.lines, f"{entry.risk} risk"))
     kind = SIGN_CLASSES.get(entry.sign, "change")
     lasting = ' <span class="badge lasting">irreversible</span>' if entry.irreversible else ""
     badge = f'<span class="badge {entry.risk}">{risk_label(entry.risk)}</span>'
     parts = [
-        f'<article class="card" data-find="{safe(find)}"><header><span class="sign {kind}">{safe(entry.sign)}</span>'
+        f'<article class="card" data-find="{find}"><header><span class="sign {kind}">{safe(entry.sign)}</span>'
         f' <span class="mono">{safe(entry.title)}</span> {badge}{lasting}</header>',
         f'<p class="what">{safe(entry.headline)}</p>',
         _many(entry),

@@ -11,6 +11,7 @@ from reconciler.model.changes import AclChange, Action, ChangeOfTopic, KindName,
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Plan, Planned
 from reconciler.render.elements import codes, column_head, folded, mono
+from reconciler.render.escape import findable
 from reconciler.render.escape import page as safe
 from reconciler.render.plan.kinds import fields_of, signature, words_of
 from reconciler.render.plan.kinds.words import FieldValues
@@ -115,7 +116,7 @@ def _lines(members: Sequence[Planned], step: int) -> Iterator[str]:
     subject = mono(names[0]) if len(names) == 1 else folded(f"{counted(len(names), words.noun)}, each", codes(names))
     values = [value for planned in (members if rules else members[:1]) for value in fields_of(planned.change)]
     texts = [value for each in values for value in (each.name, each.before or "", each.after)]
-    find = safe(" ".join((change.cluster, *names, *texts, f"{first.risk} risk")).lower())
+    find = findable((change.cluster, *names, *texts, f"{first.risk} risk"))
     sign, name = change.action.value, anchor(first.id)
     link = f'<a class="sign {SIGN_CLASSES[sign]}" id="{name}" href="#{name}" title="a link to this">{safe(sign)}</a>'
     badge = f'<span class="badge {first.risk}">{risk_label(Risk(first.risk))}</span>'

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from shlex import quote
 from typing import NamedTuple
 
 
@@ -92,8 +93,8 @@ def beyond_log(offset: int, key: tuple[str, int], cluster: str, end: int) -> str
     return (
         f"offset {offset} is beyond the log of {topic}-{partition} on {cluster}, which ends at {end}: the topic was"
         f" recreated, it lost records, or the offset was set. A consumer there goes to where auto.offset.reset says."
-        f" Reset the group on {cluster} first: kafka-consumer-groups.sh --group GROUP --topic {topic}:{partition}"
-        " --reset-offsets --to-earliest --execute (or --to-latest)"
+        f" Reset the group on {cluster} first: kafka-consumer-groups.sh --group GROUP"
+        f" --topic {quote(topic)}:{partition} --reset-offsets --to-earliest --execute (or --to-latest)"
     )
 
 

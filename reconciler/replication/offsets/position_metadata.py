@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from shlex import quote
 from typing import Any
 
 from reconciler.replication.json_codec import parsed
@@ -201,7 +202,7 @@ def ways_on(flow: str, group: str, mine: Owner, at: PositionMark) -> str:
         renamed = f" If the environment was renamed, write {entry}."
     return (
         f"Rename the flow {flow} of environment {mine.environment}: another name has another group.{renamed} If the"
-        f" other flow is gone for good: kafka-consumer-groups.sh --delete --group {group}"
+        f" other flow is gone for good: kafka-consumer-groups.sh --delete --group {quote(group)}"
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from uuid import UUID
 
 from reconciler.kafka.client import small_topics as logs
@@ -107,7 +108,7 @@ def made_anew(
         if position is not None and position.offset > 0:
             ways_on = (
                 f". The flow is at offset {position.offset} already, and what lies before is not in the new topic: "
-                f"reconciler mirror seek ENV FLOW --topic {place.topic} --to earliest"
+                f"reconciler mirror seek ENV FLOW --topic {quote(place.topic)} --to earliest"
             )
         return (
             f"{remote} on {clusters[1].name} was deleted and recreated since it was mirrored (id"
@@ -123,7 +124,7 @@ def made_anew(
         f"{topic} on {cluster} was deleted and recreated since it was mirrored (id"
         f" {printed_id(place.source_id.bytes)}, now {now}):"
         f" offsets of the former topic have no counterpart. Decide about the old records in {remote}, then copy from"
-        f" the beginning: reconciler mirror seek ENV FLOW --topic {topic} --to earliest"
+        f" the beginning: reconciler mirror seek ENV FLOW --topic {quote(topic)} --to earliest"
     )
 
 

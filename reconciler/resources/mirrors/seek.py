@@ -12,7 +12,7 @@ from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import reported_pauses
-from reconciler.text import columns, counted
+from reconciler.text import columns, counted, in_shell
 
 SHOWN = 10
 
@@ -112,7 +112,8 @@ def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions:
         raise ReconcilerError(
             f"{scope.topic} is being copied: partition{'s' if len(busy) > 1 else ''} {shown}",
             "The next commit would write over the position.",
-            f"First: reconciler mirror pause ENV {scope.flow} --topic {scope.topic}{name}. Then move, then resume.",
+            f"First: reconciler mirror pause ENV {scope.flow} --topic {in_shell(scope.topic)}{name}."
+            " Then move, then resume.",
         )
 
 

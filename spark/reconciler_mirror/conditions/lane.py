@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from shlex import quote
 
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
@@ -35,7 +36,7 @@ class SupersededError(Exception):
 def _seek(spec: PartitionSpec, place: int | str) -> str:
     """The command that moves a position; Kafka's own tool would keep it within the offsets of the target."""
     seek = "" if spec.partition < 0 else f" --partition {spec.partition}"
-    return f"reconciler mirror seek ENV FLOW --topic {spec.topic}{seek} --to {place}"
+    return f"reconciler mirror seek ENV FLOW --topic {quote(spec.topic)}{seek} --to {place}"
 
 
 def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Condition:
@@ -63,7 +64,7 @@ def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) ->
     other, offset = before
     who = f"flow {other}" if other != flow else "it"
     place = f"--from-flow {other}" if other != flow else f"--to {offset}"
-    seek = f"reconciler mirror seek ENV {flow} --topic {spec.topic}"
+    seek = f"reconciler mirror seek ENV {flow} --topic {quote(spec.topic)}"
     return Condition.of_partition(
         "position_missing",
         spec,
@@ -76,7 +77,7 @@ def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) ->
 
 def remote_topic_not_empty(spec: PartitionSpec, flow: str, end: int) -> Condition:
     """``end``: of the target partition, which holds, or held, records that this flow did not copy."""
-    seek = f"reconciler mirror seek ENV {flow} --topic {spec.topic} --partition {spec.partition} --to"
+    seek = f"reconciler mirror seek ENV {flow} --topic {quote(spec.topic)} --partition {spec.partition} --to"
     return Condition.of_partition(
         "remote_topic_not_empty",
         spec,

@@ -12,22 +12,23 @@ from markdown_it.token import Token
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _COMMANDS = ("::", "##[", "##vso[", "##teamcity[", "section_start:", "section_end:")
-"""Of GitHub, Azure, TeamCity and GitLab, which look at the beginning of a line. GitHub's old ``##[`` may stand anywhere
-in it, which is why the workflows stop commands around what they print."""
+"""Of GitHub, Azure, TeamCity and GitLab, which look at the beginning of a line."""
+_ANYWHERE = re.compile(r"##(?:\[|vso\[|teamcity\[)")
+"""GitHub's old syntax, and those of Azure and TeamCity, may stand anywhere in it."""
 _TRACEBACK = ("Traceback (most recent call last)", "\nTypeError:", "\nKeyError:", "\nValueError:", "\nRecursionError:")
 _MARKDOWN = MarkdownIt("gfm-like", {"linkify": False, "html": True})
 _TAGS = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)((?:\s[^<>]*)?)/?>|<!--.*?-->", re.DOTALL)
 _SAFE_TAGS = frozenset(
     {"code", "details", "summary", "br", "sub", "b", "i", "strong", "kbd", "pre", "p", "table", "tr", "td", "th"}
 )
-_LINKED = re.compile(r"(?<![\w`/.])@\w|(?<![\w&])#[0-9]|\bGH-[0-9]|[a-z]://\w|\bwww\.\w", re.IGNORECASE)
-"""Which GitHub makes links of, wherever they stand in a text."""
+_LINKED = re.compile(r"(?<![\w`/.])@\w|(?<![\w&])[#!$&][0-9]|\bGH-[0-9]|[a-z]://\w|\bwww\.\w", re.IGNORECASE)
+"""Which GitHub or GitLab makes links of, wherever they stand in a text."""
 
 
-def in_terminal(text: str, *, invisible: str = "") -> Iterator[str]:
-    """``invisible``: characters of ours among these."""
+def in_terminal(text: str, *, invisible: str = "", document: bool = False) -> Iterator[str]:
+    """``invisible``: characters of ours among these. ``document``: JSON that no command has printed yet."""
     for number, line in enumerate(text.split("\n"), 1):
-        if line.lstrip().startswith(_COMMANDS):
+        if line.lstrip().startswith(_COMMANDS) or (not document and _ANYWHERE.search(line)):
             yield f"line {number} is a command of CI: {line[:120]!r}"
         for char in line:
             if unicodedata.category(char) in _HIDDEN and char not in invisible:

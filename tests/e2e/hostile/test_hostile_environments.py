@@ -250,7 +250,7 @@ def faults(journey: Journey, seen: Watched, usual: Page) -> Iterator[str]:
     for text in journey.terminal:
         yield from in_terminal(text)
     for text in journey.documents:
-        yield from in_terminal(text)
+        yield from in_terminal(text, document=True)
         if text:
             json.loads(text)
     for text in journey.pages:
@@ -281,6 +281,7 @@ def usual(repository: Repository, comments: ModuleType) -> Page:
         journey.run()
         assert journey.codes == {0}, journey.terminal
         pages += journey.pages
+    journey._cli("plan", str(repository.folder), "--base", "HEAD", "--offline")
     return page_of("".join(pages))
 
 
@@ -386,7 +387,8 @@ def burn(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\x1b[2J", "a\r", "::error::x", "  ##[error]x", "a\u202e", "Traceback (most recent call last):"]
+    "text",
+    ["\x1b[2J", "a\r", "::error::x", "  ##[error]x", "a: ##vso[x]", "a\u202e", "Traceback (most recent call last)"],
 )
 def test_what_a_terminal_or_ci_obeys_is_found(text: str) -> None:
     assert list(in_terminal(f"a\n{text}\n"))
@@ -394,7 +396,16 @@ def test_what_a_terminal_or_ci_obeys_is_found(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[a](http://b)", "<script>x</script>", "@octocat", "![a](b)", "<details onload=x>", "see #1", "www.evil.example"],
+    [
+        "[a](http://b)",
+        "<script>x</script>",
+        "@octocat",
+        "![a](b)",
+        "<details onload=x>",
+        "see #1",
+        "see !1",
+        "www.evil.example",
+    ],
 )
 def test_what_github_obeys_is_found(text: str) -> None:
     assert list(in_comment(f"- a\n- {text}\n"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import Before, LiveAccess
+from reconciler.text import in_shell
 
 _RESOURCES = {
     ResourceType.TOPIC: "--topic",
@@ -52,15 +52,15 @@ def by_hand(acl: AclBinding, there: bool, server: str) -> str:
     """The kafka-acls command that makes the rule, or removes it."""
     kind = "deny" if acl.permission is Permission.DENY else "allow"
     resource = (
-        "--cluster" if acl.resource is ResourceType.CLUSTER else f"{_RESOURCES[acl.resource]} {_quoted(acl.name)}"
+        "--cluster" if acl.resource is ResourceType.CLUSTER else f"{_RESOURCES[acl.resource]} {in_shell(acl.name)}"
     )
     words = [
         f"kafka-acls.sh --bootstrap-server {server}",
         "--add" if there else "--remove --force",
-        f"--{kind}-principal {_quoted(acl.principal)}",
+        f"--{kind}-principal {in_shell(acl.principal)}",
     ]
     if acl.host != WILDCARD:
-        words.append(f"--{kind}-host {_quoted(acl.host)}")
+        words.append(f"--{kind}-host {in_shell(acl.host)}")
     words += [f"--operation {_camel(acl.operation)}", resource]
     if acl.pattern is PatternType.PREFIXED:
         words.append("--resource-pattern-type prefixed")
@@ -69,10 +69,6 @@ def by_hand(acl: AclBinding, there: bool, server: str) -> str:
 
 def _camel(operation: Operation) -> str:
     return "".join(part.capitalize() for part in operation.split("_"))
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if text.startswith("User:") and "'" not in text else shlex.quote(text)
 
 
 AGAIN = "The next plan shows it again; applying that probes it again."

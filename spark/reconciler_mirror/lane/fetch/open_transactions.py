@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from shlex import quote
 
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.model.lane import Condition
@@ -79,6 +80,7 @@ def open_transaction(partition: Partition, waiting: Waiting) -> Condition:
         f"more than {TELL_AFTER:.0f} s, and until it ends nobody who reads committed records gets what follows, "
         f"{behind:,} offset{'s' if behind > 1 else ''} so far; lag does not count them",
         "Wait, where the producer keeps transactions open for so long. Else end it with Kafka's own kafka-transactions "
-        f"at the source: abort --topic {spec.topic} --partition {spec.partition} --start-offset {waiting.stable}.",
+        f"at the source: abort --topic {quote(spec.topic)} --partition {spec.partition}"
+        f" --start-offset {waiting.stable}.",
         stops=False,
     )

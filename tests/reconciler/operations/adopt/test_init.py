@@ -53,9 +53,11 @@ def request(*words: str) -> InitRequest:
 def answered(answers: Sequence[str], *words: str) -> tuple[InitOptions, list[str]]:
     """Empty answers take the default, as they do at a terminal."""
     waiting, said = list(answers), list[str]()
-    complete = completed(
-        options_of(words), lambda _, default: waiting.pop(0) or default, said.append, {"PW"}.__contains__
-    )
+
+    def say(*lines: str) -> None:
+        said.append("\n".join(lines))
+
+    complete = completed(options_of(words), lambda _, default: waiting.pop(0) or default, say, {"PW"}.__contains__)
     assert waiting == []
     return complete, said
 
