@@ -21,7 +21,8 @@ import json, os, sys, time, pathlib
 run = pathlib.Path(sys.argv[1])
 count = run / "count"
 count.write_text(str(int(count.read_text() if count.exists() else 0) + 1))
-(run / "driver.json").write_text(json.dumps({"pid": os.getpid()}))
+(run / "driver.tmp").write_text(json.dumps({"pid": os.getpid()}))
+(run / "driver.tmp").replace(run / "driver.json")  # whole as soon as it is there
 code = sys.argv[2]
 if code == "wait":
     while not (run / "stop").exists():
@@ -55,7 +56,7 @@ def test_sigterm_lets_the_job_commit_before_it_leaves(tmp_path: Path, job: str) 
     process = start(tmp_path, job, str(tmp_path), "wait")
     until((tmp_path / "driver.json").exists)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert (tmp_path / "committed").exists()
     assert state(tmp_path)["state"] == "stopped"
 
@@ -69,17 +70,17 @@ def test_a_job_killed_from_outside_is_started_again(tmp_path: Path, job: str) ->
     assert process.poll() is None
     assert state(tmp_path)["restarts"] == 1
     (tmp_path / "stop").touch()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_a_superseded_job_is_not_started_again(tmp_path: Path, job: str) -> None:
-    assert start(tmp_path, job, str(tmp_path), "3").wait(10) == 3
+    assert start(tmp_path, job, str(tmp_path), "3").wait(60) == 3
     assert (tmp_path / "count").read_text() == "1"
     assert state(tmp_path)["state"] == "superseded"
 
 
 def test_what_never_reaches_spark_is_given_up_with_its_output_kept(tmp_path: Path) -> None:
-    assert start(tmp_path, "-c", "import sys; sys.exit('no such master')").wait(10) == 1
+    assert start(tmp_path, "-c", "import sys; sys.exit('no such master')").wait(60) == 1
     assert state(tmp_path)["state"] == "failed"
     assert "no such master" in (tmp_path / "job.log").read_text()
 
