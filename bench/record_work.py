@@ -16,7 +16,7 @@ from crc32c import crc32c
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spark"))
 
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
-from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
@@ -64,7 +64,7 @@ def whole(raw: bytes) -> None:
 
 def worked(raw: bytes, work: RecordWork) -> None:
     worker = RecordWorker(work, SPEC, ("flow", "east"), ProvenanceSettings(b"source", b"target"))
-    partition = Partition(SPEC, committed=0, reached=0, covered=0, worker=worker)
+    partition = Partition(SPEC, worker=worker, log=SourceLog(committed=0, reached=0, covered=0))
     view = memoryview(bytearray(raw))
     for piece in pieces_of(partition, FetchedPartition("orders", 0, 0, 1, 1, 0, (), -1, view), None, delivered_pieces)[
         0

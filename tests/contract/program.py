@@ -22,6 +22,7 @@ from tests.support.paths import ROOT, parsed
 
 ROOTS = (ROOT, ROOT / "spark")
 PACKAGES = ("reconciler", "reconciler_mirror")
+LANE = ROOT / "spark" / "reconciler_mirror" / "lane"
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -144,6 +145,28 @@ def _needs(name: str, tree: ast.Module, known: Mapping[str, Path]) -> Iterator[s
                     yield needed
 
 
+def writers_of_a_partition() -> dict[str, set[str]]:
+    """By each field of a lane's partition and of its parts, the modules of the lane that assign it."""
+    tree = ast.parse((LANE / "partition.py").read_text("utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    parts = {name: kind for name, kind in _fields(classes["Partition"]) if kind in classes}
+    fields = {name for kind in ("Partition", *parts.values()) for name, _ in _fields(classes[kind])}
+    writers: dict[str, set[str]] = {name: set() for name in fields}
+    for path in sorted(LANE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in fields:
+                owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
+                if owner in {"partition", *parts} or (owner == "self" and path.name == "partition.py"):
+                    writers[node.attr].add(path.relative_to(LANE).as_posix())
+    return writers
+
+
+def _fields(of: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for node in of.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, getattr(node.annotation, "id", "")
+
+
 def table(program: Collection[Module], imported: Needs) -> Iterator[str]:
     code = sum(module.code for module in program)
     functions, once = sum(m.functions for m in program), sum(m.called_once for m in program)
@@ -157,6 +180,9 @@ def table(program: Collection[Module], imported: Needs) -> Iterator[str]:
     yield from ("    " + " -> ".join(circle) for circle in found)
     yield f"arrows up in the Spark half          {len(up := arrows_up(imported))}"
     yield from ("    " + " -> ".join(arrow) for arrow in up)
+    shared = {name: writers for name, writers in writers_of_a_partition().items() if len(writers) > 1}
+    yield f"a partition's fields, several writers  {len(shared)}"
+    yield from (f"    {name}: " + ", ".join(sorted(shared[name])) for name in sorted(shared))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
-from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.partition import BatchSizes, Partition, SourceLog
 from reconciler_mirror.model.record_work import RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
@@ -106,12 +106,14 @@ def _summary(rebuilt: Iterable[object]) -> str:
 
 def _lane(data: bytes, work: RecordWork | None) -> str:
     worker = None if work is None else RecordWorker(work, SPEC, ("flow", "east"), GROUND)
-    partition = Partition(SPEC, committed=0, reached=0, covered=0, worker=worker, largest=1 << 20)
+    partition = Partition(
+        SPEC, worker=worker, log=SourceLog(committed=0, reached=0, covered=0), sizes=BatchSizes(largest=1 << 20)
+    )
     answer = FetchedPartition("orders", 3, 0, _FAR, _FAR, 0, (), -1, memoryview(data))
     pieces, covered = pieces_of(partition, answer, None, delivered_pieces)
     copied = [span for piece in pieces for span in piece.copied]
     assert all(first + count <= covered for first, count in copied), "more was copied than is covered"
-    return f"{partition.why} {min(3, len(pieces))}"
+    return f"{partition.hold.why} {min(3, len(pieces))}"
 
 
 def _outcome(attempt: Callable[[], str]) -> str:

@@ -25,8 +25,8 @@ def _nothing_is_kept_back(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         for key, partition in lane.partitions.items():
             if rows.get(key) != row(lane, partition):
                 kept.append(f"{rows.get(key)} instead of {row(lane, partition)}")
-            if partition.condition is not None and partition.condition not in told.conditions:
-                kept.append(f"{partition.condition} is not told")
+            if partition.hold.condition is not None and partition.hold.condition not in told.conditions:
+                kept.append(f"{partition.hold.condition} is not told")
         return told
 
     monkeypatch.setattr(ProgressReports, "progress", watched)

@@ -43,7 +43,6 @@ class Committer:
         self._last = 0.0
         self._took = 0.0
         self._looked = 0.0
-        self.transactions = 0
 
     async def run(self) -> None:
         """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
@@ -85,11 +84,11 @@ class Committer:
             await self._in_transaction(moved)
         else:
             await lane.drained.wait()
-            moved = {p: p.reached for p in moved}
+            moved = {p: p.log.reached for p in moved}
             await self._look_for_successor(moved)
             await lane.identity.commit_positions(self._positions(moved.items()))
             self._finish(moved, restarted=False)
-        self.transactions += 1
+        lane.counts.transactions += 1
         self._last = time.monotonic()
         self._took = self._last - began
         if lane.identity.disturbed:
@@ -123,7 +122,7 @@ class Committer:
             await asyncio.gather(lane.drained.wait(), sending)
         finally:
             sending.cancel()
-        corrected = {p: p.reached for p, planned in moved.items() if p.reached != planned}
+        corrected = {p: p.log.reached for p, planned in moved.items() if p.log.reached != planned}
         await lane.identity.commit_positions(self._positions(corrected.items()))
         restarted = await lane.identity.end(committed=True)
         self._finish({**moved, **corrected}, restarted=restarted)
@@ -145,20 +144,15 @@ class Committer:
         lane = self._lane
         lane.changed.update(moved)
         for partition, offset in moved.items():
-            partition.committed = offset
+            partition.log.commit(offset)
             lane.know(partition, offset)
-            partition.passed.committed(offset)
-            partition.lost.committed(offset)
             partition.copied.committed(offset)
-            if partition.open_records:
-                lane.latency.committed(partition.waiting_since)
-            partition.records += partition.open_records
-            partition.bytes += partition.open_bytes
-            partition.open_records = partition.open_bytes = 0
-            partition.waiting_since = partition.queue[0].timestamp if partition.queue else None
+            if partition.figures.open_records:
+                lane.counts.latency.committed(partition.figures.waiting_since)
+            partition.figures.committed(offset, partition.outbox.oldest_ms)
             if restarted:
-                partition.sequence = 0
-            if partition.reached == offset:
+                partition.outbox.begin_sequence(0)
+            if partition.log.reached == offset:
                 lane.dirty.discard(partition)
         lane.touched.clear()
         lane.added.clear()

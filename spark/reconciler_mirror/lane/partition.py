@@ -1,6 +1,8 @@
-"""The state of one partition in a lane: what is queued, sent and acknowledged.
+"""The state of one partition in a lane, in parts that each keep one invariant: its place in the source's log, what is
+queued and sent, how large batches may be, what holds it, and what is counted.
 
-Mutable, owned by the event loop of its lane; it knows no connections.
+Mutable, owned by the event loop of its lane; it knows no connections. Times are monotonic seconds but where they say
+milliseconds: those are timestamps as records have them.
 """
 
 from __future__ import annotations
@@ -96,6 +98,7 @@ class Passed:
             self._waiting.pop()
 
     def committed(self, offset: int) -> None:
+        """Counts what lies before ``offset``."""
         while self._waiting and self._waiting[0][0] <= offset:
             _, filtered, returning = self._waiting.popleft()
             self.filtered += filtered
@@ -147,77 +150,373 @@ class Piece:
 
 
 @dataclass(slots=True, eq=False)
-class Partition:
-    """One source partition on its way.
+class SourceLog:
+    """Where a partition is in its source's log, and what the source last said of it. Offsets and epochs are the
+    source's; -1: not known yet."""
 
-    committed <= reached <= covered, in source offsets: committed at the target, acknowledged in this transaction,
-    fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
-    those of them that have to be sent again. ``pausing``: a pause is asked for; ``left_waiting``: the timestamp of the
-    oldest record that a pause or a stop leaves at the source, if known, else when it was first seen. ``checking``:
-    checksums are looked at before anything is queued, to leave out corrupt batches. ``largest``: bytes of a batch that
-    the target is known to take; a larger one is tried again from ``larger_at`` on. ``sought``: the same for all below
-    the source offset ``sought_to``, where a refused record is looked for. ``held_at``: the position at which copying
-    itself failed, None where the condition is one that the look before copying judges (``hold``). ``end_at``: when the
-    source told ``end``; a session that fetches it has ``answers``; ``silent_since_ms``: since when it tells no more.
-    ``filling``: the hole at the head of ``queue`` is being filled.
-    ``leader_epoch``: the largest of what was acknowledged, ``covered_epoch``: of what was fetched. ``doubted``: where a
-    batch was expected, and the base offset that the last answer told instead.
-    """
+    topic_id: UUID = NO_ID
+    """As the source's metadata had it when the partition last started."""
+    committed: int = -1
+    """Next offset to copy as the target has it for good; -1 as well before the first commit of a fresh partition."""
+    reached: int = -1
+    """Next offset once all that is acknowledged is committed."""
+    covered: int = -1
+    """Next offset to fetch: what lies before it is acknowledged, sent, queued, or to be skipped."""
+    leader_epoch: int = -1
+    """Largest epoch of a batch before ``reached`` (KIP-320)."""
+    covered_epoch: int = -1
+    """Largest epoch of a batch before ``covered``; the sorting of fetched batches moves it ahead."""
+    validated_epoch: int = -1
+    """Epoch of the leader that was asked whether it still has what was copied; the start asks each leader once."""
+    end: int = -1
+    """The source's last stable offset, or its high watermark for read_uncommitted: from an answer that has the
+    partition (fetch), or from a question for it (start, source_ends)."""
+    end_at: float = 0.0
+    """When the source last said ``end`` outside of a fetch session; see ``Partition.heard_at``."""
+    answers: Answers | None = None
+    """Of the fetch session that has the partition, whose answers confirm ``end`` by leaving the partition out."""
+    silent_since_ms: int | None = None
+    """When the source last confirmed ``end``, set while that is too long ago to be the end."""
+    read_from: tuple[int, float] = (-1, 0.0)
+    """A follower that the leader prefers for this rack (KIP-392), and until when; -1 for the leader."""
+    busy: bool = False
+    """It has a backlog, so a fetch session for such reads it and not the quiet one of its broker."""
+    data_at: float = 0.0
+    """When records last came."""
+    doubted: tuple[int, int] = (-1, -1)
+    """Where a batch was expected, and the base offset that the last answer gave instead: believed the second time."""
+
+    @property
+    def in_order(self) -> bool:
+        """The invariant. Only a loss moves ``reached`` back before ``committed``, until the next commit."""
+        return self.committed <= self.reached <= self.covered
+
+    def begin(self, position: int, leader_epoch: int) -> None:
+        """At a committed position."""
+        self.committed = self.reached = self.covered = position
+        self.leader_epoch = self.covered_epoch = leader_epoch
+
+    def begin_fresh(self, position: int) -> None:
+        """At a position that is not committed yet."""
+        self.committed = -1
+        self.reached = self.covered = position
+
+    def resume(self, reached: int, leader_epoch: int) -> None:
+        """``reached`` is known, -1 for a fresh one; where to fetch, the target's log says (``place``)."""
+        self.committed = self.reached = reached
+        self.leader_epoch = self.covered_epoch = leader_epoch
+
+    def place(self, reached: int, fetched_from: int | None = None) -> None:
+        """The target's log has what lies before ``reached``."""
+        self.committed = self.reached = reached
+        if fetched_from is not None:
+            self.covered = fetched_from
+
+    def move(self, position: int, fetched_from: int | None = None) -> None:
+        """Nothing is queued or unacknowledged: goes on at ``position``, perhaps an earlier one. What is fetched next
+        may lie behind offsets that are filled."""
+        self.reached = position
+        self.covered = position if fetched_from is None else fetched_from
+
+    def reach(self, offset: int, leader_epoch: int = -1) -> None:
+        """All before ``offset`` is acknowledged."""
+        self.reached = offset
+        if leader_epoch > self.leader_epoch:
+            self.leader_epoch = leader_epoch
+
+    def commit(self, offset: int) -> None:
+        self.committed = offset
+
+    def fall_back(self, offset: int, leader_epoch: int) -> None:
+        """What was fetched behind ``offset`` is fetched again."""
+        self.covered, self.covered_epoch = offset, leader_epoch
+
+    def forget_epochs(self) -> None:
+        """The position lies elsewhere than behind what was copied."""
+        self.leader_epoch = self.covered_epoch = self.validated_epoch = -1
+
+    def unread(self) -> None:
+        """The position has to be read again: somebody may have moved it."""
+        self.reached = self.covered = -1
+        self.forget_epochs()
+
+    def ends_at(self, end: int, now: float) -> None:
+        """The source said so when it was asked."""
+        self.end, self.end_at = end, now
+
+
+@dataclass(slots=True, eq=False)
+class Outbox:
+    """What is on its way to the target. Sequences follow each other over ``unacked``, then over ``queue`` as its pieces
+    are sealed. ``resend`` is the part of ``unacked`` that has to be sent again."""
+
+    queue: deque[Piece] = field(default_factory=deque)
+    """Not sealed yet, in offset order."""
+    unacked: deque[Piece] = field(default_factory=deque)
+    """Sealed, in order of their sequences, until an answer says that they are written."""
+    resend: deque[Piece] = field(default_factory=deque)
+    """Of ``unacked``, in their order; before anything of ``queue``."""
+    outstanding: int = 0
+    """Requests under way that have a piece of it; the sender counts."""
+    queued_bytes: int = 0
+    """Of ``queue`` and ``unacked``."""
+    sequence: int = 0
+    """Of the next piece that is sealed."""
+    first_acked: bool = False
+    """The target's leader knows our producer, so it refuses what is out of order."""
+    failure: tuple[int, str] | None = None
+    """Error code and message of the oldest piece that failed; nothing is sent until all requests are answered."""
+    ready: bool = False
+    """A sender has it in line."""
+    served: int = 0
+    """Bytes sealed, as a rate limit compares them: a newcomer begins at the count of the partition served last."""
+    stalled_since: float = 0.0
+    """When the target's leader first could not be reached, 0.0 while it can."""
+    filling: bool = False
+    """The hole at the head of ``queue`` is being filled, or was when the queue was dropped."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing fetched is waiting for an acknowledgement, and no hole is being filled."""
+        return not self.queue and not self.unacked and not self.filling
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Timestamp of the first piece that is not sealed."""
+        return self.queue[0].timestamp if self.queue else None
+
+    def add(self, pieces: list[Piece]) -> int:
+        """Returns their bytes."""
+        size = sum(len(piece.raw) for piece in pieces)
+        self.queue.extend(pieces)
+        self.queued_bytes += size
+        return size
+
+    def acknowledge(self) -> None:
+        """The oldest piece is written."""
+        self.unacked.popleft()
+        self.first_acked = True
+        self.stalled_since = 0.0
+
+    def stalled(self) -> float:
+        """The target's leader cannot be reached. Returns for how many seconds now."""
+        now = time.monotonic()
+        self.stalled_since = self.stalled_since or now
+        return now - self.stalled_since
+
+    def reached(self) -> None:
+        self.stalled_since = 0.0
+
+    def settle(self, piece: Piece) -> int:
+        """``piece`` has left ``unacked``. Returns its bytes."""
+        size = len(piece.raw)
+        piece.drop()
+        self.queued_bytes -= size
+        return size
+
+    def take_back(self) -> None:
+        """What is unacknowledged was refused, so not written: its sequences were not used."""
+        if self.unacked:
+            self.sequence = self.unacked[0].sequence
+        self.resend.clear()
+
+    def drop_queue(self) -> int:
+        """Returns the bytes that were dropped."""
+        dropped = 0
+        for piece in self.queue:
+            dropped += len(piece.raw)
+            piece.drop()
+        self.queue.clear()
+        self.queued_bytes -= dropped
+        return dropped
+
+    def begin_sequence(self, sequence: int, *, known: bool | None = None) -> None:
+        """``known``: whether the target's leader knows our producer; None: as before."""
+        self.sequence = sequence
+        if known is not None:
+            self.first_acked = known
+
+
+@dataclass(slots=True, eq=False)
+class BatchSizes:
+    """How large batches to the target may be, in bytes."""
+
+    largest: int = ANY_SIZE
+    """The target is known to take so large a batch, or any."""
+    larger_at: float = float("inf")
+    """When a larger one is tried again: the target's limit may have been raised."""
+    sought: int = ANY_SIZE
+    """The same below the source offset ``sought_to``, where a refused record is looked for."""
+    sought_to: int = -1
+    gathers: bool = False
+    """Small source batches are put together; the sorting of fetched batches decides."""
+
+    def at(self, offset: int) -> int:
+        """Most bytes of a batch that begins at a source offset."""
+        return self.sought if offset < self.sought_to else self.largest
+
+    def refused(self, size: int, pause: float) -> None:
+        """The target took no batch of ``size``; after ``pause`` seconds one is tried again."""
+        self.largest, self.larger_at = size // 2, time.monotonic() + pause
+
+    def seek(self, size: int, next_offset: int) -> None:
+        """A batch of ``size`` before ``next_offset`` has a record that the target refuses."""
+        self.sought, self.sought_to = size // 2, max(self.sought_to, next_offset)
+
+    def try_larger(self) -> None:
+        """Once it is time."""
+        if self.largest < ANY_SIZE and time.monotonic() >= self.larger_at:
+            self.largest = ANY_SIZE
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """Whether the partition is copied, and if not, why and until when. ``retry_at`` is set while STOPPED, ``look_at``
+    while PAUSED."""
+
+    phase: Phase = Phase.STARTING
+    condition: Condition | None = None
+    """What is wrong with it now; it stops the partition or not."""
+    held_at: int | None = None
+    """Position at which copying itself failed, UNKNOWN before it is read: the condition stays while the same is tried
+    again, and ends at another position. None: what is looked at before copying judges the condition."""
+    strikes: int = 0
+    """Failures in a row; each stop doubles the pause."""
+    retry_at: float = 0.0
+    waits_since: float = 0.0
+    """When its source first did not serve it, 0.0 while it does; the start tells once it lasts."""
+    pausing: bool = False
+    """A pause is asked for; the session follows the control."""
+    look_at: float = 0.0
+    """When its end is looked at again."""
+    left_waiting: int | None = None
+    """Milliseconds: the oldest record that a stop or a pause leaves at the source, or when it was first seen."""
+    checking: bool = False
+    """Checksums are looked at before anything is queued, to leave out corrupt batches; until something is copied."""
+    why: str = ""
+    """In a few words, why its last records were encoded anew; the sorting of fetched batches says."""
+
+    def start(self) -> None:
+        self.phase = Phase.STARTING
+
+    def copy(self, *, caught_up: bool) -> None:
+        self.phase = Phase.COPYING
+        if caught_up:
+            self.left_waiting = None
+
+    def stop(self, condition: Condition, at: int | None, waiting_ms: int | None, pause: float) -> None:
+        """``at`` as ``held_at``; ``waiting_ms``: the oldest record that is not committed; ``pause``: seconds until the
+        first retry."""
+        self.left_waiting = self.left_waiting or waiting_ms or int(time.time() * 1000)
+        self.phase = Phase.STOPPED
+        self.tell(condition, at)
+        self.retry_at = time.monotonic() + pause * min(12, 2**self.strikes)
+        self.strikes += 1
+
+    def pause(self, waiting_ms: int | None, look_in: float, *, behind: bool) -> None:
+        """``behind``: it leaves something at the source."""
+        self.left_waiting = (self.left_waiting or waiting_ms or int(time.time() * 1000)) if behind else None
+        self.phase = Phase.PAUSED
+        self.look_at = time.monotonic() + look_in
+
+    def ask_pause(self, wanted: bool) -> None:
+        self.pausing = wanted
+        if not wanted:
+            self.left_waiting = None
+
+    def leave(self) -> None:
+        self.phase = Phase.LEAVING
+
+    def progressed(self) -> None:
+        """Something was acknowledged. What a stop was for still waits."""
+        self.strikes = 0
+        self.checking = False
+        if self.phase is not Phase.STOPPED:
+            self.left_waiting = None
+
+    def strike(self) -> bool:
+        """Whether it is the first failure since something was copied: perhaps the batch was damaged on the way."""
+        first, self.strikes = self.strikes == 0, self.strikes or 1
+        return first
+
+    def check(self) -> None:
+        self.checking = True
+
+    def tell(self, condition: Condition | None, at: int | None = None) -> None:
+        """``at`` as ``held_at``."""
+        self.condition, self.held_at = condition, at
+
+    def moved(self, position: int) -> None:
+        """``position``: the one that copying goes on at, or has come to."""
+        if self.held_at == UNKNOWN:
+            self.held_at = position
+        elif self.held_at != position:
+            self.tell(None)
+
+
+@dataclass(slots=True, eq=False)
+class Figures:
+    """What is counted of a partition since the lease began. It outlives sessions: what one has not committed, the next
+    forgets and copies again."""
+
+    records: int = 0
+    """Committed, as ``bytes``."""
+    bytes: int = 0
+    open_records: int = 0
+    """Acknowledged and not committed, as ``open_bytes``."""
+    open_bytes: int = 0
+    waiting_since: int | None = None
+    """Milliseconds: the oldest record that is fetched and not committed."""
+    passed: Passed = field(default_factory=Passed)
+    """Records that were filtered out; the sorting of fetched batches adds them."""
+    lost: LossCounter = field(default_factory=LossCounter)
+    """What was left behind where the flow goes on."""
+
+    def begin(self) -> None:
+        """With a session, or when the partition comes back to the lane."""
+        self.open_records = self.open_bytes = 0
+        self.waiting_since = None
+        self.fall_back(-1)
+
+    def fetched(self, pieces: list[Piece]) -> None:
+        if self.waiting_since is None and pieces:
+            self.waiting_since = pieces[0].timestamp
+
+    def acknowledged(self, piece: Piece) -> None:
+        self.open_records += piece.records
+        self.open_bytes += len(piece.raw)
+
+    def committed(self, offset: int, oldest_ms: int | None) -> None:
+        """All that is acknowledged, up to the position ``offset``. ``oldest_ms``: of what is not."""
+        self.passed.committed(offset)
+        self.lost.committed(offset)
+        self.records += self.open_records
+        self.bytes += self.open_bytes
+        self.open_records = self.open_bytes = 0
+        self.waiting_since = oldest_ms
+
+    def fall_back(self, offset: int) -> None:
+        """What was fetched behind ``offset`` is fetched again."""
+        self.passed.forget_beyond(offset)
+        self.lost.forget_beyond(offset)
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One source partition on its way through a session."""
 
     spec: PartitionSpec
     copied: Copied = field(default_factory=Copied)
-    phase: Phase = Phase.STARTING
-    topic_id: UUID = NO_ID
-    committed: int = -1
-    reached: int = -1
-    covered: int = -1
-    end: int = -1
-    end_at: float = 0.0
-    answers: Answers | None = None
-    silent_since_ms: int | None = None
-    leader_epoch: int = -1
-    covered_epoch: int = -1
-    validated_epoch: int = -1
-    queue: deque[Piece] = field(default_factory=deque)
-    unacked: deque[Piece] = field(default_factory=deque)
-    resend: deque[Piece] = field(default_factory=deque)
-    outstanding: int = 0
-    queued_bytes: int = 0
-    sequence: int = 0
-    first_acked: bool = False
-    failure: tuple[int, str] | None = None
-    ready: bool = False
-    busy: bool = False
-    data_at: float = 0.0
-    stalled_since: float = 0.0
-    waits_since: float = 0.0  # for its source to serve it
-    read_from: tuple[int, float] = (-1, 0.0)
-    largest: int = ANY_SIZE
-    larger_at: float = float("inf")
-    sought: int = ANY_SIZE
-    sought_to: int = -1
-    gathers: bool = False
-    strikes: int = 0
-    retry_at: float = 0.0
-    pausing: bool = False
-    look_at: float = 0.0
-    left_waiting: int | None = None
-    records: int = 0
-    bytes: int = 0
-    open_records: int = 0
-    open_bytes: int = 0
-    waiting_since: int | None = None
-    condition: Condition | None = None
-    held_at: int | None = None
-    why: str = ""
+    """Runs for the offset map; outlives the session."""
+    figures: Figures = field(default_factory=Figures)
     worker: RecordWorker | None = None
+    """Filters its records, or adds headers to them."""
     marked: tuple[int, int] | None = None
-    passed: Passed = field(default_factory=Passed)
-    lost: LossCounter = field(default_factory=LossCounter)
-    checking: bool = False
-    doubted: tuple[int, int] = (-1, -1)
-    served: int = 0
-    filling: bool = False
+    """Where a flow with provenance begins to have headers, as its positions carry it on; the start sets it."""
+    log: SourceLog = field(default_factory=SourceLog)
+    outbox: Outbox = field(default_factory=Outbox)
+    sizes: BatchSizes = field(default_factory=BatchSizes)
+    hold: Hold = field(default_factory=Hold)
 
     @property
     def source(self) -> Key:
@@ -233,70 +532,49 @@ class Partition:
         return self.spec.topic_id if self.copied.anchored else ""
 
     @property
-    def idle(self) -> bool:
-        """Nothing fetched is waiting for an acknowledgement, and no hole is being filled."""
-        return not self.queue and not self.unacked and not self.filling
-
-    def hold(self, condition: Condition | None, at: int | None = None) -> None:
-        """``at``: the position at which copying failed, ``UNKNOWN`` before it is read. Such a condition stays while the
-        same is tried again, and ends once the position is another one."""
-        self.condition, self.held_at = condition, at
-
-    def moved(self, position: int) -> None:
-        """``position``: where it stands now."""
-        if self.held_at == UNKNOWN:
-            self.held_at = position
-        elif self.held_at != position:
-            self.hold(None)
-
-    @property
     def reworked(self) -> str:
         """Why its last records were encoded anew, or empty while whole batches travel."""
         if self.worker is not None:
             return self.worker.reason
-        return self.why if self.phase is Phase.COPYING else ""
+        return self.hold.why if self.hold.phase is Phase.COPYING else ""
 
     @property
     def heard_at(self) -> float:
-        """Monotonic: until when ``end`` is known to be the end."""
-        fetched = self.answers is not None and self.phase is Phase.COPYING
-        return max(self.end_at, self.answers.at) if fetched and self.answers is not None else self.end_at
+        """Until when ``log.end`` is known to be the end."""
+        log = self.log
+        fetched = log.answers is not None and self.hold.phase is Phase.COPYING
+        return max(log.end_at, log.answers.at) if fetched and log.answers is not None else log.end_at
+
+    def hear_no_more(self) -> None:
+        """From now on its fetch session confirms nothing; before the phase changes."""
+        self.log.end_at = self.heard_at
 
     @property
     def caught_up(self) -> bool:
-        return not self.queue and self.covered >= self.end
-
-    def largest_at(self, offset: int) -> int:
-        """Bytes of a batch that begins at a source offset."""
-        return self.sought if offset < self.sought_to else self.largest
+        return not self.outbox.queue and self.log.covered >= self.log.end
 
     def planned(self) -> int:
         """The position once all that was sent is acknowledged."""
-        return self.covered if not self.queue else self._sent()
+        return self.log.covered if not self.outbox.queue else self._sent()
 
     def epoch_at(self, position: int) -> int:
         """The largest leader epoch before ``position``, which was reached, planned or covered (KIP-320).
 
         An epoch that is too small would make the position look like one that the source has lost.
         """
-        if position >= self.covered:
-            return max(self.leader_epoch, self.covered_epoch)
-        sent = (piece.leader_epoch for piece in self.unacked if piece.next_offset <= position)
-        return max((self.leader_epoch, *sent))
+        log = self.log
+        if position >= log.covered:
+            return max(log.leader_epoch, log.covered_epoch)
+        sent = (piece.leader_epoch for piece in self.outbox.unacked if piece.next_offset <= position)
+        return max((log.leader_epoch, *sent))
 
     def drop_unsent(self) -> int:
         """Forgets what was fetched and not sent; returns its bytes. The fetch position falls back accordingly."""
-        dropped = 0
-        for piece in self.queue:
-            dropped += len(piece.raw)
-            piece.drop()
-        self.queue.clear()
-        self.queued_bytes -= dropped
-        self.covered_epoch = self.epoch_at(self._sent()) if dropped else self.covered_epoch
-        self.covered = self._sent()
-        self.passed.forget_beyond(self.covered)
-        self.lost.forget_beyond(self.covered)
+        dropped = self.outbox.drop_queue()
+        sent = self._sent()
+        self.log.fall_back(sent, self.epoch_at(sent) if dropped else self.log.covered_epoch)
+        self.figures.fall_back(sent)
         return dropped
 
     def _sent(self) -> int:
-        return self.unacked[-1].next_offset if self.unacked else self.reached
+        return self.outbox.unacked[-1].next_offset if self.outbox.unacked else self.log.reached

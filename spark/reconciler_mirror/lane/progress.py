@@ -44,10 +44,10 @@ class ProgressReports:
             lane.spec.lane,
             tuple(self._rows.values()),
             conditions,
-            lane.delivery.transactions,
+            lane.counts.transactions,
             "batch",
-            latency=lane.latency.snapshot(),
-            held_back=sum(1 for p in lane.partitions.values() if p.queue) if lane.throttle.delay() > 0 else 0,
+            latency=lane.counts.latency.snapshot(),
+            held_back=sum(1 for p in lane.partitions.values() if p.outbox.queue) if lane.throttle.delay() > 0 else 0,
             holes=lane.delivery.holes(),
         )
 
@@ -61,27 +61,27 @@ class ProgressReports:
                 self._conditions.pop(key, None)
             elif now is partition:
                 self._rows[key] = row(lane, partition)
-                if partition.condition is not None:
-                    self._conditions[key] = partition.condition
+                if partition.hold.condition is not None:
+                    self._conditions[key] = partition.hold.condition
                 else:
                     self._conditions.pop(key, None)
 
 
 def row(lane: Lane, partition: Partition) -> PartitionProgress:
     p = partition
-    of_this_log = p.condition is None or p.condition.code not in WITHOUT_LAG
+    of_this_log = p.hold.condition is None or p.hold.condition.code not in WITHOUT_LAG
     return PartitionProgress(
         *p.source,
-        p.committed if p.committed >= 0 and of_this_log else None,
-        p.end if p.end >= 0 else None,
-        p.records,
-        p.bytes,
-        p.left_waiting if p.pausing else p.waiting_since or p.left_waiting,
+        p.log.committed if p.log.committed >= 0 and of_this_log else None,
+        p.log.end if p.log.end >= 0 else None,
+        p.figures.records,
+        p.figures.bytes,
+        p.hold.left_waiting if p.hold.pausing else p.figures.waiting_since or p.hold.left_waiting,
         "record level" if p.reworked else "",
         p.reworked,
-        p.passed.filtered,
-        p.passed.returning,
+        p.figures.passed.filtered,
+        p.figures.passed.returning,
         lane.is_paused(p),
-        p.lost.counted,
-        p.silent_since_ms,
+        p.figures.lost.counted,
+        p.log.silent_since_ms,
     )

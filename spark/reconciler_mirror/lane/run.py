@@ -37,7 +37,7 @@ from reconciler_mirror.lane.partition import Tuning
 from reconciler_mirror.lane.produce.throttle import Throttle
 from reconciler_mirror.lane.same_offsets.delivery import SameOffsetsSessions
 from reconciler_mirror.lane.session import LaneSession
-from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.lane.state import Lane, LaneCounts, RestartError
 from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import (
     AWAITED,
@@ -47,9 +47,7 @@ from reconciler_mirror.model.lane import (
     LaneProgress,
     LaneReport,
     LaneSpec,
-    PartitionProgress,
     PartitionSpec,
-    counted,
 )
 
 PAUSE_FIRST, PAUSE_LAST, LOOK_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
@@ -83,12 +81,11 @@ class Attempts:
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
         self._known: dict[Key, tuple[int, Ids]] = {}
-        self._counts: dict[Key, PartitionProgress] = {}
+        self._counts = LaneCounts()
         self._retries = 0
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
-        self._before = self._progress
 
     async def run(self) -> LaneReport:
         clusters: list[ClusterClient] = []
@@ -159,7 +156,7 @@ class Attempts:
     async def _sessions(self, source: ClusterClient, target: ClusterClient) -> LaneReport:
         pause = PAUSE_FIRST
         while True:
-            before = self._before.transactions
+            before = self._counts.transactions
             try:
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
@@ -179,30 +176,28 @@ class Attempts:
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
             self._retries += 1
-            pause = PAUSE_FIRST if self._before.transactions > before else min(PAUSE_LAST, pause * 2)
+            pause = PAUSE_FIRST if self._counts.transactions > before else min(PAUSE_LAST, pause * 2)
             standing = (unreachable(self._spec, "target", why), *self._held.values())
             self._control.report(replace(self._progress, conditions=standing, at_work=False))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
 
     async def _session(self, lane: Lane) -> None:
-        lane.copied, lane.known = self._copied, self._known
+        lane.copied, lane.known, lane.counts = self._copied, self._known, self._counts
         lane.throttle = self._throttle
         session = LaneSession(lane, self._control, self._held, lambda now: self._control.report(self._total(now)))
         try:
             await session.run()
         finally:
             for partition in lane.partitions.values():
-                if partition.condition is not None and partition.held_at is not None:
-                    self._held[partition.source] = partition.condition
-            self._before = self._total(session.progress())
-            self._counts = counted(self._before.partitions)
+                if partition.hold.condition is not None and partition.hold.held_at is not None:
+                    self._held[partition.source] = partition.hold.condition
+            self._total(session.progress())
 
     def _total(self, progress: LaneProgress) -> LaneProgress:
-        """With what earlier sessions of this call copied."""
-        total = progress.plus(self._before, self._counts)
+        """With what no session knows."""
         throttled_ms = int(self._throttle.waited_s * 1000)
-        self._progress = replace(total, retries=self._retries, throttled_ms=throttled_ms)
+        self._progress = replace(progress, retries=self._retries, throttled_ms=throttled_ms)
         return self._progress
 
     async def _unless_leaving(self, work: Awaitable[T]) -> bool:

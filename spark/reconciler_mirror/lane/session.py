@@ -14,7 +14,7 @@ from reconciler_mirror.conditions.lane import unavailable
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
-from reconciler_mirror.lane.partition import UNKNOWN, Partition, Phase
+from reconciler_mirror.lane.partition import UNKNOWN, Figures, Partition, Phase
 from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
@@ -78,7 +78,7 @@ class LaneSession:
                 lane.failed.cancel()
             await _cancel(self._tasks | self._readers)
             for partition in lane.partitions.values():
-                for piece in (*partition.queue, *partition.unacked):
+                for piece in (*partition.outbox.queue, *partition.outbox.unacked):
                     piece.drop()
             self._report()
 
@@ -103,7 +103,7 @@ class LaneSession:
         if self.lane.stopping:
             return
         leader = self.lane.source.leader(*partition.source)
-        node, until = partition.read_from
+        node, until = partition.log.read_from
         if node < 0 or until < time.monotonic() or not self.lane.source.address_known(node):
             node = leader.node if leader else -1
         if node < 0:
@@ -127,9 +127,7 @@ class LaneSession:
 
     def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
         if moved:
-            now = time.monotonic()
-            partition.stalled_since = partition.stalled_since or now
-            if now - partition.stalled_since > self.lane.tuning.delivery_timeout:
+            if partition.outbox.stalled() > self.lane.tuning.delivery_timeout:
                 self._stalled(partition)
                 return
             self._moved.add(partition.spec.target_topic)
@@ -137,23 +135,23 @@ class LaneSession:
         self._loop.call_later(pause, self._offer_again, partition)
 
     def _offer_again(self, partition: Partition) -> None:
-        if not self.lane.failed.done() and (partition.resend or partition.queue):
+        if not self.lane.failed.done() and (partition.outbox.resend or partition.outbox.queue):
             self.lane.resolve(self.offer, partition)
 
     def _stalled(self, partition: Partition) -> None:
         condition = unavailable(partition.spec, "target", "no leader could be reached")
-        partition.stalled_since = 0.0
-        if partition.unacked:
+        partition.outbox.reached()
+        if partition.outbox.unacked:
             self.lane.fail(RestartError(condition.text, (partition.source, condition)))
         else:
             self.forget(partition)
-            self.lane.stop(partition, condition, at=partition.reached)
+            self.lane.stop(partition, condition, at=partition.log.reached)
 
     def look_again(self, partition: Partition, why: str) -> None:
         self.forget(partition)
         self.lane.changed.add(partition)
-        partition.why = why
-        if partition.phase is Phase.COPYING or partition.phase is Phase.STARTING:
+        partition.hold.why = why
+        if partition.hold.phase is Phase.COPYING or partition.hold.phase is Phase.STARTING:
             self.lane.delivery.begin(partition)
 
     def forget(self, partition: Partition) -> None:
@@ -194,15 +192,15 @@ class LaneSession:
             if time.monotonic() > renew_at:
                 renew_at = time.monotonic() + RENEW_EVERY
                 for partition in lane.partitions.values():
-                    if partition.phase is Phase.COPYING and partition.idle:
+                    if partition.hold.phase is Phase.COPYING and partition.outbox.idle:
                         lane.mark_dirty(partition)
             with contextlib.suppress(ConnectionLostError, BrokerError):
                 await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
                 await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})
             for partition in lane.partitions.values():
                 known = lane.source.topics.get(partition.spec.topic)
-                stale = known is None or known.topic_id != partition.topic_id
-                if partition.phase is Phase.COPYING and stale:
+                stale = known is None or known.topic_id != partition.log.topic_id
+                if partition.hold.phase is Phase.COPYING and stale:
                     self.look_again(partition, "the source topic changed")
 
     async def _look_around(self) -> None:
@@ -253,16 +251,19 @@ class LaneSession:
                 self.forget(partition)
                 lane.drop_unsent(partition)
                 lane.changed.add(partition)
-                partition.phase = Phase.LEAVING
+                partition.hold.leave()
         self._leave()
         for key, spec in wanted.items():
             if key not in lane.partitions:
                 self._join(spec)
 
     def _join(self, spec: PartitionSpec) -> None:
-        copied = self.lane.copied.setdefault((spec.topic, spec.partition), Copied())
-        partition = Partition(spec, copied, worker=worker_of(self.lane.spec, spec))
-        partition.pausing = partition.source in self._paused
+        key = (spec.topic, spec.partition)
+        copied = self.lane.copied.setdefault(key, Copied())
+        figures = self.lane.counts.partitions.setdefault(key, Figures())
+        figures.begin()
+        partition = Partition(spec, copied, figures, worker_of(self.lane.spec, spec))
+        partition.hold.ask_pause(partition.source in self._paused)
         self.lane.partitions[partition.source] = partition
         self.lane.changed.add(partition)
         condition = self._held.pop(partition.source, None)
@@ -274,23 +275,21 @@ class LaneSession:
     def _pause(self, paused: frozenset[Key]) -> None:
         lane, self._paused = self.lane, paused
         for key, partition in lane.partitions.items():
-            if partition.pausing is (key in paused):
+            if partition.hold.pausing is (key in paused):
                 continue
-            partition.pausing = key in paused
+            partition.hold.ask_pause(key in paused)
             lane.changed.add(partition)
-            if partition.pausing and partition.phase is Phase.COPYING:
+            if partition.hold.pausing and partition.hold.phase is Phase.COPYING:
                 self.forget(partition)
                 lane.pause(partition)
-            elif not partition.pausing:
-                partition.left_waiting = None
 
     def _leave(self) -> None:
         """Those that left go once what they had in the open transaction is decided; changed ones then join anew."""
         lane = self.lane
-        leaving = [p for p in lane.partitions.values() if p.phase is Phase.LEAVING]
+        leaving = [p for p in lane.partitions.values() if p.hold.phase is Phase.LEAVING]
         specs = {(s.topic, s.partition): s for s in self._specs or ()} if leaving else {}
         for partition in leaving:
-            if partition.idle and partition not in lane.dirty and partition not in lane.touched:
+            if lane.at_rest(partition):
                 del lane.partitions[partition.source]
                 lane.changed.add(partition)
                 if partition.source in specs:
@@ -301,22 +300,18 @@ class LaneSession:
         a paused one for its end."""
         lane = self.lane
         for partition in lane.partitions.values():
-            if partition.phase is Phase.PAUSED and partition.pausing:
-                if now >= partition.look_at:
+            if partition.hold.phase is Phase.PAUSED and partition.hold.pausing:
+                if now >= partition.hold.look_at:
                     self.lane.delivery.begin(partition)
                 continue
-            resumed = partition.phase is Phase.PAUSED
-            stopped = partition.phase is Phase.STOPPED and now >= partition.retry_at
-            if not (resumed or stopped) or not partition.idle:
-                continue
-            if partition in lane.dirty or partition in lane.touched:
-                continue
-            self.begin_again(partition)
+            resumed = partition.hold.phase is Phase.PAUSED
+            stopped = partition.hold.phase is Phase.STOPPED and now >= partition.hold.retry_at
+            if (resumed or stopped) and lane.at_rest(partition):
+                self.begin_again(partition)
 
     def begin_again(self, partition: Partition) -> None:
         self.forget(partition)
-        partition.reached = partition.covered = -1
-        partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
+        partition.log.unread()
         self.lane.delivery.begin(partition)
 
     # what it tells

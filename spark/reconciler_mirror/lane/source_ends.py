@@ -32,9 +32,9 @@ class SourceEnds:
         """``now``: monotonic. Notes of which partitions the source has not told the end for long."""
         for partition in self._lane.partitions.values():
             silent_s = now - partition.heard_at
-            if (silent_s > SILENT_S) is (partition.silent_since_ms is None) and partition.end >= 0:
+            if (silent_s > SILENT_S) is (partition.log.silent_since_ms is None) and partition.log.end >= 0:
                 since_ms = int((time.time() - silent_s) * 1000)
-                partition.silent_since_ms = since_ms if silent_s > SILENT_S else None
+                partition.log.silent_since_ms = since_ms if silent_s > SILENT_S else None
                 self._lane.changed.add(partition)
 
     async def run(self) -> None:
@@ -42,7 +42,7 @@ class SourceEnds:
         while True:
             await asyncio.sleep(LOOK_S + len(lane.partitions) / 2_000)
             due = time.monotonic() - LOOK_S
-            wanted = [p.source for p in lane.partitions.values() if p.end >= 0 and p.heard_at < due]
+            wanted = [p.source for p in lane.partitions.values() if p.log.end >= 0 and p.heard_at < due]
             by_leader = lane.source.by_leader(wanted)
             lost = by_leader.pop(NO_LEADER, [])
             moved = await asyncio.gather(*map(self._ask, by_leader.values()))
@@ -62,8 +62,8 @@ class SourceEnds:
             partition = lane.partitions.get(key)
             if partition is None or isinstance(end, BrokerError):
                 continue
-            partition.end_at = time.monotonic()
-            if end > partition.end or (end < partition.end and partition.phase is not Phase.COPYING):
-                partition.end = end
+            moved = end > partition.log.end or (end < partition.log.end and partition.hold.phase is not Phase.COPYING)
+            partition.log.ends_at(end if moved else partition.log.end, time.monotonic())
+            if moved:
                 lane.changed.add(partition)
         return [key for key, end in ends.items() if isinstance(end, BrokerError)]

@@ -41,15 +41,15 @@ class Starter:
         self._at_target = False
 
     def add(self, partition: Partition) -> None:
-        partition.end_at = partition.heard_at
-        partition.phase = Phase.STARTING
+        partition.hear_no_more()
+        partition.hold.start()
         self._lane.changed.add(partition)
         self._pending.add(partition)
         self._wake.set()
 
     def _add_again(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
-            if partition.phase is Phase.STARTING:
+            if partition.hold.phase is Phase.STARTING:
                 self.add(partition)
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class Starter:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            taken = [p for p in self._pending if p.phase is Phase.STARTING]
+            taken = [p for p in self._pending if p.hold.phase is Phase.STARTING]
             self._pending.clear()
             try:
                 again = await self._start(taken)
@@ -65,7 +65,7 @@ class Starter:
             except (ConnectionLostError, BrokerError) as error:
                 if isinstance(error, BrokerError) and not error.retriable:
                     raise
-                again = [p for p in taken if p.phase is Phase.STARTING]
+                again = [p for p in taken if p.hold.phase is Phase.STARTING]
                 failing_since = failing_since or time.monotonic()
                 undecided = isinstance(error, BrokerError) and error.code == UNSTABLE
                 if time.monotonic() - failing_since > TELL_AFTER:
@@ -96,7 +96,7 @@ class Starter:
         tops, truncated = await self._tops(there, bounds), await self._truncated(there)
         for partition in there:
             known = bounds[partition.source]
-            if partition.committed < 0 and not self._fetched_uncommitted:
+            if partition.log.committed < 0 and not self._fetched_uncommitted:
                 again.append(partition)
             elif not isinstance(known, BrokerError):
                 top = max(known[1], tops.get(partition.source, known[1]))
@@ -118,16 +118,16 @@ class Starter:
                 again.append(partition)
                 self._waits(partition, "it has no leader")
             else:
-                partition.topic_id = self._lane.source.topics[partition.spec.topic].topic_id
+                partition.log.topic_id = self._lane.source.topics[partition.spec.topic].topic_id
                 there.append(partition)
         return there, again
 
     def _waits(self, partition: Partition, why: str) -> None:
         """Tried again several times a second; told once it lasts."""
         now = time.monotonic()
-        partition.waits_since = partition.waits_since or now
-        if now - partition.waits_since > TELL_AFTER and partition.condition is None:
-            partition.hold(conditions.unavailable(partition.spec, "source", why))
+        partition.hold.waits_since = partition.hold.waits_since or now
+        if now - partition.hold.waits_since > TELL_AFTER and partition.hold.condition is None:
+            partition.hold.tell(conditions.unavailable(partition.spec, "source", why))
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
@@ -146,7 +146,7 @@ class Starter:
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
         """Reads positions that are not known; a fresh partition begins where the flow says."""
         lane = self._lane
-        unknown = [p for p in there if p.covered < 0]
+        unknown = [p for p in there if p.log.covered < 0]
         if not unknown:
             return list(there)
         committed_positions = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
@@ -185,7 +185,7 @@ class Starter:
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
-        return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
+        return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
     async def _least(self, unknown: Sequence[Partition]) -> Mapping[Key, int]:
         """Up to where they had been committed, at least, whatever the group coordinator tells: by what this lane itself
@@ -194,7 +194,7 @@ class Starter:
         lane, target = self._lane, self._lane.target
         own = {p.source: at for p in unknown if (at := lane.committed_before(p)) is not None}
         ids = {
-            p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id)
+            p.source: (p.log.topic_id, target.topics[p.spec.target_topic].topic_id)
             for p in unknown
             if p.spec.topic_id and p.source not in own
         }
@@ -202,9 +202,8 @@ class Starter:
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)
-        partition.committed = partition.reached = partition.covered = known.offset
+        partition.log.begin(known.offset, known.leader_epoch)
         self._lane.know(partition, known.offset)
-        partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.copied.start(known.offset, self._lane.ids(partition))
         if not known.topic_id:
             partition.copied.moved_back()
@@ -244,7 +243,9 @@ class Starter:
         lane, target = self._lane, self._lane.target
         ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
         ids = {
-            p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in fresh if ends[p.target] != 0
+            p.source: (p.log.topic_id, target.topics[p.spec.target_topic].topic_id)
+            for p in fresh
+            if ends[p.target] != 0
         }
         for key, before in (await copied_before(target, ids)).items():
             partition = next(p for p in fresh if p.source == key)
@@ -255,13 +256,13 @@ class Starter:
                 end = ends[partition.target]
                 if isinstance(end, BrokerError):
                     raise end
-                if end > 0 and partition.phase is Phase.STARTING:
+                if end > 0 and partition.hold.phase is Phase.STARTING:
                     lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
-        return [p for p in fresh if p.phase is Phase.STARTING]
+        return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
         target, spec = self._lane.target, self._lane.spec
-        ids = {p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in offsets}
+        ids = {p.source: (p.log.topic_id, target.topics[p.spec.target_topic].topic_id) for p in offsets}
         before = await copied_before(target, ids)
         for partition, offset in offsets.items():
             _, copied_to = before.get(partition.source, (spec.flow, None))
@@ -286,12 +287,11 @@ class Starter:
         if (arriving := spec.claim.ground.unknown.get(partition.source)) is not None:
             self._lane.stop(partition, conditions.marks_unknown(partition.spec, arriving))
             return
-        partition.committed = -1
-        partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
-        partition.copied.start(partition.covered, self._lane.ids(partition), first=True)
+        partition.log.begin_fresh(spec.claim.ground.not_before(partition.source, offset))
+        partition.copied.start(partition.log.covered, self._lane.ids(partition), first=True)
         if partition.source in spec.start_offsets:
             partition.copied.moved_back()
-        partition.marked = spec.work.first_mark(partition.covered)
+        partition.marked = spec.work.first_mark(partition.log.covered)
         self._write_soon(partition)
 
     def _write_soon(self, partition: Partition) -> None:
@@ -320,16 +320,18 @@ class Starter:
         suspects = {
             p.source: p
             for p in there
-            if p.epoch_at(p.covered) >= 0 and (leader := source.leader(*p.source)) and leader.epoch != p.validated_epoch
+            if p.epoch_at(p.log.covered) >= 0
+            and (leader := source.leader(*p.source))
+            and leader.epoch != p.log.validated_epoch
         }
         offsets: dict[Partition, int] = {}
         if suspects:
-            ends = await source.epoch_ends({key: p.epoch_at(p.covered) for key, p in suspects.items()})
+            ends = await source.epoch_ends({key: p.epoch_at(p.log.covered) for key, p in suspects.items()})
             for key, answer in ends.items():
                 if isinstance(answer, BrokerError):
                     if answer.retriable:
                         raise answer
-                elif 0 <= answer[1] < suspects[key].covered:
+                elif 0 <= answer[1] < suspects[key].log.covered:
                     offsets[suspects[key]] = answer[1]
         return offsets
 
@@ -337,7 +339,7 @@ class Starter:
         self, there: Sequence[Partition], bounds: Mapping[Key, tuple[int, int] | BrokerError]
     ) -> Mapping[Key, int]:
         """High watermarks of those whose position lies beyond their end: an open transaction, or a lost log."""
-        beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.covered > at[1]]
+        beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
         tops = await self._lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
         return {key: top for key, top in tops.items() if isinstance(top, int)}
 
@@ -345,41 +347,40 @@ class Starter:
         """``bounds``: log start, end for our isolation, high watermark."""
         lane, (low, end, top) = self._lane, bounds
         lane.changed.add(partition)
-        partition.waits_since = 0.0
-        partition.end, partition.end_at = end, time.monotonic()
+        partition.hold.waits_since = 0.0
+        partition.log.ends_at(end, time.monotonic())
         leader = lane.source.leader(*partition.source)
-        if truncated is not None or not low <= partition.covered <= top:
+        if truncated is not None or not low <= partition.log.covered <= top:
             self._lost(partition, low, min(top, top if truncated is None else truncated))
         elif leader is None:
             self.add(partition)
         else:
-            partition.validated_epoch = leader.epoch
-            partition.moved(partition.reached)
-            partition.why = ""
-            if partition.pausing:
+            partition.log.validated_epoch = leader.epoch
+            partition.hold.moved(partition.log.reached)
+            partition.hold.why = ""
+            if partition.hold.pausing:
                 lane.pause(partition)
                 return
-            partition.phase = Phase.COPYING
-            partition.left_waiting = partition.left_waiting if partition.covered < end else None
+            partition.hold.copy(caught_up=partition.log.covered >= end)
             lane.routes.place(partition)
 
     def _lost(self, partition: Partition, low: int, high: int) -> None:
         """The next record is before ``low`` or beyond ``high``."""
-        lane, position = self._lane, partition.covered
+        lane, position = self._lane, partition.log.covered
         condition = conditions.position_lost(partition.spec, position, low, high)
         if not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return
         if condition.code == "source_truncated":
             lane.drop_unsent(partition)  # what was fetched may not be the source's any more
-        if not partition.idle:
+        if not partition.outbox.idle:
             asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
             return
-        number = low if partition.covered < low else high
-        if number < partition.covered:
+        number = low if partition.log.covered < low else high
+        if number < partition.log.covered:
             partition.copied.moved_back()
-        partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
-        lane.move_on(partition, number, Loss(condition.code, abs(number - partition.covered), text=condition.text))
+        partition.log.forget_epochs()
+        lane.move_on(partition, number, Loss(condition.code, abs(number - partition.log.covered), text=condition.text))
         self.add(partition)
 
 

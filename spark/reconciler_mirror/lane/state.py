@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from reconciler.kafka.client.buffers import Buffer
@@ -20,7 +20,7 @@ from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
-from reconciler_mirror.lane.partition import Partition, Phase, Piece, Tuning
+from reconciler_mirror.lane.partition import Figures, Partition, Piece, Tuning
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
 from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec
 from reconciler_mirror.model.latency import LatencyCounter
@@ -75,10 +75,6 @@ class LaneDelivery(Protocol):
     written: frozenset[int]
     """Error codes of a Produce response by which the batch is in the target's log."""
 
-    @property
-    def transactions(self) -> int:
-        """How often this session has committed positions."""
-
     def begin(self, partition: Partition) -> None:
         """Reads the partition's position and has it fetched from there, or stops it. Again, once its leader or log may
         have changed."""
@@ -117,7 +113,7 @@ class LaneDelivery(Protocol):
         """The target refuses the one record of ``piece`` for good: the partition goes on behind it."""
 
     def holes(self) -> HoleCounts | None:
-        """What this session has filled; None where copies have offsets of their own."""
+        """What the lane has filled, and has to fill; None where copies have offsets of their own."""
 
 
 class Changed:
@@ -144,6 +140,23 @@ class Changed:
         return taken
 
 
+@dataclass(slots=True)
+class LaneCounts:
+    """What a lane has counted since its lease began, over all its sessions; committed only."""
+
+    partitions: dict[Key, Figures] = field(default_factory=dict)
+    """Also of partitions that have left, which may come back."""
+    latency: LatencyCounter = field(default_factory=LatencyCounter)
+    transactions: int = 0
+    """Commits of positions."""
+    holes: int = 0
+    """Stretches of offsets without a record that were filled, where copies keep offsets."""
+    fillers: int = 0
+    """Offsets they had."""
+    refusals: int = 0
+    """Batches that brokers refused as not the next one."""
+
+
 class Lane:
     """Shared by the parts of one running lane."""
 
@@ -158,6 +171,7 @@ class Lane:
         self.identity = identity
         self.tuning = tuning
         self.partitions: dict[Key, Partition] = {}
+        self.counts = LaneCounts()
         self.copied: dict[Key, Copied] = {}
         self.known: dict[Key, tuple[int, Ids]] = {}  # committed last, of which topics, also by earlier sessions
         self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
@@ -184,7 +198,6 @@ class Lane:
         self.stopping = False
         self.urgent = False
         self.trouble: Condition | None = None
-        self.latency = LatencyCounter()
         self.progress = asyncio.Event()
         self.drained = asyncio.Event()
         self.drained.set()
@@ -202,7 +215,7 @@ class Lane:
 
     def ids(self, partition: Partition) -> Ids:
         there = self.target.topics.get(partition.spec.target_topic)
-        return partition.topic_id, NO_ID if there is None else there.topic_id
+        return partition.log.topic_id, NO_ID if there is None else there.topic_id
 
     @property
     def committed_only(self) -> bool:
@@ -227,19 +240,14 @@ class Lane:
         return min(most, max(LEAST_AHEAD, int(2 * self.throttle.rate))) if self.throttle.limited else most
 
     def queue_up(self, partition: Partition, pieces: list[Piece]) -> None:
-        size = sum(len(piece.raw) for piece in pieces)
-        partition.queue.extend(pieces)
-        partition.queued_bytes += size
-        self.queued += size
+        self.queued += partition.outbox.add(pieces)
+        partition.figures.fetched(pieces)
         self.changed.add(partition)
-        if partition.waiting_since is None and pieces:
-            partition.waiting_since = pieces[0].timestamp
 
     def cover(self, partition: Partition) -> None:
         """Moves ``reached`` over skipped batches once nothing before them is open."""
-        if partition.idle and partition.reached < partition.covered:
-            partition.reached = partition.covered
-            partition.leader_epoch = partition.epoch_at(partition.covered)
+        if partition.outbox.idle and partition.log.reached < partition.log.covered:
+            partition.log.reach(partition.log.covered, partition.epoch_at(partition.log.covered))
             self.mark_dirty(partition)
 
     def mark_dirty(self, partition: Partition) -> None:
@@ -249,8 +257,8 @@ class Lane:
             self.progress.set()
         elif self.urgent or partition.caught_up:
             self.progress.set()
-        if partition.held_at is not None and partition.reached > partition.held_at:
-            partition.moved(partition.reached)
+        if partition.hold.held_at is not None and partition.log.reached > partition.hold.held_at:
+            partition.hold.moved(partition.log.reached)
         self.dirty.add(partition)
         self.changed.add(partition)
 
@@ -287,33 +295,22 @@ class Lane:
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
         """``base_offset``: the target offset of its first record, -1 unknown."""
         partition.copied.acknowledged(piece.copied, base_offset)
-        partition.reached = piece.next_offset
-        partition.leader_epoch = max(partition.leader_epoch, piece.leader_epoch)
-        partition.open_records += piece.records
-        partition.open_bytes += len(piece.raw)
-        partition.strikes = 0
-        partition.checking = False
-        partition.stalled_since = 0.0
-        if partition.phase is not Phase.STOPPED:  # else what it stopped at still waits
-            partition.left_waiting = None
+        partition.log.reach(piece.next_offset, piece.leader_epoch)
+        partition.figures.acknowledged(piece)
+        partition.hold.progressed()
         self._settle(partition, piece)
         self.mark_dirty(partition)
         self.cover(partition)
 
     def give_up(self, partition: Partition) -> None:
         """The unacknowledged batches were refused, so not written: their sequences were not used."""
-        if partition.unacked:
-            partition.sequence = partition.unacked[0].sequence
-        partition.resend.clear()
-        while partition.unacked:
-            self._settle(partition, partition.unacked.popleft())
+        partition.outbox.take_back()
+        while partition.outbox.unacked:
+            self._settle(partition, partition.outbox.unacked.popleft())
         self.drop_unsent(partition)
 
     def _settle(self, partition: Partition, piece: Piece) -> None:
-        size = len(piece.raw)
-        piece.drop()
-        partition.queued_bytes -= size
-        self.queued -= size
+        self.queued -= partition.outbox.settle(piece)
         self.unacked -= 1
         self.room.set()
         if self.unacked == 0:
@@ -331,17 +328,13 @@ class Lane:
 
     def stop(self, partition: Partition, condition: Condition, *, keep: bool = False, at: int | None = None) -> None:
         """Stops one partition; the others go on. What was sent is committed; ``keep``: what is queued too. ``at``:
-        where copying itself failed, as ``Partition.hold`` has it."""
-        waiting = partition.waiting_since or (partition.queue[0].timestamp if partition.queue else None)
-        partition.left_waiting = partition.left_waiting or waiting or int(time.time() * 1000)
+        where copying itself failed, as ``Hold.held_at`` has it."""
+        waiting_ms = partition.figures.waiting_since or partition.outbox.oldest_ms
         if not keep:
             self.drop_unsent(partition)
-        partition.end_at = partition.heard_at
-        partition.phase = Phase.STOPPED
-        partition.hold(condition, at)
+        partition.hear_no_more()
+        partition.hold.stop(condition, at, waiting_ms, self.tuning.retry_stopped)
         self.changed.add(partition)
-        partition.retry_at = time.monotonic() + self.tuning.retry_stopped * min(12, 2**partition.strikes)
-        partition.strikes += 1
         self.progress.set()
 
     def goes_on(self, code: str) -> bool:
@@ -350,39 +343,42 @@ class Lane:
 
     def move_on(self, partition: Partition, position: int, loss: Loss) -> None:
         """Nothing of the partition is queued or unacknowledged: it goes on at ``position``, perhaps an earlier one."""
-        partition.reached = partition.covered = position
+        partition.log.move(position)
         # The text is the condition's, of a partition that would have stopped.
-        partition.lost.add(position, replace(loss, text=loss.text.replace(" is not copied further", "", 1)))
+        partition.figures.lost.add(position, replace(loss, text=loss.text.replace(" is not copied further", "", 1)))
         self.mark_dirty(partition)
 
     def pause(self, partition: Partition) -> None:
         """Fetches no more of it. What is on its way is still acknowledged and committed; its end is looked at again."""
-        waiting = partition.left_waiting or (partition.queue[0].timestamp if partition.queue else None)
+        waiting_ms = partition.outbox.oldest_ms
         self.drop_unsent(partition)
-        partition.end_at = partition.heard_at
-        partition.phase = Phase.PAUSED
+        partition.hear_no_more()
+        look_in = self.tuning.look_paused + len(self.partitions) / 500
+        partition.hold.pause(waiting_ms, look_in, behind=partition.log.end > partition.log.covered)
         self.changed.add(partition)
-        partition.look_at = time.monotonic() + self.tuning.look_paused + len(self.partitions) / 500
-        behind = partition.end > partition.covered
-        partition.left_waiting = (waiting or int(time.time() * 1000)) if behind else None
         self.progress.set()
 
+    def at_rest(self, partition: Partition) -> bool:
+        """Nothing of it is under way, and all that was copied is committed."""
+        return partition.outbox.idle and partition not in self.dirty and partition not in self.touched
+
     def is_paused(self, partition: Partition) -> bool:
-        """Nothing of it is under way any more, and all that was copied is committed."""
-        return partition.pausing and partition.idle and partition not in self.dirty and partition not in self.touched
+        return partition.hold.pausing and self.at_rest(partition)
 
     def corrupt(self, partition: Partition, why: str) -> None:
-        """A batch at ``partition.covered``: read it once more, perhaps it was damaged on the way; then leave it out, or
-        stop. What is queued lies before it."""
-        if partition.strikes == 0:
-            partition.strikes = 1
+        """A batch at ``covered``: read it once more, perhaps it was damaged on the way; then leave it out, or stop.
+        What is queued lies before it."""
+        if partition.hold.strike():
             self.routes.look_again(partition, why)
-        elif self.goes_on("corrupt_source_batch") and not partition.checking:
-            partition.checking = True
+        elif self.goes_on("corrupt_source_batch") and not partition.hold.checking:
+            partition.hold.check()
             self.routes.look_again(partition, why)
         else:
             self.stop(
-                partition, conditions.corrupt(partition.spec, partition.covered, why), keep=True, at=partition.covered
+                partition,
+                conditions.corrupt(partition.spec, partition.log.covered, why),
+                keep=True,
+                at=partition.log.covered,
             )
 
     def source_failed(self, partitions: Iterable[Partition], code: int) -> None:

@@ -39,10 +39,6 @@ class Transactional:
         self.begin = self._starter.add
         self.commit = self._committer.run
 
-    @property
-    def transactions(self) -> int:
-        return self._committer.transactions
-
     def work(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._starter.run(),)
 
@@ -96,7 +92,7 @@ class GroupPositions:
             await asyncio.sleep(POSITIONS_EVERY)
             quiet = [p for p in lane.partitions.values() if self._is_quiet(p)]
             begin = begin if begin < len(quiet) else 0
-            places = {p: p.committed for p in quiet[begin : begin + MOST_POSITIONS]}
+            places = {p: p.log.committed for p in quiet[begin : begin + MOST_POSITIONS]}
             begin += MOST_POSITIONS
             try:
                 async with asyncio.timeout(POSITIONS_EVERY):
@@ -107,13 +103,13 @@ class GroupPositions:
                 at = answers[partition.target]
                 if at.offset < 0 or (at.offset == committed and at.metadata.startswith(OURS_BEGINS)):
                     continue  # most: no proof is worked out for them
-                same = self._is_quiet(partition) and partition.committed == committed
+                same = self._is_quiet(partition) and partition.log.committed == committed
                 if same and not is_ours(partition.target, at.offset, at.metadata):
                     lane.routes.begin_again(partition)
 
     def _is_quiet(self, partition: Partition) -> bool:
-        undecided = partition in self._lane.dirty or partition in self._lane.touched
-        return partition.phase is Phase.COPYING and partition.committed >= 0 and partition.idle and not undecided
+        copied = partition.hold.phase is Phase.COPYING and partition.log.committed >= 0
+        return copied and self._lane.at_rest(partition)
 
 
 class Sessions:

@@ -97,7 +97,7 @@ def test_a_refused_record_is_one_condition_until_it_goes_through_or_its_position
     look = Starter.add
 
     def counted(starter: Starter, partition: Partition) -> None:
-        if partition.phase is Phase.STOPPED:
+        if partition.hold.phase is Phase.STOPPED:
             tries.release()
         look(starter, partition)
 

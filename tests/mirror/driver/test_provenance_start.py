@@ -40,7 +40,7 @@ def test_a_first_copy_does_not_begin_where_that_is_not_known() -> None:
         spec=SimpleNamespace(claim=Claim(2, "app", ground)), stop=lambda _, condition: stopped.append(condition)
     )
     Starter(lane)._begin_first(partition := Partition(PartitionSpec("orders", 1, "orders", "id")), 0)
-    assert partition.covered < 0
+    assert partition.log.covered < 0
     [condition] = stopped
     assert (condition.code, condition.partition, condition.stops) == ("provenance_not_yet_marked", 1, True)
     assert "committed the position of there" in condition.text

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from reconciler_mirror.lane.partition import Partition, Phase, Tuning
+from reconciler_mirror.lane.partition import Hold, Partition, Phase, SourceLog, Tuning
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.leases.task import LaneControl, LeaseState
@@ -56,7 +56,9 @@ def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken()
         control = Counting()
         session = LaneSession(lane, control, {}, control.report)
         for spec in SPECS:
-            partition = Partition(spec, phase=Phase.COPYING, committed=7, reached=7, covered=7, end=7)
+            partition = Partition(
+                spec, hold=Hold(phase=Phase.COPYING), log=SourceLog(committed=7, reached=7, covered=7, end=7)
+            )
             lane.partitions[partition.source] = partition
         session._specs = SPECS
         looking = asyncio.ensure_future(session._look_around())

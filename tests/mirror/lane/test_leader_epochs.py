@@ -12,36 +12,36 @@ def piece(next_offset: int, epoch: int) -> Piece:
 
 def partition(acknowledged: int, epoch: int) -> Partition:
     made = Partition(PartitionSpec("t", 0, "east.t", ""))
-    made.committed = made.reached = made.covered = acknowledged
-    made.leader_epoch = made.covered_epoch = epoch
+    made.log.committed = made.log.reached = made.log.covered = acknowledged
+    made.log.leader_epoch = made.log.covered_epoch = epoch
     return made
 
 
 def test_a_planned_position_has_the_epoch_of_what_was_sent() -> None:
     one = partition(100, 4)
-    one.unacked.append(piece(110, 5))
-    one.covered, one.covered_epoch = 110, 5
+    one.outbox.unacked.append(piece(110, 5))
+    one.log.covered, one.log.covered_epoch = 110, 5
     assert one.planned() == 110
     assert one.epoch_at(one.planned()) == 5
-    one.queue.append(piece(120, 6))
-    one.covered, one.covered_epoch = 120, 6
+    one.outbox.queue.append(piece(120, 6))
+    one.log.covered, one.log.covered_epoch = 120, 6
     assert one.planned() == 110
     assert one.epoch_at(one.planned()) == 5, "what was not sent does not count"
-    assert one.epoch_at(one.reached) == 4
+    assert one.epoch_at(one.log.reached) == 4
 
 
 def test_markers_alone_move_the_epoch_on() -> None:
     one = partition(100, 4)
-    one.covered, one.covered_epoch = 102, 5
+    one.log.covered, one.log.covered_epoch = 102, 5
     assert one.epoch_at(one.planned()) == 5
 
 
 def test_what_was_dropped_takes_its_epoch_along() -> None:
     one = partition(100, 4)
-    one.queue.append(piece(110, 5))
-    one.queued_bytes = 0
-    one.queue[0].raw = memoryview(b"12")
-    one.queued_bytes = 2
-    one.covered, one.covered_epoch = 110, 5
+    one.outbox.queue.append(piece(110, 5))
+    one.outbox.queued_bytes = 0
+    one.outbox.queue[0].raw = memoryview(b"12")
+    one.outbox.queued_bytes = 2
+    one.log.covered, one.log.covered_epoch = 110, 5
     assert one.drop_unsent() == 2
-    assert (one.covered, one.epoch_at(one.covered)) == (100, 4)
+    assert (one.log.covered, one.epoch_at(one.log.covered)) == (100, 4)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from reconciler_mirror.conditions.lane import WITHOUT_LAG
 from reconciler_mirror.lane import source_ends
-from reconciler_mirror.lane.partition import Answers, Partition, Phase, Tuning
+from reconciler_mirror.lane.partition import Answers, Hold, Partition, Phase, SourceLog, Tuning
 from reconciler_mirror.lane.progress import row
 from reconciler_mirror.lane.source_ends import SILENT_S, SourceEnds
 from reconciler_mirror.lane.state import Lane
@@ -64,7 +64,9 @@ def in_lane(test: Callable[[Lane, Source], Coroutine[Any, Any, None]], monkeypat
         lane = Sessions(Tuning()).lane(lane_spec(0), (cast(Any, source), cast(Any, source)), cast(Identity, None))
         for number, phase in enumerate((Phase.COPYING, Phase.PAUSED, Phase.STOPPED)):
             spec = PartitionSpec("orders", number, "east.orders", "id")
-            made = Partition(spec, phase=phase, committed=7, reached=7, covered=7, end=9, end_at=NOW)
+            made = Partition(
+                spec, hold=Hold(phase=phase), log=SourceLog(committed=7, reached=7, covered=7, end=9, end_at=NOW)
+            )
             lane.partitions[made.source] = made
         await test(lane, source)
         lane.failed.cancel()
@@ -91,12 +93,12 @@ async def one_look(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_fetch_tells_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(lane: Lane, source: Source) -> None:
         fetched, paused, stopped = lane.partitions.values()
-        fetched.answers = Answers()
-        fetched.answers.at = NOW + 3
+        fetched.log.answers = Answers()
+        fetched.log.answers.at = NOW + 3
         source.ends = {("orders", PAUSED): 12, ("orders", STOPPED): 13}
         await one_look(lane, monkeypatch)
         assert source.asked == [("orders", PAUSED), ("orders", STOPPED)]
-        assert [p.end for p in (fetched, paused, stopped)] == [9, 12, 13], "the lag of what is stopped grows"
+        assert [p.log.end for p in (fetched, paused, stopped)] == [9, 12, 13], "the lag of what is stopped grows"
         assert lane.changed.take() == {paused, stopped}
         await one_look(lane, monkeypatch)
         assert len(source.asked) == 2, "it was just told"
@@ -110,8 +112,8 @@ def test_a_broker_that_does_not_answer_keeps_no_other_from_it(monkeypatch: pytes
         source.ends = {("orders", FETCHED): 12, ("orders", PAUSED): ConnectionLostError("cut"),
                        ("orders", STOPPED): BrokerError(6, "moved")}  # fmt: skip
         await one_look(lane, monkeypatch)
-        assert (fetched.end, fetched.end_at) == (12, NOW + 4)
-        assert [(p.end, p.end_at) for p in (paused, stopped)] == [(9, NOW)] * 2
+        assert (fetched.log.end, fetched.log.end_at) == (12, NOW + 4)
+        assert [(p.log.end, p.log.end_at) for p in (paused, stopped)] == [(9, NOW)] * 2
         assert source.refreshed == {"orders"}, "its leader may have moved"
 
     in_lane(test, monkeypatch)
@@ -120,8 +122,8 @@ def test_a_broker_that_does_not_answer_keeps_no_other_from_it(monkeypatch: pytes
 def test_an_end_that_was_not_told_for_long_is_marked_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(lane: Lane, source: Source) -> None:
         fetched, paused, stopped = lane.partitions.values()
-        fetched.answers = Answers()
-        fetched.answers.at = NOW + SILENT_S
+        fetched.log.answers = Answers()
+        fetched.log.answers.at = NOW + SILENT_S
         ends = SourceEnds(lane)
         ends.mark_silent(NOW + SILENT_S)
         assert lane.changed.take() == set()
@@ -130,7 +132,7 @@ def test_an_end_that_was_not_told_for_long_is_marked_until_it_is(monkeypatch: py
         assert [row(lane, p).silent_since_ms is None for p in (fetched, paused, stopped)] == [True, False, False]
         ends.mark_silent(NOW + SILENT_S + 2)
         assert lane.changed.take() == set(), "what is known costs nothing"
-        paused.end_at = NOW + SILENT_S
+        paused.log.end_at = NOW + SILENT_S
         ends.mark_silent(NOW + SILENT_S + 2)
         assert lane.changed.take() == {paused}
         assert row(lane, paused).silent_since_ms is None
@@ -144,12 +146,12 @@ def test_what_a_session_told_counts_to_the_moment_it_stops_or_pauses(monkeypatch
     async def test(lane: Lane, source: Source) -> None:
         for stop in (lambda p: lane.stop(p, Condition("record_refused", "t", "d", stops=True)), lane.pause):
             partition = lane.partitions["orders", FETCHED]
-            partition.phase, partition.answers = Phase.COPYING, Answers()
-            partition.answers.at = NOW + 3
+            partition.hold.phase, partition.log.answers = Phase.COPYING, Answers()
+            partition.log.answers.at = NOW + 3
             stop(partition)
-            partition.answers.at = NOW + 50
+            partition.log.answers.at = NOW + 50
             assert partition.heard_at == NOW + 3
-            partition.end_at = NOW
+            partition.log.end_at = NOW
 
     in_lane(test, monkeypatch)
 
@@ -160,7 +162,7 @@ def test_a_position_of_another_log_is_not_told_as_one_of_this(
 ) -> None:
     async def test(lane: Lane, source: Source) -> None:
         partition = lane.partitions["orders", STOPPED]
-        partition.condition = Condition(code, "text", "todo", "orders", STOPPED, stops=True)
+        partition.hold.condition = Condition(code, "text", "todo", "orders", STOPPED, stops=True)
         assert (row(lane, partition).position is None) is (code in WITHOUT_LAG)
 
     in_lane(test, monkeypatch)

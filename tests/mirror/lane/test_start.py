@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane import start as batch_start
-from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane
@@ -51,12 +51,12 @@ def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
 ) -> None:
     seconds = itertools.count(1000)
     monkeypatch.setattr(batch_start, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    partition = Partition(SPEC, committed=9, covered=9, reached=9)
+    partition = Partition(SPEC, log=SourceLog(committed=9, covered=9, reached=9))
     lane = lane_of(leader, offsets)
     again, told = [], []
     for _ in range(8):
         again.append(asyncio.run(Starter(lane)._start([partition])))
-        told.append(partition.condition)
+        told.append(partition.hold.condition)
     assert again == [[partition]] * 8, "it is tried again and again"
     assert told[:6] == [None] * 6
     assert told[6] is not None
@@ -64,8 +64,8 @@ def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
     assert why in told[6].text
     assert lane.changed == {partition}
     assert asyncio.run(Starter(lane_of(SERVED, 9))._start([partition])) == []
-    assert partition.condition is None
-    assert partition.waits_since == 0.0
+    assert partition.hold.condition is None
+    assert partition.hold.waits_since == 0.0
 
 
 SOURCE_ID, TARGET_ID, OTHER_ID = (UUID(int=number) for number in (1, 2, 3))
@@ -115,7 +115,7 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
         lane.stop = lambda _, condition: stopped.append(condition)  # type: ignore[method-assign,assignment,misc]
         lane.mark_dirty = lambda _: None  # type: ignore[method-assign,assignment]
         partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
-        partition.topic_id = SOURCE_ID if has_ids else NO_ID
+        partition.log.topic_id = SOURCE_ID if has_ids else NO_ID
         await Starter(lane)._with_positions([partition])
         return lane, partition
 
@@ -125,4 +125,4 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
         assert "60" in stopped[0].text
         assert lane.known["orders", 0] == (60, known_of)
     else:
-        assert partition.committed == lane.known["orders", 0][0] == told
+        assert partition.log.committed == lane.known["orders", 0][0] == told

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler_mirror.board import flow_state
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.lane import progress as batch_telling
-from reconciler_mirror.lane.partition import Partition, Tuning
+from reconciler_mirror.lane.partition import Partition, SourceLog, Tuning
 from reconciler_mirror.lane.progress import ProgressReports
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.lane.transactional import Sessions
@@ -60,7 +60,7 @@ def in_loop(test: Callable[[Lane], None]) -> None:
         clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
         lane = Sessions(Tuning()).lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None))
         for spec in SPECS:
-            partition = Partition(spec, committed=7, reached=7, covered=7, end=7)
+            partition = Partition(spec, log=SourceLog(committed=7, reached=7, covered=7, end=7))
             lane.partitions[partition.source] = partition
             lane.changed.add(partition)
         test(lane)
@@ -78,7 +78,7 @@ def test_a_lane_makes_rows_of_what_changed_only() -> None:
             assert telling.progress().partitions == first.partitions
             assert made.call_count == MANY, "nothing had changed"
             one = lane.partitions["quiet", 5]
-            one.committed = one.end = 9
+            one.log.committed = one.log.end = 9
             lane.mark_dirty(one)
             now = telling.progress()
             assert made.call_count == MANY + 1
@@ -96,7 +96,7 @@ def test_a_partition_that_left_is_told_no_more_and_a_condition_comes_and_goes_wi
         assert [c.code for c in telling.progress().conditions] == ["record_refused"]
         del lane.partitions[gone.source]
         lane.changed.add(gone)
-        broken.condition = None
+        broken.hold.condition = None
         lane.changed.add(broken)
         told = telling.progress()
         assert len(told.partitions) == MANY - 1

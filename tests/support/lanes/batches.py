@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from crc32c import crc32c
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import BatchSizes, Partition, Piece, SourceLog
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
@@ -76,13 +76,20 @@ def work_on(
     largest: int = 1 << 31,
 ) -> tuple[list[Piece], int, Partition]:
     worker = RecordWorker(work, SPEC, ("flow", "east"), ground)
-    partition = Partition(SPEC, committed=0, reached=position, covered=position, worker=worker, largest=largest)
-    pieces, partition.covered = pieces_of(partition, _fetched(raw), None, delivered_pieces)
-    if partition.doubted[0] == partition.covered:  # a gap before the last batch is believed when two answers tell it
+    partition = Partition(
+        SPEC,
+        worker=worker,
+        log=SourceLog(committed=0, reached=position, covered=position),
+        sizes=BatchSizes(largest=largest),
+    )
+    pieces, partition.log.covered = pieces_of(partition, _fetched(raw), None, delivered_pieces)
+    if (
+        partition.log.doubted[0] == partition.log.covered
+    ):  # a gap before the last batch is believed when two answers tell it
         last = list(scan(memoryview(raw)))[-1]
-        more, partition.covered = pieces_of(partition, _fetched(raw[last.start :]), None, delivered_pieces)
+        more, partition.log.covered = pieces_of(partition, _fetched(raw[last.start :]), None, delivered_pieces)
         pieces = [*pieces, *more]
-    return pieces, partition.covered, partition
+    return pieces, partition.log.covered, partition
 
 
 def _fetched(raw: bytes | bytearray) -> FetchedPartition:

@@ -84,7 +84,7 @@ FIRST = 2**31 - 333
 
 def shortly_before(*given: object, **more: object) -> Partition:
     partition = Partition(*given, **more)  # type: ignore[arg-type]
-    partition.sequence = FIRST
+    partition.outbox.sequence = FIRST
     return partition
 
 

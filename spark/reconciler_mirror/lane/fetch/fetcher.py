@@ -59,7 +59,7 @@ class Fetcher:
 
     def add(self, partition: Partition) -> None:
         self._members.add(partition)
-        self._by_name |= partition.topic_id == NO_ID
+        self._by_name |= partition.log.topic_id == NO_ID
         self._want(partition)
         self._changed.set()
         self._lane.room.set()
@@ -72,8 +72,9 @@ class Fetcher:
 
     def _forget(self, partition: Partition) -> None:
         """Its answers tell nothing of the partition any more."""
-        if partition.answers is self._answers:
-            partition.end_at, partition.answers = partition.heard_at, None
+        if partition.log.answers is self._answers:
+            partition.hear_no_more()
+            partition.log.answers = None
         self._session.forget(partition.source)
 
     def members(self) -> Iterable[Partition]:
@@ -129,21 +130,21 @@ class Fetcher:
 
     def _resume(self) -> None:
         limit = self._queue_limit() // 2
-        for partition in [p for p in self._paused if p.queued_bytes <= limit]:
+        for partition in [p for p in self._paused if p.outbox.queued_bytes <= limit]:
             self._paused.discard(partition)
             self._want(partition)
 
     def _want(self, partition: Partition) -> None:
         lane = self._lane
         leader = lane.source.leader(*partition.source)
-        partition.answers = self._answers
-        self._names[partition.topic_id] = partition.spec.topic
+        partition.log.answers = self._answers
+        self._names[partition.log.topic_id] = partition.spec.topic
         self._session.want(
             Want(
                 partition.spec.topic,
-                partition.topic_id,
+                partition.log.topic_id,
                 partition.spec.partition,
-                partition.covered,
+                partition.log.covered,
                 leader.epoch if leader else -1,
                 self._partition_bytes(),
             )
@@ -205,14 +206,14 @@ class Fetcher:
         self._empty = not any(answer.records for answer in fetched.partitions)
         for answer in fetched.partitions:
             partition = self._lane.partitions.get((answer.topic, answer.partition))
-            if partition is None or partition not in self._members or partition.phase is not Phase.COPYING:
+            if partition is None or partition not in self._members or partition.hold.phase is not Phase.COPYING:
                 continue
-            if not self._session.answers(partition.source, partition.covered):
+            if not self._session.answers(partition.source, partition.log.covered):
                 continue
             if answer.error:
                 self._refused(partition, answer)
             elif answer.preferred_replica >= 0 and not answer.records:
-                partition.read_from = (answer.preferred_replica, time.monotonic() + FOLLOWER_FOR)
+                partition.log.read_from = (answer.preferred_replica, time.monotonic() + FOLLOWER_FOR)
                 self.remove(partition)
                 self._lane.routes.place(partition)
             else:
@@ -221,9 +222,9 @@ class Fetcher:
     def _accept(self, partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> None:
         lane = self._lane
         lane.changed.add(partition)
-        partition.end = answer.high_watermark
+        partition.log.end = answer.high_watermark
         if lane.committed_only and answer.last_stable >= 0:
-            partition.end = answer.last_stable
+            partition.log.end = answer.last_stable
             lane.held.seen(partition, answer.last_stable, answer.high_watermark)
         if not answer.records:
             return
@@ -235,25 +236,25 @@ class Fetcher:
             return
         if not lane.delivery.continues(partition, pieces):
             return
-        partition.covered = covered
-        partition.data_at = time.monotonic()
+        partition.log.covered = covered
+        partition.log.data_at = time.monotonic()
         lane.queue_up(partition, pieces)
         if pieces:
             lane.routes.offer(partition)
         else:
             lane.cover(partition)
-        if not self._busy and (len(self._members) > QUIET_FROM or (self._line.long and covered < partition.end)):
+        if not self._busy and (len(self._members) > QUIET_FROM or (self._line.long and covered < partition.log.end)):
             self._move(partition, busy=True)
         elif self._busy and self.size > 1 and (self._node, self._line.sessions()) not in self._peers:
             self._move(partition, busy=True)  # there may be more sessions than there are
-        elif partition.queued_bytes > self._queue_limit():
+        elif partition.outbox.queued_bytes > self._queue_limit():
             self._paused.add(partition)
             self._forget(partition)
         else:
             self._want(partition)
 
     def _move(self, partition: Partition, *, busy: bool) -> None:
-        partition.busy = busy
+        partition.log.busy = busy
         self.remove(partition)
         self._lane.routes.place(partition)
 
@@ -263,14 +264,14 @@ class Fetcher:
         if self._busy and now - self._looked > QUIET_AFTER:
             self._looked = now
             for partition in self.members():
-                if partition.caught_up and now - partition.data_at > QUIET_AFTER:
+                if partition.caught_up and now - partition.log.data_at > QUIET_AFTER:
                     self._move(partition, busy=False)
 
     def _refused(self, partition: Partition, answer: FetchedPartition) -> None:
         lane = self._lane
         self.remove(partition)
         if answer.error == OUT_OF_RANGE or answer.error in MOVED:
-            partition.read_from = (-1, 0.0)
+            partition.log.read_from = (-1, 0.0)
             lane.routes.look_again(partition, "")
         elif answer.error == CORRUPT:
             lane.corrupt(partition, "the source broker found it corrupt")

@@ -25,21 +25,21 @@ WHOLE_ABOVE = 32
 def worked_pieces(
     partition: Partition, worker: RecordWorker, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
 ) -> Iterator[Piece]:
-    """In offset order. What is left out is noted in ``partition.passed``; the last piece may end before it."""
+    """In offset order. What is left out is noted in ``partition.figures.passed``; the last piece may end before it."""
     view, wanted = fetched
-    gathering = _Gathering(partition.largest_at(wanted[0].base))
+    gathering = _Gathering(partition.sizes.at(wanted[0].base))
     for batch in wanted:
         if worker.always_added is not None and batch.records > WHOLE_ABOVE:
-            longer = _extended(view, batch, worker.always_added, (partition.covered, gathering.largest))
+            longer = _extended(view, batch, worker.always_added, (partition.log.covered, gathering.largest))
             if longer is not None:
                 yield from gathering.flush()
                 yield Piece.whole(memoryview(longer), batch)
                 continue
-        records = [record for record in records_of(view, batch) if record.offset >= partition.covered]
+        records = [record for record in records_of(view, batch) if record.offset >= partition.log.covered]
         done = worker.apply(records)
-        partition.passed.add(batch.next_offset, done.filtered, done.returning)
+        partition.figures.passed.add(batch.next_offset, done.filtered, done.returning)
         untouched = not done.changed and batch.records > WHOLE_ABOVE
-        if untouched and why_not_whole(batch, partition.covered, gathering.largest, append_time=True) is None:
+        if untouched and why_not_whole(batch, partition.log.covered, gathering.largest, append_time=True) is None:
             yield from gathering.flush()
             yield Piece.whole(view[batch.start : batch.end], batch, buffer)
         else:

@@ -53,21 +53,21 @@ class OpenTransactions:
         """Those of which something is to be told anew. What is not copied any more is forgotten."""
         partitions = []
         for partition, waiting in list(self._waiting.items()):
-            if partition.phase in (Phase.STOPPED, Phase.PAUSED, Phase.LEAVING):
+            if partition.hold.phase in (Phase.STOPPED, Phase.PAUSED, Phase.LEAVING):
                 del self._waiting[partition]
                 continue
-            mine = partition.condition is None or partition.condition.code == CODE
-            if partition.phase is Phase.COPYING and mine and now - waiting.since > TELL_AFTER:
+            mine = partition.hold.condition is None or partition.hold.condition.code == CODE
+            if partition.hold.phase is Phase.COPYING and mine and now - waiting.since > TELL_AFTER:
                 condition = open_transaction(partition, waiting)
-                if condition != partition.condition:
-                    partition.condition = condition
+                if condition != partition.hold.condition:
+                    partition.hold.tell(condition)
                     partitions.append(partition)
         return partitions
 
 
 def _over(partition: Partition) -> None:
-    if partition.condition is not None and partition.condition.code == CODE:
-        partition.condition = None
+    if partition.hold.condition is not None and partition.hold.condition.code == CODE:
+        partition.hold.tell(None)
 
 
 def open_transaction(partition: Partition, waiting: Waiting) -> Condition:

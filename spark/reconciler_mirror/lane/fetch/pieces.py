@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -14,7 +13,7 @@ from reconciler.kafka.records.codecs import TooMuchToOpenError
 from reconciler.kafka.records.records import gather, rebuild
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
-from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
+from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.model.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
@@ -39,7 +38,7 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
         raise
     except Exception as error:
         spec = partition.spec
-        _log.exception("batch not copied", topic=spec.topic, partition=spec.partition, offset=partition.covered)
+        _log.exception("batch not copied", topic=spec.topic, partition=spec.partition, offset=partition.log.covered)
         words = f"{type(error).__name__} where it was taken apart; the log of the task says where"
         raise MalformedResponseError(words) from error
 
@@ -47,12 +46,12 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
 def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None, make: MakePieces) -> Pieces:
     view = answer.records
     keep = CommittedFilter(view, answer.aborted)
-    covered, after = partition.covered, 0
+    covered, after = partition.log.covered, 0
     wanted: list[Batch] = []
     looked: list[tuple[Batch, bool]] = []
     batches = scan(view)
-    partition.lost.forget_beyond(covered)
-    for batch in sound(partition, view, batches, answer.high_watermark) if partition.checking else batches:
+    partition.figures.lost.forget_beyond(covered)
+    for batch in sound(partition, view, batches, answer.high_watermark) if partition.hold.checking else batches:
         _require_in_place(batch, after, answer.high_watermark)
         if batch.start == batches[-1].start and _in_doubt(partition, batch, covered):
             break
@@ -61,14 +60,13 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
         if batch.next_offset > covered:
             if delivered:
                 wanted.append(batch)
-            elif not (partition.checking or _is_sound(view, batch, wanted)):
+            elif not (partition.hold.checking or _is_sound(view, batch, wanted)):
                 break
             looked.append((batch, delivered))
         covered = max(covered, batch.next_offset)
-        partition.covered_epoch = max(partition.covered_epoch, batch.leader_epoch)
+        partition.log.covered_epoch = max(partition.log.covered_epoch, batch.leader_epoch)
     if wanted:
-        if partition.largest < ANY_SIZE and time.monotonic() >= partition.larger_at:
-            partition.largest = ANY_SIZE
+        partition.sizes.try_larger()
         _choose(partition, wanted)
     return make(partition, view, looked, buffer)
 
@@ -78,7 +76,7 @@ def delivered_pieces(
 ) -> Pieces:
     """The delivered ones of ``batches``, whatever offsets they get at the target: the others are skipped."""
     wanted = [batch for batch, delivered in batches if delivered]
-    covered = batches[-1][0].next_offset if batches else partition.covered
+    covered = batches[-1][0].next_offset if batches else partition.log.covered
     if not wanted:
         return [], covered
     try:
@@ -102,9 +100,9 @@ def _in_doubt(partition: Partition, batch: Batch, expected: int) -> bool:
     """Of the last batch of an answer, which no other one follows that would contradict it: whether it says that it
     begins elsewhere than where the one before it ended. Compaction leaves such gaps, and so does a flipped bit of its
     base offset, behind which records would never be asked for. It is believed when a second answer says the same."""
-    if batch.base == expected or batch.next_offset <= expected or partition.doubted == (expected, batch.base):
+    if batch.base == expected or batch.next_offset <= expected or partition.log.doubted == (expected, batch.base):
         return False
-    partition.doubted = (expected, batch.base)
+    partition.log.doubted = (expected, batch.base)
     return True
 
 
@@ -128,7 +126,7 @@ def _copyable(partition: Partition, view: memoryview, wanted: list[Batch]) -> in
         for batch in wanted:
             _pieces(partition, (view, [batch]), None)
             count += 1
-    partition.passed.forget_beyond(partition.covered)
+    partition.figures.passed.forget_beyond(partition.log.covered)
     return min(count, max(1, len(wanted) - 1))  # each by itself, and not together: then one by one
 
 
@@ -138,7 +136,7 @@ def _pieces(partition: Partition, fetched: tuple[memoryview, list[Batch]], buffe
     worker = partition.worker
     try:
         if worker is not None:
-            partition.why = worker.reason
+            partition.hold.why = worker.reason
             pieces += worked_pieces(partition, worker, fetched, buffer)
         else:
             _add_pieces(pieces, partition, fetched, buffer)
@@ -153,7 +151,7 @@ def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int
     """The batches whose checksum holds, the others as losses. Where a corrupt one ends is what the next one says; its
     own header is believed only at the end of what was fetched. ``end``: the log's."""
     for index, batch in enumerate(batches):
-        if batch.magic != 2 or batch.next_offset <= partition.covered:
+        if batch.magic != 2 or batch.next_offset <= partition.log.covered:
             yield batch
             continue
         try:
@@ -162,31 +160,31 @@ def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int
         except CorruptBatchError as error:
             after = batches[index + 1].base if index + 1 < len(batches) else min(batch.next_offset, end)
             position = max(after, batch.base + 1)
-            lost = position - max(batch.base, partition.covered)
-            partition.lost.add(position, Loss("corrupt_source_batch", lost, batches=1, text=f"{error}"))
+            lost = position - max(batch.base, partition.log.covered)
+            partition.figures.lost.add(position, Loss("corrupt_source_batch", lost, batches=1, text=f"{error}"))
             yield batch._replace(records=0, attributes=0, last_delta=position - batch.base - 1)
 
 
 def _choose(partition: Partition, wanted: list[Batch]) -> None:
     """Small batches cost more each than their records; the choice changes only when they are clearly small or big."""
     average = sum(batch.records for batch in wanted) / len(wanted)
-    if partition.gathers:
-        partition.gathers = average <= WHOLE_ABOVE
+    if partition.sizes.gathers:
+        partition.sizes.gathers = average <= WHOLE_ABOVE
     else:
-        partition.gathers = len(wanted) > 1 and average < GATHER_BELOW
+        partition.sizes.gathers = len(wanted) > 1 and average < GATHER_BELOW
 
 
 def _add_pieces(
     pieces: list[Piece], partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
 ) -> None:
     view, wanted = fetched
-    position = partition.covered
+    position = partition.log.covered
     small: list[Batch] = []
-    partition.why = "small batches gathered" if partition.gathers else ""
+    partition.hold.why = "small batches gathered" if partition.sizes.gathers else ""
     for batch in wanted:
-        largest = partition.largest_at(batch.base)
+        largest = partition.sizes.at(batch.base)
         why = why_not_whole(batch, position, largest, append_time=True)
-        if why is None and partition.gathers and batch.records <= WHOLE_ABOVE:
+        if why is None and partition.sizes.gathers and batch.records <= WHOLE_ABOVE:
             small.append(batch)
             continue
         if small:
@@ -195,9 +193,9 @@ def _add_pieces(
         if why is None:
             pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         else:
-            partition.why = "a refused record is looked for" if batch.base < partition.sought_to else why
+            partition.hold.why = "a refused record is looked for" if batch.base < partition.sizes.sought_to else why
             pieces += (Piece.made(part, batch, batch.max_timestamp) for part in rebuild(view, batch, position, largest))
-    pieces += _gathered(view, small, partition.largest_at(position), buffer)
+    pieces += _gathered(view, small, partition.sizes.at(position), buffer)
 
 
 def _gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer | None) -> list[Piece]:

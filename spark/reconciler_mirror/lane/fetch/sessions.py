@@ -28,9 +28,9 @@ class Fetchers:
             line = self._lines[node] = BrokerLink(tuning.fetch_bytes, tuning.fetch_bytes_far)
         line.round_trip = self._lane.source.round_trip(node)
         self._lane.far |= line.long
-        partition.busy |= line.long and not partition.caught_up
+        partition.log.busy |= line.long and not partition.caught_up
         number = 0
-        if partition.busy:
+        if partition.log.busy:
             number = min(range(1, line.sessions() + 1), key=lambda number: self._size(node, number))
         fetcher = self._fetchers.get((node, number))
         if fetcher is None:

@@ -28,10 +28,9 @@ TRY_LARGER = 600.0
 
 
 def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: int) -> None:
-    if not partition.unacked or partition.unacked[0] is not piece:
+    if not partition.outbox.unacked or partition.outbox.unacked[0] is not piece:
         raise RestartError(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
-    partition.unacked.popleft()
-    partition.first_acked = True
+    partition.outbox.acknowledge()
     lane.acknowledged(partition, piece, base_offset)
     lane.delivery.acknowledged(partition, piece, base_offset)
 
@@ -39,14 +38,13 @@ def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: in
 def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
     """All answers are in. Retriable: again, in order. Refused for good: only this partition stops."""
     code, message = failure
-    partition.failure = None
-    oldest = partition.unacked[0]
+    oldest = partition.outbox.unacked[0]
     where = f"{partition.target[0]}-{partition.target[1]}"
     if code == LOST or code in RETRIABLE:
         if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
             hold = unavailable(partition.spec, "target", message or name_of(code))
             raise RestartError(f"{where} took no batch: {message}", (partition.source, hold))
-        partition.resend = deque(partition.unacked)
+        partition.outbox.resend = deque(partition.outbox.unacked)
         pause = CONCURRENT_PAUSE if code == CONCURRENT_TRANSACTIONS else RETRY_PAUSE
         lane.routes.later(partition, pause, moved=code == LOST or code in MOVED)
     elif code in DEFINITE or code in TOO_LARGE:
@@ -60,23 +58,22 @@ def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int,
     """In a batch of several the record that is refused is looked for, in smaller and smaller ones: what lies before it
     is copied, and only it stops its partition or is left out."""
     code, _ = failure
-    if code == CORRUPT and partition.strikes == 0:
-        partition.strikes = 1  # read and sent once more: perhaps it was damaged on the way
+    if code == CORRUPT and partition.hold.strike():  # read and sent once more
         lane.routes.look_again(partition, "the target found a batch damaged")
     elif piece.records > 1 and code in TOO_LARGE:
-        partition.largest, partition.larger_at = len(piece.raw) // 2, time.monotonic() + TRY_LARGER
+        partition.sizes.refused(len(piece.raw), TRY_LARGER)
         lane.routes.look_again(partition, "larger than the target takes")
     elif piece.records > 1 and code in OF_ONE_RECORD | {CORRUPT}:
-        partition.sought, partition.sought_to = len(piece.raw) // 2, max(partition.sought_to, piece.next_offset)
+        partition.sizes.seek(len(piece.raw), piece.next_offset)
         lane.routes.look_again(partition, "a refused record is looked for")
     elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
         text = _condition(partition, piece, failure).text
         lane.delivery.left_out(partition, piece, Loss("record_refused", 1, 1, text=text))
         lane.routes.look_again(partition, "a refused record is left out")
     else:
-        lane.stop(partition, _condition(partition, piece, failure), at=partition.reached)
+        lane.stop(partition, _condition(partition, piece, failure), at=partition.log.reached)
 
 
 def _condition(partition: Partition, piece: Piece, failure: tuple[int, str]) -> Condition:
     record = (piece.copied[0][0], len(piece.raw)) if piece.records == 1 else None
-    return refused(partition.spec, *failure, partition.reached, record)
+    return refused(partition.spec, *failure, partition.log.reached, record)

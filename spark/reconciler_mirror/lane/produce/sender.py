@@ -135,7 +135,7 @@ class Sender:
         """Leaders move away from a broker that is down; whoever was ready is looked at again after new metadata."""
         waiting, self._ready = self._ready, deque()
         for partition in waiting:
-            partition.ready = False
+            partition.outbox.ready = False
             self._lane.routes.later(partition, UNREACHABLE_PAUSE, moved=True)
         self._wake.set()
 
@@ -145,15 +145,15 @@ class Sender:
         size, again, held = 0, [], []
         limited = lane.throttle.limited
         if limited:  # who has had least is next, in bytes and not in batches
-            self._ready = deque(sorted(self._ready, key=attrgetter("served")))
+            self._ready = deque(sorted(self._ready, key=attrgetter("outbox.served")))
         for _ in range(len(self._ready)):
             if size >= lane.tuning.request_bytes:
                 break
             partition = self._ready.popleft()
-            if limited and not partition.resend and (delay := lane.throttle.delay()) > 0:
+            if limited and not partition.outbox.resend and (delay := lane.throttle.delay()) > 0:
                 held.append(partition)
                 continue
-            partition.ready = False
+            partition.outbox.ready = False
             piece = self._next_piece(partition)
             if piece is None:
                 continue
@@ -162,7 +162,7 @@ class Sender:
             if self._may_send(partition):
                 again.append(partition)
         for partition in again:
-            partition.ready = True
+            partition.outbox.ready = True
         self._ready.extend(again)
         if held:
             self._ready.extendleft(reversed(held))
@@ -180,14 +180,14 @@ class Sender:
             self._lane.resolve(self.pump)
 
     def _may_send(self, partition: Partition) -> bool:
-        lane = self._lane
-        if partition.failure is not None or partition.outstanding >= self._window:
+        lane, outbox = self._lane, partition.outbox
+        if outbox.failure is not None or outbox.outstanding >= self._window:
             return False
-        if partition.outstanding and not partition.first_acked and not lane.identity.version_2:
+        if outbox.outstanding and not outbox.first_acked and not lane.identity.version_2:
             return False  # an old broker takes any first sequence of a producer it does not know
-        if partition.resend:
+        if outbox.resend:
             return True
-        if not partition.queue:
+        if not outbox.queue:
             return False
         if lane.closing:
             lane.blocked.add(partition)
@@ -200,32 +200,34 @@ class Sender:
     def _next_piece(self, partition: Partition) -> Piece | None:
         if not self._may_send(partition):
             return None
-        if partition.resend:
-            piece = partition.resend.popleft()
+        outbox = partition.outbox
+        if outbox.resend:
+            piece = outbox.resend.popleft()
         else:
-            piece = partition.queue.popleft()
+            piece = outbox.queue.popleft()
             try:
                 self._seal(partition, piece)
             except CorruptBatchError as error:
-                partition.queue.appendleft(piece)
+                outbox.queue.appendleft(piece)
                 self._lane.drop_unsent(partition)
                 self._lane.corrupt(partition, str(error))
                 return None
         piece.sent_at = piece.sent_at or time.monotonic()
-        partition.outstanding += 1
+        outbox.outstanding += 1
         return piece
 
     def _seal(self, partition: Partition, piece: Piece) -> None:
-        lane, identity = self._lane, self._lane.identity
+        lane, outbox = self._lane, partition.outbox
         if piece.source is not None:
             verify(piece.raw, piece.source)
-        seal(piece.raw, lane.delivery.sealed_as(partition), partition.sequence, transactional=identity.transactional)
+        producer = lane.delivery.sealed_as(partition)
+        seal(piece.raw, producer, outbox.sequence, transactional=lane.identity.transactional)
         lane.throttle.take(len(piece.raw))
-        lane.served = partition.served
-        partition.served += len(piece.raw)
-        piece.sequence = partition.sequence
-        partition.sequence = next_sequence(partition.sequence, piece.records)
-        partition.unacked.append(piece)
+        lane.served = outbox.served
+        outbox.served += len(piece.raw)
+        piece.sequence = outbox.sequence
+        outbox.sequence = next_sequence(outbox.sequence, piece.records)
+        outbox.unacked.append(piece)
         lane.began(partition, len(piece.raw))
 
     def _send(self, connection: Connection, chosen: dict[tuple[str, int], tuple[Partition, Piece]]) -> None:
@@ -264,7 +266,7 @@ class Sender:
             answers = [Produced(topic, partition, LOST, -1, str(error)) for topic, partition in chosen]
         for answer in answers:
             partition, piece = chosen[answer.topic, answer.partition]
-            partition.outstanding -= 1
+            partition.outbox.outstanding -= 1
             self._lane.resolve(self._outcome, partition, piece, answer)
         if joining:
             self._joined()
@@ -295,21 +297,23 @@ class Sender:
         self._widen()
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
+        outbox = partition.outbox
         if answer.error in self._lane.delivery.written:
             acknowledged(self._lane, partition, piece, answer.base_offset if not answer.error else -1)
         elif answer.error in FENCED:
             raise FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")
-        elif partition.unacked[0] is piece:
-            partition.failure = (answer.error, answer.message)
-        elif partition.failure is None:
-            partition.failure = (LOST, "an earlier batch failed")
-        if partition.failure is not None and not partition.outstanding:
-            failed(self._lane, partition, partition.failure)
-        elif partition.failure is None and self._may_send(partition):
+        elif outbox.unacked[0] is piece:
+            outbox.failure = (answer.error, answer.message)
+        elif outbox.failure is None:
+            outbox.failure = (LOST, "an earlier batch failed")
+        if outbox.failure is not None and not outbox.outstanding:
+            failure, outbox.failure = outbox.failure, None
+            failed(self._lane, partition, failure)
+        elif outbox.failure is None and self._may_send(partition):
             self.ready_again(partition)
 
     def ready_again(self, partition: Partition) -> None:
-        if not partition.ready:
-            partition.ready = True
-            partition.served = max(partition.served, self._lane.served)
+        if not partition.outbox.ready:
+            partition.outbox.ready = True
+            partition.outbox.served = max(partition.outbox.served, self._lane.served)
             self._ready.append(partition)

@@ -19,13 +19,12 @@ EVERY_S = 1.0
 
 
 class PositionWriter:
-    """Commits what has moved, every second. ``transactions``: how often."""
+    """Commits what has moved, every second."""
 
     def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane
         self._same = same
         self._last = 0.0
-        self.transactions = 0
 
     async def run(self) -> None:
         """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
@@ -48,8 +47,8 @@ class PositionWriter:
     async def _commit(self) -> None:
         lane = self._lane
         lane.urgent = False
-        moved = {partition: partition.reached for partition in lane.dirty | lane.touched if partition.reached >= 0}
-        lane.dirty -= {partition for partition in lane.dirty if partition.reached < 0}
+        moved = {p: p.log.reached for p in lane.dirty | lane.touched if p.log.reached >= 0}
+        lane.dirty -= {p for p in lane.dirty if p.log.reached < 0}
         self._last = time.monotonic()
         if moved:
             written = {p.target: positions.to_commit(p.target, self._position(p)) for p in moved}
@@ -63,18 +62,18 @@ class PositionWriter:
                 raise SupersededError(lane.spec.flow, later)
             await lane.identity.commit_positions(written)
         for partition, offset in moved.items():
-            if partition.reached >= offset:  # else the target's log has lost some of it meanwhile
+            if partition.log.reached >= offset:  # else the target's log has lost some of it meanwhile
                 partition.copied.committed(offset)
             self._same.committed(partition)
-            if partition.reached == offset:
+            if partition.log.reached == offset:
                 lane.dirty.discard(partition)
-        lane.touched = {partition for partition in lane.touched if partition.unacked}
+        lane.touched = {partition for partition in lane.touched if partition.outbox.unacked}
         lane.changed.update(moved)
         lane.open_bytes, lane.opened_at, lane.dirty_since = 0, 0.0, time.monotonic()
-        self.transactions += bool(moved)
+        lane.counts.transactions += bool(moved)
 
     def _position(self, partition: Partition) -> positions.LanePosition:
-        spec, offset = self._lane.spec, partition.reached
+        spec, offset = self._lane.spec, partition.log.reached
         return positions.LanePosition(
             offset,
             partition.position_id,

@@ -52,7 +52,6 @@ class Copies:
         self._lane = lane
         self.identity = identity
         self.producer = producer
-        self._holes = self._fillers = self._refusals = 0
         self.leaders = Leaders(lane.target, self._producer_of)
         self.filled = asyncio.Event()
         self.filled.set()
@@ -81,11 +80,12 @@ class Copies:
     def holes(self) -> HoleCounts:
         """A snapshot. A start counts as being filled until the first record's offset is reached."""
         begins = [
-            same.start - partition.reached
+            same.start - partition.log.reached
             for partition in self._lane.partitions.values()
-            if (same := self._states.get(partition)) is not None and 0 <= partition.reached < same.start
+            if (same := self._states.get(partition)) is not None and 0 <= partition.log.reached < same.start
         ]
-        return HoleCounts(self._holes, self._fillers, self._refusals, len(begins), sum(begins))
+        counts = self._lane.counts
+        return HoleCounts(counts.holes, counts.fillers, counts.refusals, len(begins), sum(begins))
 
     # sending
 
@@ -110,16 +110,16 @@ class Copies:
     def may_send(self, partition: Partition) -> bool:
         """Whether the next of its queue may be sent now; a hole goes to the producer of markers instead."""
         same, now = self._states.get(partition), time.monotonic()
-        if same is None or same.place is None or not same.begun or partition.filling:
+        if same is None or same.place is None or not same.begun or partition.outbox.filling:
             return False
-        if partition.queue[0].hole >= 0:
-            if not partition.unacked and not self._lane.stopping:
-                partition.filling = True
+        if partition.outbox.queue[0].hole >= 0:
+            if not partition.outbox.unacked and not self._lane.stopping:
+                partition.outbox.filling = True
                 self._waiting[partition] = None
                 self.filled.clear()
                 self._wake.set()
             return False
-        if not partition.unacked and now - same.at > SILENT_S:
+        if not partition.outbox.unacked and now - same.at > SILENT_S:
             self._lane.drop_unsent(partition)
             self._lane.routes.look_again(partition, "nothing was written for long")
             return False
@@ -134,40 +134,35 @@ class Copies:
             return
         same.place = _place(same).appended(piece.records, piece.next_offset)
         same.at = time.monotonic()
-        lane.latency.committed(partition.waiting_since)
+        lane.counts.latency.committed(partition.figures.waiting_since)
         self._counted(partition)
-        partition.records += partition.open_records
-        partition.bytes += partition.open_bytes
-        partition.open_records = partition.open_bytes = 0
 
     def _counted(self, partition: Partition) -> None:
         """What the target's log has counts: nothing else has to be committed."""
-        waiting = partition.unacked or partition.queue
-        partition.waiting_since = waiting[0].timestamp if waiting else None
-        partition.committed = partition.reached
-        partition.passed.committed(partition.reached)
-        partition.lost.committed(partition.reached)
+        waiting = partition.outbox.unacked or partition.outbox.queue
+        partition.log.commit(partition.log.reached)
+        partition.figures.committed(partition.log.reached, waiting[0].timestamp if waiting else None)
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
         """What is behind the refused batch is not written, what is before it is looked at."""
         lane = self._lane
         if error.code not in _OUT_OF_ORDER:
             raise RestartError(str(error))
-        self._refusals += 1
-        partition.resend.clear()
+        lane.counts.refusals += 1
+        partition.outbox.resend.clear()
         lane.give_up(partition)
         lane.routes.look_again(partition, "its place is looked at again")
 
     def left_out(self, partition: Partition, piece: Piece, loss: Loss) -> None:
         """The record becomes a hole."""
         self._states[partition].left_out.add(piece.copied[0][0])
-        partition.lost.add(piece.next_offset, loss)
+        partition.figures.lost.add(piece.next_offset, loss)
 
     def diverged(self, partition: Partition, offset: int, why: str) -> None:
         """Stops it for good: nothing more is written, and its position says so to whoever comes later."""
         lane = self._lane
         self._states[partition].diverged = offset
-        partition.filling = False
+        partition.outbox.filling = False
         partition.copied.acknowledged((), -1)  # the offset map must not learn of it
         lane.urgent = True
         lane.mark_dirty(partition)
@@ -175,12 +170,12 @@ class Copies:
         lane.stop(partition, conditions.offsets_diverged(partition.spec, offset, why))
 
     def position(self, partition: Partition) -> SameOffsetsPosition | None:
-        """What goes with ``partition.reached``."""
+        """What goes with ``partition.log.reached``."""
         same = self._states.get(partition)
         if same is None:
             return None
         place, last = same.place, None
-        if place is not None and place.level and place.reached == partition.reached:
+        if place is not None and place.level and place.reached == partition.log.reached:
             last = -1 if place.look.last_sequence is None else place.look.last_sequence
         return SameOffsetsPosition(same.producer, last, same.start, same.diverged)
 
@@ -189,7 +184,7 @@ class Copies:
         same = self._states.get(partition)
         if same is not None and not same.begun:
             same.begun = True
-            if partition.queue:
+            if partition.outbox.queue:
                 self._lane.routes.offer(partition)
 
     # holes
@@ -207,10 +202,10 @@ class Copies:
         taken = list(self._waiting)[:MOST_TOGETHER]
         for partition in taken:
             del self._waiting[partition]
-        ready = [p for p in taken if p.phase is Phase.COPYING and p.queue and p.queue[0].hole >= 0]
+        ready = [p for p in taken if p.hold.phase is Phase.COPYING and p.outbox.queue and p.outbox.queue[0].hole >= 0]
         for partition in taken:
             if partition not in ready:
-                partition.filling = False
+                partition.outbox.filling = False
         return ready
 
     async def _fill(self, taken: Iterable[Partition]) -> None:
@@ -222,7 +217,7 @@ class Copies:
         for key, end in filled.items():
             first, after, timestamp = holes[key]
             if end is None:
-                by_key[key].filling = False
+                by_key[key].outbox.filling = False
                 self._again(by_key[key])
             elif end == self._own_markers.own_part(own[key]).next_offset < after and self._own_markers.may(key):
                 left[key] = (end, after - SPARE, timestamp)
@@ -233,10 +228,10 @@ class Copies:
 
     def _hole(self, partition: Partition) -> tuple[int, int, int]:
         """The log's end, where the hole ends, and its timestamp. Holes that follow each other are one."""
-        head = partition.queue[0]
-        while len(partition.queue) > 1 and partition.queue[1].hole >= 0:
-            partition.queue.popleft()
-            after = partition.queue[0]
+        head = partition.outbox.queue[0]
+        while len(partition.outbox.queue) > 1 and partition.outbox.queue[1].hole >= 0:
+            partition.outbox.queue.popleft()
+            after = partition.outbox.queue[0]
             after.hole, after.timestamp = head.hole, max(head.timestamp, after.timestamp)
             head = after
         return (_place(self._states[partition]).look.end, head.next_offset, head.timestamp)
@@ -252,7 +247,7 @@ class Copies:
             ends = await fill(self._markers, left)
         except DisplacedError as error:
             for key in left:
-                by_key[key].filling = False
+                by_key[key].outbox.filling = False
                 if key == error.key:
                     self.diverged(by_key[key], error.expected, f"a filler was given offset {error.base}")
                 else:
@@ -263,20 +258,22 @@ class Copies:
 
     def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
         same, lane, (first, after) = self._states[partition], self._lane, hole
-        partition.filling = False
+        partition.outbox.filling = False
         same.at = time.monotonic()
         reached = min(end, after)
-        self._fillers += reached - first
-        self._holes += reached == after
-        if partition.phase is Phase.STOPPED:
+        lane.counts.fillers += reached - first
+        lane.counts.holes += reached == after
+        if partition.hold.phase is Phase.STOPPED:
             return
         same.place = _place(same).appended(0, reached)
         partition.copied.acknowledged(((first, reached - first),), first)
-        partition.reached = reached
-        partition.sequence = same.place.look.next_sequence
-        partition.first_acked = partition.first_acked and same.place.look.last_sequence is not None
+        look = same.place.look
+        partition.log.reach(reached)
+        partition.outbox.begin_sequence(
+            look.next_sequence, known=partition.outbox.first_acked and look.last_sequence is not None
+        )
         lane.mark_dirty(partition)
-        piece = partition.queue[0] if partition.queue else None
+        piece = partition.outbox.queue[0] if partition.outbox.queue else None
         if end > after or piece is None or piece.hole < 0:
             self._counted(partition)
             self._again(partition)
@@ -284,10 +281,10 @@ class Copies:
         if reached < after:
             piece.hole = reached
         else:
-            partition.queue.popleft()
+            partition.outbox.queue.popleft()
             self._start_is_filled(partition, same, first, reached)
         self._counted(partition)
-        if partition.queue:
+        if partition.outbox.queue:
             lane.routes.offer(partition)
 
     def _again(self, partition: Partition) -> None:

@@ -31,10 +31,6 @@ class SameOffsets(Copies):
         self.begin = self._starter.add
         self.commit = self._writer.run
 
-    @property
-    def transactions(self) -> int:
-        return self._writer.transactions
-
     def work(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._starter.run(), self.fill_holes())
 

@@ -23,18 +23,18 @@ def pieces_at_offsets(
     buffer: Buffer | None,
 ) -> tuple[list[Piece], int]:
     """(pieces in offset order, the offset after them). What the target has already is passed over and counted; then
-    ``partition.reached`` moves, of which nothing is queued. What lies before a batch that cannot be read is copied.
+    ``partition.log.reached`` moves, of which nothing is queued. What lies before a batch that cannot be read is copied.
 
     Raises CorruptBatchError or MalformedResponseError where that batch is the first.
     """
     pieces = _whole_ones(partition, same, view, batches, buffer)
-    covered = pieces[-1].next_offset if pieces else partition.covered
+    covered = pieces[-1].next_offset if pieces else partition.log.covered
     small: list[Batch] = []
-    partition.why = "small batches gathered" if partition.gathers else ""
+    partition.hold.why = "small batches gathered" if partition.sizes.gathers else ""
     try:
         for segment in _segments(partition, same, view, batches[len(pieces) :], covered):
             for part in _new(partition, same, view, segment):
-                if isinstance(part, Whole) and partition.gathers and part.records <= GATHERED_BELOW:
+                if isinstance(part, Whole) and partition.sizes.gathers and part.records <= GATHERED_BELOW:
                     small.append(part.batch)
                     continue
                 pieces += _gathered(partition, view, small, buffer)
@@ -43,7 +43,7 @@ def pieces_at_offsets(
         pieces += _gathered(partition, view, small, buffer)
     except BaseException as error:
         covered = pieces[-1].next_offset if pieces else small[0].base if small else covered
-        if covered == partition.covered or not isinstance(error, Exception):
+        if covered == partition.log.covered or not isinstance(error, Exception):
             for piece in pieces:
                 piece.drop()
             raise
@@ -60,11 +60,11 @@ def _whole_ones(
     """The batches that come before the first that is anything but the next one, to be sent as it is: of most sources
     all."""
     pieces: list[Piece] = []
-    at = partition.covered
-    if partition.gathers or same.left_out or same.place is None or not same.place.level:
+    at = partition.log.covered
+    if partition.sizes.gathers or same.left_out or same.place is None or not same.place.level:
         return pieces
     for batch, delivered in batches:
-        if not delivered or batch.base != at or why_not_whole(batch, at, partition.largest_at(at), append_time=True):
+        if not delivered or batch.base != at or why_not_whole(batch, at, partition.sizes.at(at), append_time=True):
             break
         pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         at = batch.next_offset
@@ -79,7 +79,7 @@ def _segments(
     position: int,
 ) -> Iterator[Segment]:
     def opened(batch: Batch) -> str | None:
-        return why_not_whole(batch, position, partition.largest_at(batch.base), append_time=True)
+        return why_not_whole(batch, position, partition.sizes.at(batch.base), append_time=True)
 
     return segments(view, batches, position, opened, same.left_out)
 
@@ -98,9 +98,9 @@ def _new(partition: Partition, same: SamePartition, view: memoryview, segment: S
     if place.level:
         same.displaced = place.displaced or place.unproved
         place = place.settled()
-        partition.sequence = place.look.next_sequence
+        partition.outbox.begin_sequence(place.look.next_sequence)
     same.place = place
-    partition.reached = partition.committed = place.reached
+    partition.log.place(place.reached)
     return rest
 
 
@@ -111,8 +111,8 @@ def _pieces(partition: Partition, view: memoryview, segment: Segment, buffer: Bu
         case Whole(batch):
             yield Piece.whole(view[batch.start : batch.end], batch, buffer, batch)
         case Run(batch, codec, members):
-            largest = partition.largest_at(segment.first)
-            partition.why = why_not_whole(batch, segment.first, largest, append_time=True) or "offsets kept"
+            largest = partition.sizes.at(segment.first)
+            partition.hold.why = why_not_whole(batch, segment.first, largest, append_time=True) or "offsets kept"
             for rebuilt in fitting(members, codec, largest, segment.next_offset):
                 yield Piece.made(rebuilt, batch, batch.max_timestamp)
 
@@ -123,7 +123,7 @@ def _gathered(partition: Partition, view: memoryview, small: list[Batch], buffer
     small.clear()
     if not batches:
         return []
-    largest = partition.largest_at(batches[0].base)
+    largest = partition.sizes.at(batches[0].base)
     try:
         return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, batches, largest)]
     except TooMuchToOpenError:  # they need not be opened

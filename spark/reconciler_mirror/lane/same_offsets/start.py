@@ -35,22 +35,24 @@ class SameStarter(Starter):
         self._same = same
 
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
-        await self._known([p for p in there if p.covered < 0])
-        idle = [p for p in there if p.phase is Phase.STARTING and self._same.state_of(p) is not None and p.idle]
+        await self._known([p for p in there if p.log.covered < 0])
+        idle = [
+            p for p in there if p.hold.phase is Phase.STARTING and self._same.state_of(p) is not None and p.outbox.idle
+        ]
         looks = await look(self._same.leaders, [p.target for p in idle])
-        least = await self._least([p for p in idle if self._state(p).place is None and p.committed < 0])
+        least = await self._least([p for p in idle if self._state(p).place is None and p.log.committed < 0])
         for partition in idle:
             seen = looks[partition.target]
             if isinstance(seen, Look):
                 await self._compared(partition, seen, least.get(partition.source))
-                if partition.phase is Phase.STARTING:
+                if partition.hold.phase is Phase.STARTING:
                     self._placed(partition, seen)
             elif seen.retriable:
                 raise seen
             else:
-                self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.reached))
-        await self._delete_fillers([p for p in idle if p.phase is Phase.STARTING])
-        return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
+                self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.log.reached))
+        await self._delete_fillers([p for p in idle if p.hold.phase is Phase.STARTING])
+        return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
     def _state(self, partition: Partition) -> SamePartition:
         same = self._same.state_of(partition)
@@ -82,8 +84,7 @@ class SameStarter(Starter):
         last = None if of is None else was.last
         same = SamePartition(was.producer, was.start, begun=of is not None, diverged=was.diverged, trusted_last=last)
         self._same.joins(partition, same)
-        partition.committed = partition.reached = known.offset if of is not None else -1
-        partition.leader_epoch = partition.covered_epoch = known.leader_epoch
+        partition.log.resume(known.offset if of is not None else -1, known.leader_epoch)
         lane.changed.add(partition)
         if was.diverged is not None:
             why = "a lane has found that before"
@@ -97,7 +98,7 @@ class SameStarter(Starter):
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         self._same.joins(partition, SamePartition(self._same.producer, offset))
-        partition.committed = partition.reached = -1
+        partition.log.place(-1)
         self._write_soon(partition)
 
     async def _compared(self, partition: Partition, seen: Look, known: int | None) -> None:
@@ -110,10 +111,11 @@ class SameStarter(Starter):
                 same.displaced = False
                 same.place = CopyPlace(seen.end, seen).settled()
             else:
-                self._same.diverged(partition, partition.reached, "it has other records before it than the source")
-        elif same.place is None and not same.begun and partition.reached < 0 < seen.end:
+                self._same.diverged(partition, partition.log.reached, "it has other records before it than the source")
+        elif same.place is None and not same.begun and partition.log.reached < 0 < seen.end:
             if known is not None and known <= seen.end:  # what lies behind is compared once the source has told of it
-                partition.reached, same.start = known, 0
+                partition.log.reach(known)
+                same.start = 0
             elif (parting := await self._beginning(partition, seen)) is None:
                 why = f"it has {seen.end} offsets that this flow did not write and the source does not have alike"
                 self._same.diverged(partition, 0, why)
@@ -141,7 +143,7 @@ class SameStarter(Starter):
 
     def _placed(self, partition: Partition, seen: Look) -> None:
         lane, same = self._lane, self._state(partition)
-        place = (same.place or _first(partition.reached, same.trusted_last, seen)).looked(seen)
+        place = (same.place or _first(partition.log.reached, same.trusted_last, seen)).looked(seen)
         if place.reached < same.start:
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
@@ -150,10 +152,8 @@ class SameStarter(Starter):
             return
         place = place.settled() if place.level else place
         same.place, same.at = place, time.monotonic()
-        partition.committed = partition.reached = place.reached
-        partition.covered = max(place.reached, same.start)
-        partition.sequence = place.look.next_sequence
-        partition.first_acked = place.look.last_sequence is not None
+        partition.log.place(place.reached, max(place.reached, same.start))
+        partition.outbox.begin_sequence(place.look.next_sequence, known=place.look.last_sequence is not None)
         partition.copied.start(place.reached, lane.ids(partition))
         lane.changed.add(partition)
         if not same.begun:
@@ -167,17 +167,17 @@ class SameStarter(Starter):
         failover a flow the other way brings it to the source, and then both logs are compared."""
         (low, end, top), same = bounds, self._same.state_of(partition)
         copied = -1 if same is None or same.place is None else same.place.look.end
-        in_order = truncated is None and low <= partition.covered <= top and not partition.pausing
+        in_order = truncated is None and low <= partition.log.covered <= top and not partition.hold.pausing
         if not in_order or copied <= end or self._lane.source.leader(*partition.source) is None:
             super()._settle(partition, bounds, truncated)
             return
-        partition.end, partition.end_at = end, time.monotonic()
+        partition.log.ends_at(end, time.monotonic())
         why = f"it goes on to {copied}, and the source ends at {end}"
-        self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.reached, end), why))
+        self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
     async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
         """Where a start was filled and the process died before it was cut off."""
-        due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.reached}
+        due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.log.reached}
         if not due:
             return
         begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False)
@@ -186,26 +186,25 @@ class SameStarter(Starter):
                 await self._same.delete_fillers(key, due[key])
 
     def _lost(self, partition: Partition, low: int, high: int) -> None:
-        lane, same, position = self._lane, self._same.state_of(partition), partition.covered
+        lane, same, position = self._lane, self._same.state_of(partition), partition.log.covered
         condition = conditions.position_lost(partition.spec, position, low, high)
         if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return
-        if not partition.idle:
+        if not partition.outbox.idle:
             asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
             return
         end = same.place.look.end
         same.place = CopyPlace(min(low, end), same.place.look) if position < end else same.place
-        partition.reached = same.place.reached
-        partition.covered = low
-        partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
-        partition.lost.add(low, Loss(condition.code, low - position, text=condition.text))
+        partition.log.move(same.place.reached, low)
+        partition.log.forget_epochs()
+        partition.figures.lost.add(low, Loss(condition.code, low - position, text=condition.text))
         if end < low:
             same.place = CopyPlace(end, same.place.look).settled()
-            partition.reached = end
+            partition.log.reach(end)
             lane.queue_up(partition, [Piece.of_hole(end, low, -1)])
         self.add(partition)
-        if partition.queue:
+        if partition.outbox.queue:
             lane.routes.offer(partition)
 
 

@@ -53,7 +53,7 @@ class TargetEnds:
     def _is_quiet(self, partition: Partition) -> bool:
         same = self._same.state_of(partition)
         known = same is not None and same.place is not None and same.place.level
-        return known and partition.phase is Phase.COPYING and partition.idle
+        return known and partition.hold.phase is Phase.COPYING and partition.outbox.idle
 
     def _asked_at(self, partition: Partition) -> float:
         same = self._same.state_of(partition)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.bandwidth import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, BrokerLink, Flight
 from reconciler_mirror.lane.fetch.fetcher import QUIET_FROM
 from reconciler_mirror.lane.fetch.sessions import Fetchers
-from reconciler_mirror.lane.partition import Partition, Phase, Tuning
+from reconciler_mirror.lane.partition import Partition, Phase, SourceLog, Tuning
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.lane.transactional import Sessions
@@ -206,11 +206,11 @@ class Consumed:
         self.fetchers.place(0, partition)
 
     def offer(self, partition: Partition) -> None:
-        while partition.queue:
-            piece = partition.queue.popleft()
+        while partition.outbox.queue:
+            piece = partition.outbox.queue.popleft()
             assert piece.next_offset == self.seen[partition.spec.partition] + 20, "in order, none twice"
             self.seen[partition.spec.partition] = piece.next_offset
-            partition.queued_bytes -= len(piece.raw)
+            partition.outbox.queued_bytes -= len(piece.raw)
             self.lane.queued -= len(piece.raw)
             piece.drop()
         if sum(self.seen.values()) >= 10 * BATCHES * len(self.lane.partitions):
@@ -244,8 +244,8 @@ async def _fetch_all(broker: FarBroker, partitions: int, *, expires: bool = Fals
         for _ in range(0 if broker.round_trip else 20):  # a busy machine is no long line
             await control.call(ApiVersionsRequest(client_software_name="t", client_software_version="1", version=3))
         for number in range(partitions):
-            partition = Partition(PartitionSpec("t", number, "far.t", ""), topic_id=TOPIC_ID)
-            partition.covered, partition.end, partition.phase = 0, 20 * BATCHES, Phase.COPYING
+            partition = Partition(PartitionSpec("t", number, "far.t", ""), log=SourceLog(topic_id=TOPIC_ID))
+            partition.log.covered, partition.log.end, partition.hold.phase = 0, 20 * BATCHES, Phase.COPYING
             lane.partitions[partition.source] = partition
             routes.place(partition)
         async with asyncio.timeout(60):
@@ -289,8 +289,8 @@ def test_nearby_one_session_fetches_everything() -> None:
 def test_nearby_those_that_have_records_leave_a_large_session() -> None:
     """Each request costs the broker a look into all partitions of its session, which a trickle would wait for."""
     few, many = (asyncio.run(_fetch_all(FarBroker(0.0, trickle=True), count)) for count in (8, QUIET_FROM + 9))
-    assert not any(partition.busy for partition in few.partitions.values())
-    assert sum(partition.busy for partition in many.partitions.values()) >= 8
+    assert not any(partition.log.busy for partition in few.partitions.values())
+    assert sum(partition.log.busy for partition in many.partitions.values()) >= 8
 
 
 # slow is not dead

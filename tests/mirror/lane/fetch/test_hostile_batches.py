@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler_mirror.conditions.lane import corrupt
 from reconciler_mirror.lane.fetch import pieces as sorting
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
-from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.model.record_work import RecordWork
 
 from reconciler.kafka.client.errors import MalformedResponseError
@@ -42,7 +42,7 @@ def poison(base: int) -> bytes:
 
 
 def fetched(*batches: bytes) -> tuple[list[Any], int, Partition]:
-    partition = Partition(SPEC, committed=0, reached=0, covered=0)
+    partition = Partition(SPEC, log=SourceLog(committed=0, reached=0, covered=0))
     answer = FetchedPartition("orders", 3, 0, 10**9, 10**9, 0, (), -1, memoryview(b"".join(batches)))
     return (*pieces_of(partition, answer, None, delivered_pieces), partition)
 
@@ -54,7 +54,7 @@ def copied(pieces: list[Any]) -> list[tuple[int, int]]:
 def test_timestamps_that_wrap_are_gathered_like_others() -> None:
     """One such producer stopped every topic of its lane for good."""
     pieces, covered, partition = fetched(*(poison(at) if at % 2 else batch(at) for at in range(300)))
-    assert (covered, partition.why, copied(pieces)) == (300, "small batches gathered", [(0, 300)])
+    assert (covered, partition.hold.why, copied(pieces)) == (300, "small batches gathered", [(0, 300)])
     (made,) = scan(memoryview(bytes(pieces[0].raw)))
     raw = memoryview(bytes(checked(bytearray(pieces[0].raw))))
     assert {record.timestamp for record in records_of(raw, made._replace(crc=scan(raw)[0].crc))} == {NOW}

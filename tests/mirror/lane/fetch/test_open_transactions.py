@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from reconciler_mirror.lane.fetch.open_transactions import TELL_AFTER, OpenTransactions
-from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.partition import Hold, Partition, Phase
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 
@@ -16,7 +16,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def copying() -> Partition:
-    return Partition(PartitionSpec("orders", 3, "east.orders", ""), phase=Phase.COPYING)
+    return Partition(PartitionSpec("orders", 3, "east.orders", ""), hold=Hold(phase=Phase.COPYING))
 
 
 def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock: list[float]) -> None:
@@ -28,14 +28,14 @@ def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock
     clock[0] += 0.1
     assert held.look(clock[0]) == [partition]
     assert held.look(clock[0]) == [], "told once"
-    told = partition.condition
+    told = partition.hold.condition
     assert told is not None
     assert (told.code, told.topic, told.partition, told.stops) == ("source_transaction_open", "orders", 3, False)
     assert "orders-3 is not copied further than source offset 40" in told.text
     assert "1,200 offsets so far" in told.text
     assert "abort --topic orders --partition 3 --start-offset 40" in told.todo
     held.seen(partition, 1_241, 1_241)
-    assert partition.condition is None
+    assert partition.hold.condition is None
     assert held.look(clock[0] + 1e6) == []
 
 
@@ -46,7 +46,7 @@ def test_transactions_that_follow_one_another_are_ordinary(clock: list[float]) -
         held.seen(partition, stable, stable + 50)
         clock[0] += TELL_AFTER / 2
         assert held.look(clock[0]) == []
-    assert partition.condition is None
+    assert partition.hold.condition is None
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.PAUSED, Phase.LEAVING])
@@ -54,18 +54,18 @@ def test_what_is_not_fetched_tells_nothing(clock: list[float], phase: Phase) -> 
     """What stops it is told already, and nobody looks whether the transaction has ended."""
     held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
-    partition.phase = phase
-    partition.condition = other = Condition("record_refused", "text", "todo", "orders", 3, stops=True)
+    partition.hold.phase = phase
+    partition.hold.condition = other = Condition("record_refused", "text", "todo", "orders", 3, stops=True)
     assert held.look(clock[0] + 1e6) == []
-    assert partition.condition is other
-    partition.phase, partition.condition = Phase.COPYING, None
+    assert partition.hold.condition is other
+    partition.hold.phase, partition.hold.condition = Phase.COPYING, None
     assert held.look(clock[0] + 1e6) == []
 
 
 def test_another_condition_is_not_taken_away_or_overwritten(clock: list[float]) -> None:
     held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
-    partition.condition = other = Condition("source_unavailable", "text", "todo", "orders", 3, stops=True)
+    partition.hold.condition = other = Condition("source_unavailable", "text", "todo", "orders", 3, stops=True)
     assert held.look(clock[0] + 1e6) == []
     held.seen(partition, 41, 41)
-    assert partition.condition is other
+    assert partition.hold.condition is other

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.pieces import MOST_GROWN, delivered_pieces, pieces_of
-from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.model.lane import PartitionSpec
 
 from reconciler.kafka.client.errors import MalformedResponseError
@@ -29,15 +29,15 @@ def answered(end: int, *bases: int) -> FetchedPartition:
 
 
 def empty() -> Partition:
-    return Partition(PartitionSpec("orders", 0, "east.orders", "id"), committed=0, reached=0, covered=0)
+    return Partition(PartitionSpec("orders", 0, "east.orders", "id"), log=SourceLog(committed=0, reached=0, covered=0))
 
 
 def copied(*answers: FetchedPartition) -> int:
     """The offset after all that was taken."""
     partition = empty()
     for answer in answers:
-        partition.covered = pieces_of(partition, answer, None, delivered_pieces)[1]
-    return partition.covered
+        partition.log.covered = pieces_of(partition, answer, None, delivered_pieces)[1]
+    return partition.log.covered
 
 
 def test_batches_in_their_order_are_taken_also_with_holes_and_beyond_the_end_as_it_was() -> None:
@@ -49,13 +49,13 @@ def test_batches_in_their_order_are_taken_also_with_holes_and_beyond_the_end_as_
 def test_a_gap_before_the_last_batch_is_believed_when_two_answers_tell_it() -> None:
     """One flipped bit of a base offset makes 10 of 10: 26, and no other batch of the answer contradicts it."""
     partition = empty()
-    pieces, partition.covered = pieces_of(partition, fetched(0, 26), None, delivered_pieces)
-    assert (len(pieces), partition.covered) == (1, 10), "what lies before it goes on"
-    pieces, partition.covered = pieces_of(partition, fetched(10), None, delivered_pieces)
-    assert (len(pieces), partition.covered) == (1, 20), "it was a flipped bit"
+    pieces, partition.log.covered = pieces_of(partition, fetched(0, 26), None, delivered_pieces)
+    assert (len(pieces), partition.log.covered) == (1, 10), "what lies before it goes on"
+    pieces, partition.log.covered = pieces_of(partition, fetched(10), None, delivered_pieces)
+    assert (len(pieces), partition.log.covered) == (1, 20), "it was a flipped bit"
     for covered in (20, 35):
-        pieces, partition.covered = pieces_of(partition, fetched(25), None, delivered_pieces)
-        assert (len(pieces), partition.covered) == (covered > 20, covered), "this one is a gap"
+        pieces, partition.log.covered = pieces_of(partition, fetched(25), None, delivered_pieces)
+        assert (len(pieces), partition.log.covered) == (covered > 20, covered), "this one is a gap"
     assert copied(fetched(26), fetched(18), fetched(10, 20)) == 30, "every other answer is damaged"
 
 
@@ -69,15 +69,15 @@ def test_whatever_bit_is_set_in_a_base_offset_no_batch_is_passed_over_or_taken_t
         bases.append(after + gap)
         after = bases[-1] + 10
     partition, taken, damaged = empty(), 0, False
-    while partition.covered < after:
-        first = next(index for index, base in enumerate(bases) if base + 10 > partition.covered)
+    while partition.log.covered < after:
+        first = next(index for index, base in enumerate(bases) if base + 10 > partition.log.covered)
         last = next((index for index in range(first, len(log)) if log[index][1]), len(log) - 1)
         told = bases[first : last + 1]
         damaged = not damaged and data.draw(st.booleans())  # twice the same damage would be believed
         if damaged:
             told[data.draw(st.integers(0, len(told) - 1))] |= 1 << data.draw(st.integers(0, 40))
         with suppress(MalformedResponseError):
-            pieces, partition.covered = pieces_of(partition, answered(after, *told), None, delivered_pieces)
+            pieces, partition.log.covered = pieces_of(partition, answered(after, *told), None, delivered_pieces)
             taken += sum(piece.records for piece in pieces)
     assert taken == 10 * len(log)
 
@@ -87,10 +87,10 @@ def test_a_damaged_batch_is_not_left_out_for_what_its_header_says() -> None:
     raw = bytearray(fetched(0, 10).records)
     raw[len(raw) // 2 + 22] |= CONTROL
     partition = empty()
-    pieces, partition.covered = pieces_of(
+    pieces, partition.log.covered = pieces_of(
         partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, memoryview(raw)), None, delivered_pieces
     )
-    assert (len(pieces), partition.covered) == (1, 10)
+    assert (len(pieces), partition.log.covered) == (1, 10)
     rest = memoryview(raw)[len(raw) // 2 :]
     with pytest.raises(CorruptBatchError):
         pieces_of(partition, FetchedPartition("orders", 0, 0, 20, 20, 0, (), -1, rest), None, delivered_pieces)

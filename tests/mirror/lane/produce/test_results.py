@@ -26,7 +26,7 @@ class FakeLane:
         self.tuning = SimpleNamespace(delivery_timeout=20.0)
 
     def give_up(self, partition: Partition) -> None:
-        partition.unacked.clear()
+        partition.outbox.unacked.clear()
 
     def look_again(self, _partition: Partition, why: str) -> None:
         self.looks.append(why)
@@ -42,16 +42,16 @@ class FakeLane:
 
 
 def answered(lane: FakeLane, partition: Partition, records: int, code: int) -> None:
-    partition.reached = 7
+    partition.log.reached = 7
     raw = memoryview(bytes(400))
-    partition.unacked.append(Piece(raw, records, 7 + records, 0, 1, ((7, records),)))
+    partition.outbox.unacked.append(Piece(raw, records, 7 + records, 0, 1, ((7, records),)))
     failed(cast(Any, lane), partition, (code, ""))
 
 
 def test_a_batch_that_is_damaged_once_is_sent_again_without_a_word() -> None:
     lane, partition = FakeLane(), Partition(PartitionSpec("orders", 1, "east.orders", "id"))
     answered(lane, partition, 5, CORRUPT)
-    assert (lane.stopped, len(lane.looks), partition.sought) == ([], 1, ANY_SIZE)
+    assert (lane.stopped, len(lane.looks), partition.sizes.sought) == ([], 1, ANY_SIZE)
 
 
 def test_damage_that_stays_is_told_as_damage_with_its_record_and_is_never_left_out() -> None:
@@ -59,7 +59,7 @@ def test_damage_that_stays_is_told_as_damage_with_its_record_and_is_never_left_o
     for records in (5, 5, 1):
         assert lane.stopped == []
         answered(lane, partition, records, CORRUPT)
-    assert partition.sought < ANY_SIZE, "the record was looked for"
+    assert partition.sizes.sought < ANY_SIZE, "the record was looked for"
     [(condition, at)] = lane.stopped
     assert (condition.code, at, lane.left_out) == ("record_refused", 7, [])
     assert "found the record at source offset 7 damaged, again and again: CORRUPT_MESSAGE (2)" in condition.text
