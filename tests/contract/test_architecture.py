@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.architecture import PAGE, docstring, levels, packages, rewritten
-from tests.contract.program import circles, needs
+from tests.contract.program import circles, needs, writers_of_a_partition
 from tests.support.paths import ROOT
 
 
@@ -43,6 +43,11 @@ def test_no_module_imports_one_that_imports_it() -> None:
     """Nor over others, nor only for its types, nor inside of a function. Cut: pass the value that is needed, or a
     function that gives it."""
     assert circles(needs()) == []
+
+
+def test_few_fields_of_a_lanes_partition_have_several_writers() -> None:
+    """Those of hot functions. Others are written by a method of their part, which keeps its invariant."""
+    assert len([writers for writers in writers_of_a_partition().values() if len(writers) > 1]) < 8
 
 
 def test_the_contracts_stay_short() -> None:

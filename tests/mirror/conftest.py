@@ -1,4 +1,5 @@
-"""Every lane on real brokers is watched: what it tells, made of what changed, is what a look at everything tells."""
+"""Every lane on real brokers is watched: what it tells, made of what changed, is what a look at everything tells, and
+positions are in order."""
 
 from __future__ import annotations
 
@@ -25,6 +26,10 @@ def _nothing_is_kept_back(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         for key, partition in lane.partitions.items():
             if rows.get(key) != row(lane, partition):
                 kept.append(f"{rows.get(key)} instead of {row(lane, partition)}")
+            log = partition.log
+            undecided = partition in lane.dirty or partition in lane.touched
+            if log.covered >= 0 and not (log.reached <= log.covered if undecided else log.in_order):
+                kept.append(f"{key} is out of order: {log.committed}, {log.reached}, {log.covered}")
             if partition.hold.condition is not None and partition.hold.condition not in told.conditions:
                 kept.append(f"{partition.hold.condition} is not told")
         return told

@@ -455,7 +455,7 @@ class Hold:
 
 
 @dataclass(slots=True, eq=False)
-class Figures:
+class PartitionFigures:
     """What is counted of a partition since the lease began. It outlives sessions: what one has not committed, the next
     forgets and copies again."""
 
@@ -508,7 +508,7 @@ class Partition:
     spec: PartitionSpec
     copied: Copied = field(default_factory=Copied)
     """Runs for the offset map; outlives the session."""
-    figures: Figures = field(default_factory=Figures)
+    figures: PartitionFigures = field(default_factory=PartitionFigures)
     worker: RecordWorker | None = None
     """Filters its records, or adds headers to them."""
     marked: tuple[int, int] | None = None

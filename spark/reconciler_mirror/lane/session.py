@@ -14,7 +14,7 @@ from reconciler_mirror.conditions.lane import unavailable
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
-from reconciler_mirror.lane.partition import UNKNOWN, Figures, Partition, Phase
+from reconciler_mirror.lane.partition import UNKNOWN, Partition, PartitionFigures, Phase
 from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
@@ -260,7 +260,7 @@ class LaneSession:
     def _join(self, spec: PartitionSpec) -> None:
         key = (spec.topic, spec.partition)
         copied = self.lane.copied.setdefault(key, Copied())
-        figures = self.lane.counts.partitions.setdefault(key, Figures())
+        figures = self.lane.counts.partitions.setdefault(key, PartitionFigures())
         figures.begin()
         partition = Partition(spec, copied, figures, worker_of(self.lane.spec, spec))
         partition.hold.ask_pause(partition.source in self._paused)

@@ -20,7 +20,7 @@ from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
-from reconciler_mirror.lane.partition import Figures, Partition, Piece, Tuning
+from reconciler_mirror.lane.partition import Partition, PartitionFigures, Piece, Tuning
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
 from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec
 from reconciler_mirror.model.latency import LatencyCounter
@@ -144,7 +144,7 @@ class Changed:
 class LaneCounts:
     """What a lane has counted since its lease began, over all its sessions; committed only."""
 
-    partitions: dict[Key, Figures] = field(default_factory=dict)
+    partitions: dict[Key, PartitionFigures] = field(default_factory=dict)
     """Also of partitions that have left, which may come back."""
     latency: LatencyCounter = field(default_factory=LatencyCounter)
     transactions: int = 0
@@ -158,9 +158,11 @@ class LaneCounts:
 
 
 class Lane:
-    """Shared by the parts of one running lane."""
+    """Shared by the parts of one running lane: what they agree on through it. Of one session, but for what says that it
+    outlives sessions. Sizes are bytes, times monotonic seconds."""
 
     routes: PartitionRoutes
+    """The session that runs the lane; it sets itself."""
     delivery: LaneDelivery
 
     def __init__(
@@ -168,41 +170,52 @@ class Lane:
     ) -> None:
         self.spec = spec
         self.source, self.target = clusters
-        self.identity = identity
+        self.identity = identity  # of the producer that writes the data
         self.tuning = tuning
-        self.partitions: dict[Key, Partition] = {}
+
+        # What outlives sessions: whoever makes the lane hands it over.
         self.counts = LaneCounts()
-        self.copied: dict[Key, Copied] = {}
-        self.known: dict[Key, tuple[int, Ids]] = {}  # committed last, of which topics, also by earlier sessions
-        self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
+        self.copied: dict[Key, Copied] = {}  # runs for the offset map
+        self.known: dict[Key, tuple[int, Ids]] = {}  # the position committed last, and of which topics
         self.throttle = Throttle(lambda: NO_LIMIT)
-        self.dirty: set[Partition] = set()
-        self.touched: set[Partition] = set()
-        self.changed = Changed()
-        self.blocked: set[Partition] = set()
-        self.held = OpenTransactions()
-        self.added: set[Partition] = set()
-        self.joined = asyncio.Event()  # no request is under way that brings a partition into the transaction
-        self.joined.set()
-        self._joining = 0
-        self.boundary = asyncio.Lock()  # between partitions added to a transaction and its end
+        self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
+
+        # Partitions, and which of them have news. The session adds and removes them.
+        self.partitions: dict[Key, Partition] = {}
+        self.changed = Changed()  # of which a report differs from the last one
+        self.held = OpenTransactions()  # at the source; fetchers note them, the session reports those that last
+        self.trouble: Condition | None = None  # what keeps all from starting; the start sets and clears it
+
+        # The open transaction. Senders add to it, the commit loop ends it and clears all of this.
+        self.dirty: set[Partition] = set()  # whose position has moved and is not committed
+        self.dirty_since = 0.0  # when the first of them moved
+        self.touched: set[Partition] = set()  # that have a batch in it
+        self.added: set[Partition] = set()  # that the coordinator has in it, so their leaders take batches
         self.open_bytes = 0
-        self.opened_at = 0.0
-        self.dirty_since = 0.0
-        self.unacked = 0
-        self.served = 0  # bytes of the partition that was last sent, as its own count: newcomers begin there
-        self.queued = 0
-        self.requested = 0  # bytes that fetches under way may bring
-        self.far = False  # one of the lines is long: more has to be under way
-        self.closing = False
-        self.stopping = False
-        self.urgent = False
-        self.trouble: Condition | None = None
-        self.progress = asyncio.Event()
-        self.drained = asyncio.Event()
+        self.opened_at = 0.0  # when its first batch was sealed, 0.0 without one
+        self.boundary = asyncio.Lock()  # between partitions added to a transaction and its end
+        self.joined = asyncio.Event()  # no request is under way that brings a partition into it
+        self.joined.set()
+        self._joining = 0  # such requests
+
+        # What the commit loop and the senders agree on.
+        self.closing = False  # a commit waits for acknowledgements: nothing new is sealed
+        self.blocked: set[Partition] = set()  # that have something to send after that
+        self.stopping = False  # the last commit; set by the session, for good
+        self.urgent = False  # the next commit is due at once: a start, or who owns the flow, must survive a crash
+        self.progress = asyncio.Event()  # a commit may have become due
+        self.unacked = 0  # sealed batches without an answer, over all partitions
+        self.drained = asyncio.Event()  # there are none
         self.drained.set()
-        self.room = asyncio.Event()
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        # Memory: ``room_left`` is what fetches may still ask for.
+        self.queued = 0  # fetched and not acknowledged, over all partitions
+        self.requested = 0  # what fetches under way may bring
+        self.far = False  # one of the lines is long: more has to be under way
+        self.room = asyncio.Event()  # some has become free
+
+        self.served = 0  # ``Outbox.served`` of the partition that was sealed last: newcomers begin there
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # why the session ends
 
     def know(self, partition: Partition, offset: int) -> None:
         """It is committed there, or was when the lane began."""
