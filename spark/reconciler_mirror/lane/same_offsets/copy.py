@@ -21,8 +21,7 @@ from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.partition import Partition, Phase, Piece
 from reconciler_mirror.lane.positions import SameOffsetsPosition
 from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
-from reconciler_mirror.lane.same_offsets.leaders import Leaders, Markers
-from reconciler_mirror.lane.same_offsets.marker_requests import MarkerRequests
+from reconciler_mirror.lane.same_offsets.leaders import Leaders, MarkerRequests, Markers
 from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
 from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, SamePartition

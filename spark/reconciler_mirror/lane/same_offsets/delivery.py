@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
 from reconciler.kafka.client.transaction_ends import Aborted
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.names import data_producer, marker_producer
-from reconciler_mirror.lane.partition import Tuning
-from reconciler_mirror.lane.same_offsets.commit import PositionWriter
+from reconciler_mirror.conditions.lane import SupersededError
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.commit import due
+from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.same_offsets.copy import Copies
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.same_offsets.start import SameStarter
-from reconciler_mirror.lane.same_offsets.target_ends import TargetEnds
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import LaneSpec
+
+COMMIT_EVERY_S = 1.0
+LOOK_S = 3.0
+MOST_AT_ONCE = 1_000
+"""Partitions a look; of more, those that were asked for longest ago."""
+ANSWER_WITHIN = 10.0
 
 
 class SameOffsets(Copies):
@@ -36,6 +47,115 @@ class SameOffsets(Copies):
 
     def reads(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._ends.run(),)
+
+
+class PositionWriter:
+    """Commits what has moved, every second: for people and tools, and for the next holder to check. The target's log
+    end is the position, so nothing waits for a commit and a commit waits for nothing."""
+
+    def __init__(self, lane: Lane, same: Copies) -> None:
+        self._lane = lane
+        self._same = same
+        self._last = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
+        lane = self._lane
+        while True:
+            await due(lane, self._delay)
+            if lane.stopping:
+                await lane.drained.wait()
+                await self._same.filled.wait()
+            await self._commit()
+            if lane.stopping and not lane.dirty and not lane.unacked:
+                return
+
+    def _delay(self, now: float) -> float | None:
+        lane = self._lane
+        if lane.stopping or lane.urgent:
+            return 0.0
+        return self._last + COMMIT_EVERY_S - now if lane.dirty or lane.touched else None
+
+    async def _commit(self) -> None:
+        lane = self._lane
+        lane.urgent = False
+        moved = {p: p.log.reached for p in lane.dirty | lane.touched if p.log.reached >= 0}
+        lane.dirty -= {p for p in lane.dirty if p.log.reached < 0}
+        self._last = time.monotonic()
+        if moved:
+            written = {p.target: positions.to_commit(p.target, self._position(p)) for p in moved}
+            try:
+                committed = await lane.target.positions(lane.spec.group, written)
+            except BrokerError as error:
+                if error.code != UNSTABLE:
+                    raise
+                return  # somebody is taking the flow over just now
+            if (later := positions.superseding(committed, lane.spec.claim)) is not None:
+                raise SupersededError(lane.spec.flow, later)
+            await lane.identity.commit_positions(written)
+        for partition, offset in moved.items():
+            if partition.log.reached >= offset:  # else the target's log has lost some of it meanwhile
+                partition.copied.committed(offset)
+            self._same.committed(partition)
+            if partition.log.reached == offset:
+                lane.dirty.discard(partition)
+        lane.touched = {partition for partition in lane.touched if partition.outbox.unacked}
+        lane.changed.update(moved)
+        lane.open_bytes, lane.opened_at, lane.dirty_since = 0, 0.0, time.monotonic()
+        lane.counts.transactions += bool(moved)
+
+    def _position(self, partition: Partition) -> positions.LanePosition:
+        spec, offset = self._lane.spec, partition.log.reached
+        return positions.LanePosition(
+            offset,
+            partition.position_id,
+            partition.epoch_at(offset),
+            spec.claim,
+            positions.hour_now(),
+            same=self._same.position(partition),
+        )
+
+
+class TargetEnds:
+    """Asks the target where copies end to which nothing is being written. A copy that is written to tells with each
+    answer that it is the next record; one that is idle would learn that somebody else has written only with the
+    source's next record, which has no place any more. A copy that ends elsewhere is looked at as at a start: perhaps it
+    is another holder's work."""
+
+    def __init__(self, lane: Lane, same: Copies) -> None:
+        self._lane = lane
+        self._same = same
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            with contextlib.suppress(WireError, TimeoutError):  # who writes there says what is wrong
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    await self._look(time.monotonic() - LOOK_S)
+
+    async def _look(self, due: float) -> None:
+        quiet = [p for p in self._lane.partitions.values() if self._is_quiet(p) and self._asked_at(p) < due]
+        if len(quiet) > MOST_AT_ONCE:
+            quiet = sorted(quiet, key=self._asked_at)[:MOST_AT_ONCE]
+        places = {p: same.place for p in quiet if (same := self._same.state_of(p)) is not None}
+        ends = await self._same.leaders.ends([p.target for p in quiet]) if quiet else {}
+        for partition, place in places.items():
+            end, same = ends[partition.target], self._same.state_of(partition)
+            if isinstance(end, BrokerError) or same is None or same.place is not place or not self._is_quiet(partition):
+                continue
+            same.end_at = time.monotonic()
+            if place is not None and end != place.look.end:
+                self._lane.routes.look_again(partition, "its copy ends elsewhere than the lane left it")
+
+    def _is_quiet(self, partition: Partition) -> bool:
+        same = self._same.state_of(partition)
+        known = same is not None and same.place is not None and same.place.level
+        return known and partition.hold.phase is Phase.COPYING and partition.outbox.idle
+
+    def _asked_at(self, partition: Partition) -> float:
+        same = self._same.state_of(partition)
+        return 0.0 if same is None else max(same.at, same.end_at)
 
 
 class SameOffsetsSessions(Sessions):
