@@ -60,12 +60,15 @@ class LaneSession:
     async def run(self) -> None:
         """Returns after the last commit once the control wants the lane to end. Raises what ended it otherwise."""
         lane = self.lane
+        # What reads ends before the last commit, so that nothing new becomes open; the rest sees the commit through.
         for work in (*lane.delivery.work(), self._follow_target(), self._add_to_transaction(), self._map.run()):
             self._spawn(work, self._tasks)
         for work in (*lane.delivery.reads(), self._metadata_now_and_then(), self._ends.run()):
             self._spawn(work, self._readers)
         last = self._spawn(lane.delivery.commit(), self._tasks)
         look = self._spawn(self._look_around(), self._tasks)
+        # A failure ends the session at once. Else ``look`` ends when the lane shall, and then the last commit has its
+        # time: what it does not commit is copied again by the next holder.
         try:
             await asyncio.wait({lane.failed, look}, return_when=asyncio.FIRST_COMPLETED)
             if not lane.failed.done():
@@ -77,6 +80,7 @@ class LaneSession:
             if not lane.failed.done():
                 lane.failed.cancel()
             await _cancel(self._tasks | self._readers)
+            # Pieces hold receive buffers of pools that outlive the session.
             for partition in lane.partitions.values():
                 for piece in (*partition.outbox.queue, *partition.outbox.unacked):
                     piece.drop()

@@ -85,12 +85,16 @@ class Starter:
     async def _start(self, taken: Sequence[Partition]) -> list[Partition]:
         """Returns those that have to wait, for example for a leader."""
         lane = self._lane
+        # The newest metadata first: who leads, and whether the topics are those of the specs. ``_at_target`` is for the
+        # words, should a request fail.
         self._at_target = False
         await lane.source.refresh({p.spec.topic for p in taken})
         self._at_target = True
         await lane.target.refresh({p.spec.target_topic for p in taken})
         there, again = self._with_leaders(taken)
         there = await self._with_positions(there)
+        # Positions are at the target, what they mean is asked of the source's leaders: a position is only as good as
+        # the log it points into.
         self._at_target = False
         bounds = await self._bounds(there)
         tops, truncated = await self._tops(there, bounds), await self._truncated(there)
@@ -157,6 +161,7 @@ class Starter:
         for partition in unknown:
             committed = committed_positions[partition.target]
             known = positions.decode(partition.target, committed.offset, committed.metadata)
+            # No position is a beginning only if the lane has never had one: a broker that has lost it answers the same.
             if committed.offset < 0:
                 if (copied_to := lane.committed_before(partition)) is None:
                     fresh.append(partition)
@@ -164,14 +169,17 @@ class Starter:
                     before = (lane.spec.flow, copied_to)
                     lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
                 continue
+            # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
             if known.claim > lane.spec.claim:
                 raise conditions.SupersededError(lane.spec.flow, known.claim)
+            # What follows holds of positions that a mirror wrote: others say nothing of topics or epochs.
             if not known.proved:
                 foreign[partition] = known.offset
                 continue
             if not positions.is_of_topic(known, partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
                 continue
+            # Of this topic. It may still be older than what was committed, or of a copy at the source's offsets.
             if positions.went_back(known, least.get(partition.source)):
                 end = least[partition.source]
                 lane.stop(partition, conditions.position_regressed(partition.spec, lane.spec.group, known.offset, end))
