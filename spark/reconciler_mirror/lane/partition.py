@@ -292,11 +292,19 @@ class Outbox:
         self.queued_bytes += size
         return size
 
-    def acknowledge(self) -> None:
-        """The oldest piece is written."""
-        self.unacked.popleft()
+    def acknowledge(self) -> int:
+        """The oldest piece is written. Returns its bytes."""
         self.first_acked = True
         self.stalled_since = 0.0
+        return self.settle_oldest()
+
+    def settle_oldest(self) -> int:
+        """The oldest piece is no more on its way. Returns its bytes."""
+        piece = self.unacked.popleft()
+        size = len(piece.raw)
+        piece.drop()
+        self.queued_bytes -= size
+        return size
 
     def stalled(self) -> float:
         """The target's leader cannot be reached. Returns for how many seconds now."""
@@ -306,13 +314,6 @@ class Outbox:
 
     def reached(self) -> None:
         self.stalled_since = 0.0
-
-    def settle(self, piece: Piece) -> int:
-        """``piece`` has left ``unacked``. Returns its bytes."""
-        size = len(piece.raw)
-        piece.drop()
-        self.queued_bytes -= size
-        return size
 
     def take_back(self) -> None:
         """What is unacknowledged was refused, so not written: its sequences were not used."""
@@ -431,7 +432,7 @@ class Hold:
         """Something was acknowledged. What a stop was for still waits."""
         self.strikes = 0
         self.checking = False
-        if self.phase is not Phase.STOPPED:
+        if self.left_waiting is not None and self.phase is not Phase.STOPPED:
             self.left_waiting = None
 
     def strike(self) -> bool:

@@ -259,8 +259,9 @@ class Lane:
 
     def cover(self, partition: Partition) -> None:
         """Moves ``reached`` over skipped batches once nothing before them is open."""
-        if partition.outbox.idle and partition.log.reached < partition.log.covered:
-            partition.log.reach(partition.log.covered, partition.epoch_at(partition.log.covered))
+        log, outbox = partition.log, partition.outbox
+        if log.reached < log.covered and not outbox.unacked and outbox.idle:
+            log.reach(log.covered, partition.epoch_at(log.covered))
             self.mark_dirty(partition)
 
     def mark_dirty(self, partition: Partition) -> None:
@@ -306,12 +307,13 @@ class Lane:
             self.progress.set()
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
-        """``base_offset``: the target offset of its first record, -1 unknown."""
+        """``piece`` is the oldest unacknowledged one. ``base_offset``: the target offset of its first record, -1: not
+        known."""
         partition.copied.acknowledged(piece.copied, base_offset)
         partition.log.reach(piece.next_offset, piece.leader_epoch)
         partition.figures.acknowledged(piece)
         partition.hold.progressed()
-        self._settle(partition, piece)
+        self._settled(partition.outbox.acknowledge())
         self.mark_dirty(partition)
         self.cover(partition)
 
@@ -319,11 +321,12 @@ class Lane:
         """The unacknowledged batches were refused, so not written: their sequences were not used."""
         partition.outbox.take_back()
         while partition.outbox.unacked:
-            self._settle(partition, partition.outbox.unacked.popleft())
+            self._settled(partition.outbox.settle_oldest())
         self.drop_unsent(partition)
 
-    def _settle(self, partition: Partition, piece: Piece) -> None:
-        self.queued -= partition.outbox.settle(piece)
+    def _settled(self, size: int) -> None:
+        """A piece of ``size`` is no more on its way."""
+        self.queued -= size
         self.unacked -= 1
         self.room.set()
         if self.unacked == 0:

@@ -30,7 +30,6 @@ TRY_LARGER = 600.0
 def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: int) -> None:
     if not partition.outbox.unacked or partition.outbox.unacked[0] is not piece:
         raise RestartError(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
-    partition.outbox.acknowledge()
     lane.acknowledged(partition, piece, base_offset)
     lane.delivery.acknowledged(partition, piece, base_offset)
 
