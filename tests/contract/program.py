@@ -22,6 +22,7 @@ from tests.support.paths import ROOT, parsed
 
 ROOTS = (ROOT, ROOT / "spark")
 PACKAGES = ("reconciler", "reconciler_mirror")
+PARTITION_HOMES = ("partition.py", "produce/outbox.py")
 LANE = ROOT / "spark" / "reconciler_mirror" / "lane"
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -147,17 +148,18 @@ def _needs(name: str, tree: ast.Module, known: Mapping[str, Path]) -> Iterator[s
 
 def writers_of_a_partition() -> dict[str, set[str]]:
     """By each field of a lane's partition and of its parts, the modules of the lane that assign it."""
-    tree = ast.parse((LANE / "partition.py").read_text("utf-8"))
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    trees = [ast.parse((LANE / home).read_text("utf-8")) for home in PARTITION_HOMES]
+    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     parts = {name: kind for name, kind in _fields(classes["Partition"]) if kind in classes}
     fields = {name for kind in ("Partition", *parts.values()) for name, _ in _fields(classes[kind])}
     writers: dict[str, set[str]] = {name: set() for name in fields}
     for path in sorted(LANE.rglob("*.py")):
+        module = path.relative_to(LANE).as_posix()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in fields:
                 owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
-                if owner in {"partition", *parts} or (owner == "self" and path.name == "partition.py"):
-                    writers[node.attr].add(path.relative_to(LANE).as_posix())
+                if owner in {"partition", *parts} or (owner == "self" and module in PARTITION_HOMES):
+                    writers[node.attr].add(module)
     return writers
 
 

@@ -20,7 +20,8 @@ from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
-from reconciler_mirror.lane.partition import Partition, PartitionFigures, Piece, Tuning
+from reconciler_mirror.lane.partition import Partition, PartitionFigures, Tuning
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
 from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec
 from reconciler_mirror.model.latency import LatencyCounter

@@ -13,7 +13,8 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler_mirror.lane.commit import Committer
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces
-from reconciler_mirror.lane.partition import Partition, Phase, Piece, Tuning
+from reconciler_mirror.lane.partition import Partition, Phase, Tuning
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.lane import LaneSpec

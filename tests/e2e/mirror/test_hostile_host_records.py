@@ -3,8 +3,6 @@ would have to be added, nothing is started, nobody is asked, and the host keeps 
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from reconciler.backends.mirror_jobs.host.control_topic import ControlTopic
 from reconciler.model.environment.topology import Principal
 from reconciler.model.state.mirror_control import DESIRED, HostPhase, HostReport, read_lease
 from reconciler.replication.names import CONTROL_TOPIC, desired_key, host_key
+from tests.support.access.trap import Trap
 from tests.support.clusters import real_cluster
 from tests.support.commands import two_clusters
 from tests.support.fakes.control import SUBMISSION, desired, document
@@ -27,33 +26,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 ACCEPTED = "spark_conf: ['spark.*']\narchives: ['{folder}/ours/*.tar.gz#environment']"
 
 
-class Trap:
-    """Listens, and counts who comes."""
-
-    def __init__(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        self.connections = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            connection.close()
-
-    def close(self) -> None:
-        self._listening.close()
-
-
 @pytest.fixture
 def trap() -> Iterator[Trap]:
-    made = Trap()
-    yield made
-    made.close()
+    with Trap() as made:
+        yield made
 
 
 @pytest.fixture

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import git
 import pytest
 
+from tests.support.access.trap import Trap
 from tests.support.commands import Ended
 
 Cli = Callable[..., Ended]
@@ -30,33 +29,10 @@ clusters:
 TOPICS = "topics:\n  orders: {clusters: [east], partitions: 6}\n"
 
 
-class Trap:
-    """Listens, and keeps what is said to it."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.connections = 0
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self.connections += 1
-            connection.close()
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 @pytest.fixture
 def trap() -> Iterator[Trap]:
-    made = Trap()
-    yield made
-    made.close()
+    with Trap() as made:
+        yield made
 
 
 @pytest.fixture

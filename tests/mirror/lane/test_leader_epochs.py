@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.model.lane import PartitionSpec
 
 

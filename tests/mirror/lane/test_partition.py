@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from reconciler_mirror.lane.partition import ANY_SIZE, UNKNOWN, Partition, PartitionFigures, Phase, Piece
+from reconciler_mirror.lane.partition import UNKNOWN, Partition, PartitionFigures, Phase
+from reconciler_mirror.lane.produce.outbox import ANY_SIZE, Piece
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 from reconciler_mirror.model.losses import Loss
 

@@ -16,7 +16,8 @@ from reconciler.kafka.records.records import (
     fitting,
     records_of,
 )
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 WHOLE_ABOVE = 32

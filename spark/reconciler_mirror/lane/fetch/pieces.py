@@ -13,7 +13,8 @@ from reconciler.kafka.records.codecs import TooMuchToOpenError
 from reconciler.kafka.records.records import gather, rebuild
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.model.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0

@@ -15,7 +15,8 @@ from reconciler.kafka.client.errors import (
     name_of,
 )
 from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, unavailable
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.model.losses import Loss

@@ -28,7 +28,8 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.produce import Produced
 from reconciler.kafka.records.batches import CorruptBatchError, next_sequence, seal, verify
 from reconciler_mirror.lane.fetch.bandwidth import LONG, Flight
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.produce.results import LOST, acknowledged, failed
 from reconciler_mirror.lane.state import Lane, RestartError
 

@@ -18,8 +18,9 @@ from reconciler.kafka.protocol.delete_records import delete_records
 from reconciler.kafka.records.batches import Batch
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.conditions import lane as conditions
-from reconciler_mirror.lane.partition import Partition, Phase, Piece
+from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.positions import SameOffsetsPosition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, MarkerRequests, Markers
 from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers

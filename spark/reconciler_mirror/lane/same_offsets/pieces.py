@@ -8,7 +8,8 @@ from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.records.batches import Batch, why_not_whole
 from reconciler.kafka.records.codecs import TooMuchToOpenError
 from reconciler.kafka.records.records import fitting, gather
-from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.same_offsets.place import SamePartition
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, Whole, segments, split
 

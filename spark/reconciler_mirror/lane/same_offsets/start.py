@@ -14,8 +14,9 @@ from reconciler.replication.offsets.parting import Parting
 from reconciler.replication.offsets.same import above_limit
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
-from reconciler_mirror.lane.partition import Partition, Phase, Piece
+from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.positions import SameOffsetsPosition
+from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.same_offsets.copy import Copies
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SamePartition, look
 from reconciler_mirror.lane.start import WAIT, Starter

@@ -6,7 +6,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.produce.outbox import ANY_SIZE, Piece
 from reconciler_mirror.lane.produce.results import failed
 from reconciler_mirror.lane.transactional import Transactional
 from reconciler_mirror.model.lane import Condition, PartitionSpec
