@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler_mirror.conditions.lane import unavailable
 from reconciler_mirror.lane.copied_runs import Copied
@@ -188,7 +188,7 @@ class LaneSession:
             await asyncio.sleep(RETRY_PAUSE / 2)
 
     async def _metadata_now_and_then(self) -> None:
-        """Leaders that moved while nothing was sent, and source topics that were made anew under the same name. Once a
+        """Leaders that moved while nothing was sent, and topics that were recreated under the same name. Once a
         day all positions are written, since the target forgets those that nobody wrote for long."""
         lane, renew_at = self.lane, time.monotonic() + RENEW_EVERY
         while True:
@@ -202,6 +202,11 @@ class LaneSession:
                 await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
                 await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})
             for partition in lane.partitions.values():
+                there = lane.target.topics.get(partition.spec.target_topic)
+                before, now = partition.copied.of[1], NO_ID if there is None else there.topic_id
+                if partition.hold.phase is Phase.COPYING and NO_ID not in (before, now) and before != now:
+                    # Its positions went with it: the next session reads them, and begins where the flow does.
+                    raise RestartError(f"{partition.spec.target_topic} was deleted and recreated")
                 known = lane.source.topics.get(partition.spec.topic)
                 stale = known is None or known.topic_id != partition.log.topic_id
                 if partition.hold.phase is Phase.COPYING and stale:

@@ -11,6 +11,7 @@ from uuid import UUID
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
+from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.copied_before import copied_before
 from reconciler.replication.offsets.last_committed import last_committed
@@ -25,6 +26,7 @@ from reconciler_mirror.model.losses import Loss
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
 TELL_AFTER = 5.0
+ABORTED_WAIT_MS = 200
 
 
 class Starter:
@@ -260,12 +262,16 @@ class Starter:
             ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
             lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, ours))
         if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
+            written: dict[Key, int] = {}
             for partition in fresh:
                 end = ends[partition.target]
                 if isinstance(end, BrokerError):
                     raise end
                 if end > 0 and partition.hold.phase is Phase.STARTING:
-                    lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
+                    written[partition.target] = end
+            for key in written.keys() - await _only_aborted(target, written):
+                partition = next(p for p in fresh if p.target == key)
+                lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, written[key]))
         return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
@@ -400,6 +406,31 @@ def _apart(fresh: Sequence[Partition], offsets: Mapping[Key, int]) -> tuple[Sequ
 def _leaderless(cluster: ClusterClient, key: Key) -> bool:
     leader = cluster.leader(*key)
     return leader is None or leader.node < 0
+
+
+async def _only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[Key]:
+    """Those of ``ends`` whose log holds nothing from offset 0 to its end but aborted records and markers, as a lane
+    leaves them that is interrupted in its first transaction. A log that lost its beginning, or has a hole, held more.
+    """
+    firsts = await small_topics.begins(target, list(ends))
+    unread = {key: 0 for key in ends if firsts[key] == 0}
+    aborted: set[Key] = set()
+    while unread:
+        before = dict(unread)
+        async for answer in small_topics.fetched(target, before, ABORTED_WAIT_MS, committed=True):
+            key = (answer.topic, answer.partition)
+            delivered = CommittedFilter(answer.records, answer.aborted)
+            for batch in scan(answer.records):
+                if batch.base > unread[key] or delivered.delivers(batch):
+                    del unread[key]
+                    break
+                unread[key] = max(unread[key], batch.next_offset)
+            if unread.get(key, -1) >= ends[key]:
+                aborted.add(key)
+                del unread[key]
+        if unread == before:
+            break  # nothing comes of an undecided transaction, for example: in doubt they hold records
+    return aborted
 
 
 def _same_id(topic_id: UUID, printed: str) -> bool:

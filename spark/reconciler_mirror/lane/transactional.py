@@ -60,8 +60,16 @@ class Transactional:
     def sealed_as(self, _partition: Partition) -> tuple[int, int]:
         return self._lane.identity.producer_id, self._lane.identity.epoch
 
-    def acknowledged(self, partition: Partition, _piece: Piece, _base_offset: int) -> None:
+    def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
         """Its records count as copied once the transaction is committed."""
+        outbox = partition.outbox
+        if base_offset >= 0:
+            if base_offset < outbox.target_end:
+                raise RestartError(
+                    f"{partition.target[0]}-{partition.target[1]} went back from {outbox.target_end} to {base_offset}: "
+                    "it was deleted and recreated, or its leader lost records"
+                )
+            outbox.target_end = base_offset + piece.records
         if self._lane.identity.version_2:
             self._lane.added.add(partition)
 

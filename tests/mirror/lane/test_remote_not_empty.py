@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from reconciler_mirror.lane import session
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.handover import AGAIN
-from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
+from tests.support.clusters import delete_topic
+from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, fill, has, running
+from tests.support.waiting import until
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(40)]
@@ -94,3 +97,38 @@ def test_a_crash_in_the_first_copy_is_not_taken_for_records_of_others(
     assert report.progress.conditions == ()
     if delivery == "exactly_once":
         assert len(flow.target_content()[0]) == 20_000
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("by_record", [True, False], ids=["next record", "metadata"])
+def test_a_remote_topic_recreated_under_a_running_lane_gets_everything_again(
+    plain: Sandbox,
+    unique: str,
+    create_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+    *,
+    by_record: bool,
+) -> None:
+    """Its positions went with it. A lane that went on behind the last record would leave the new topic without all that
+    was copied before, with lag 0. A record that was written without a transaction makes it stop instead."""
+    flow = Flow(plain["east"], plain["west"], unique)
+    create_topic(flow.source, flow.topic, retention_ms="-1")
+    create_topic(flow.target, flow.remote, retention_ms="-1")
+    fill(flow.source, flow.topic, RECORDS)
+    if not by_record:
+        monkeypatch.setattr(session, "METADATA_EVERY", 0.2)
+    with running(Lane(flow.lane(delivery=delivery))) as lane:
+        lane.until(flow.at_end())
+        delete_topic(flow.target, flow.remote)
+        create_topic(flow.target, flow.remote, retention_ms="-1")
+        if by_record:
+            fill(flow.source, flow.topic, RECORDS[:1])
+        if by_record and delivery == "at_least_once":
+            lane.until(has("remote_topic_not_empty"))
+            return
+        end = len(RECORDS) + by_record
+        until(lambda: len(flow.target_content()[0]) >= end)
+        lane.until(lambda p: p.conditions == () and flow.at_end()(p))
+    assert flow.target_content() == flow.source_content()
+    assert flow.position().offset == end
