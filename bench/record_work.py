@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spark"))
 
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition, SourceLog
-from reconciler_mirror.model.lane import PartitionSpec
-from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
+from reconciler_mirror.model.lane import PartitionSpec, ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 from bench.copy.figures import CASES

@@ -16,7 +16,7 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.lane.produce.outbox import BatchSizes
-from reconciler_mirror.model.record_work import RecordWork
+from reconciler_mirror.model.lane import RecordWork
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record

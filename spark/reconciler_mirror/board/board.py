@@ -18,9 +18,9 @@ from reconciler_mirror.board.flow_state import (
     goal_left,
     goal_view,
     last_lag,
+    renew_views,
     set_conditions,
     take_progress,
-    view_anew,
 )
 from reconciler_mirror.model.lane import (
     Condition,
@@ -56,7 +56,7 @@ class Board:
                     keys = {(spec.topic, spec.partition) for spec in specs}
                     here.partitions = {key: p for key, p in here.partitions.items() if key in keys}
                     here.counts = {key: c for key, c in here.counts.items() if key in keys}
-                    view_anew(here)
+                    renew_views(here)
             return changed
 
     def discovered_now(self, flow: str) -> Discovered:
@@ -68,12 +68,12 @@ class Board:
             return self._flows[lane[0]].lanes[lane[1]].specs
 
     def set_pauses(self, pauses: Iterable[Pause]) -> None:
-        """All that are asked for now, by the names of states; those of flows that are not ours are left aside."""
-        set_pauses = sorted(pauses, key=lambda pause: pause.scope)
+        """All that are asked for now, by the names of states; those of flows that are not ours are ignored."""
+        in_order = sorted(pauses, key=lambda pause: pause.scope)
         with self._guard:
             for name, flow in self._flows.items():
                 state = flow.settings.state_name
-                mine = (pause for pause in set_pauses if pause.scope.flow == state)
+                mine = (pause for pause in in_order if pause.scope.flow == state)
                 flow.pauses = tuple(replace(pause, scope=replace(pause.scope, flow=name)) for pause in mine)
 
     def paused(self, lane: LaneKey) -> frozenset[tuple[str, int]]:
@@ -112,13 +112,13 @@ class Board:
                 self._flows[flow].own[code] = condition
 
     def lost(self, lanes: Iterable[LaneKey]) -> None:
-        """Their task is gone: how far behind they are is not known from now on."""
+        """Their task is gone: from now on their lag is unknown."""
         with self._guard:
             for name, number in lanes:
                 self._flows[name].lanes[number].heard_at = float("-inf")
 
     def at_work(self, lanes: Iterable[LaneKey]) -> None:
-        """Their sessions look at their partitions; what was not told since is as it was."""
+        """Their sessions look at their partitions; what they did not report since is unchanged."""
         with self._guard:
             for name, number in lanes:
                 self._flows[name].lanes[number].heard_at = time.monotonic()
@@ -144,7 +144,7 @@ class Board:
             here.lease_counts, here.lease = {}, None
 
     def progress(self, progress: LaneProgress) -> None:
-        """Partitions that it does not name are as they were."""
+        """Partitions that it does not name are unchanged."""
         with self._guard:
             take_progress(self._flows[progress.flow].lanes[progress.lane], progress)
 
@@ -156,18 +156,18 @@ class Board:
                 set_conditions(lane, tuple(c for c in lane.conditions if c.stops))
 
     def measure_loads(self) -> Mapping[LaneKey, float]:
-        """Bytes of late a lane, plus a little for each partition, so that unknown lanes count as well.
+        """Recent bytes of each lane, plus a little for each partition, so that unknown lanes count as well.
 
-        Of late: since it was measured last, and half of what counted then, so that a lane that was hot last week does
+        Recent: since the last measurement, and half of what counted then, so that a lane that was hot last week does
         not hide the one that is hot now.
         """
         with self._guard:
-            measure_loads: dict[LaneKey, float] = {}
+            loads: dict[LaneKey, float] = {}
             for name, flow in self._flows.items():
                 for number, lane in flow.lanes.items():
                     lane.load, lane.load_bytes = lane.load / 2 + lane.bytes - lane.load_bytes, lane.bytes
-                    measure_loads[name, number] = lane.load + 10_000.0 * len(lane.specs)
-            return measure_loads
+                    loads[name, number] = lane.load + 10_000.0 * len(lane.specs)
+            return loads
 
     def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int], undecided: int = 0) -> None:
         """Source offsets up to which the flow is to be copied. ``undecided``: offsets behind them, of transactions that
@@ -192,7 +192,14 @@ class Board:
             for name, flow in self._flows.items():
                 if flow.settings.rate_limit is None:
                     continue
-                demands = {number: _demand(lane, now) for number, lane in flow.lanes.items()}
+                demands: dict[int, Demand] = {}
+                for number, lane in flow.lanes.items():
+                    # Measured over half the interval at least: two calls in quick succession say nothing of a rate.
+                    if lane.sampled is not None and now - lane.sampled[0] >= _SHARE_S / 2:
+                        lane.rate = (lane.bytes - lane.sampled[1]) / (now - lane.sampled[0])
+                        lane.sampled = (now, lane.bytes)
+                    lane.sampled = lane.sampled or (now, lane.bytes)
+                    demands[number] = Demand(lane.rate, lane.lease.held_back if lane.lease is not None else 0)
                 given = shares(float(flow.settings.rate_limit), demands)
                 rate_shares |= {(name, number): round(rate, 1) for number, rate in given.items()}
         return rate_shares
@@ -207,14 +214,6 @@ class Board:
             return tuple(flow_view(flow) for flow in self._flows.values())
 
 
-def _demand(lane: LaneState, now: float) -> Demand:
-    if lane.sampled is not None and now - lane.sampled[0] >= _SHARE_S / 2:
-        lane.rate = (lane.bytes - lane.sampled[1]) / (now - lane.sampled[0])
-        lane.sampled = (now, lane.bytes)
-    lane.sampled = lane.sampled or (now, lane.bytes)
-    return Demand(lane.rate, lane.lease.held_back if lane.lease is not None else 0)
-
-
 ROOM = 1.25
 """A lane that is not held back gets this much of its own rate, so that it may grow."""
 FLOOR = 0.02
@@ -223,7 +222,7 @@ FLOOR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``rate``: bytes per second of late. ``waiting``: partitions that had to wait for the limit."""
+    """``rate``: recent bytes per second. ``waiting``: partitions that had to wait for the limit."""
 
     rate: float
     waiting: int
@@ -236,7 +235,7 @@ def shares(limit: float, demands: Mapping[int, Demand]) -> Mapping[int, float]:
     if not weight:
         return dict.fromkeys(demands, even)
     quiet = {lane: max(FLOOR * even, ROOM * demand.rate) for lane, demand in demands.items() if not demand.waiting}
-    most = even * len(quiet)  # those who do not wait never take more than an even share together
+    most = even * len(quiet)  # lanes that do not wait never take more than an even share each, on average
     scale = min(1.0, most / total) if (total := sum(quiet.values())) else 1.0
     given = {lane: rate * scale for lane, rate in quiet.items()}
     rest = limit - sum(given.values())

@@ -1,6 +1,6 @@
 """The state of one flow and of its lanes in the driver, updated by reports of leases, and its view.
 
-Views of partitions of which nothing was told since are kept.
+Views of partitions that were not reported since are kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from reconciler.replication.status import (
 )
 from reconciler_mirror.board.unassigned import LANE_CODES
 from reconciler_mirror.conditions.flow import STALLED_S, partitions_stalled
+from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added, since
 from reconciler_mirror.model.lane import (
     OF_A_READ,
     Condition,
@@ -31,8 +32,6 @@ from reconciler_mirror.model.lane import (
     PartitionProgress,
     PartitionSpec,
 )
-from reconciler_mirror.model.latency import NO_LATENCY, Latency
-from reconciler_mirror.model.losses import Losses, added, since
 from reconciler_mirror.model.views import (
     FlowView,
     PartitionView,
@@ -42,7 +41,7 @@ from reconciler_mirror.model.views import (
 
 _RATE_S = 10.0
 SILENT_S = 10.0
-"""What a lane told longer ago is not known any more. Its lease gives a sign of life every two seconds."""
+"""What a lane reported longer ago counts as unknown. Its lease gives a sign of life every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ class FillSamples:
     steps: tuple[tuple[float, int], ...] = ()
 
     def seen(self, now: float, left: int) -> FillSamples:
-        """With what is left ``now``. More than before comes of a lane that has just begun to tell, or of a new
-        partition: that is no progress, and it is counted from there. Nothing left is nothing to count from."""
+        """With what is left ``now``. More than before comes of a lane's first report or of a new partition: that is no
+        progress, and counting begins there. Nothing left is nothing to count from."""
         if not left:
             return FillSamples()
         if not self.steps or left > self.steps[-1][1]:
@@ -74,11 +73,7 @@ class FillSamples:
 
 @dataclass(slots=True)
 class LaneState:
-    """``lease_counts`` and ``lease`` are what the running lease told last; the others are sums over all leases.
-
-    ``heard_at``: when a session of the lane was known to be at work last, monotonic; ``known``: that this was not too
-    long ago when views were made last. ``untasked``: it has no task, which is told when it lasts. ``since``: position,
-    and since when the position is there, of partitions that have records to copy or may have."""
+    """``lease_counts`` and ``lease`` are the running lease's last report; the other counts are sums over all leases."""
 
     specs: tuple[PartitionSpec, ...] = ()
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
@@ -90,6 +85,7 @@ class LaneState:
     bytes: int = 0
     load: float = 0.0
     load_bytes: int = 0
+    """``bytes`` when ``load`` was last measured."""
     filtered: int = 0
     returning: int = 0
     losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
@@ -104,11 +100,16 @@ class LaneState:
     path: str = "record"
     path_reason: str = ""
     untasked: bool = False
+    """It has no task now; a condition only when that lasts."""
     heard_at: float = 0.0
+    """When a session of the lane was last known to be at work, monotonic."""
     known: bool = False
+    """That this was recent enough when views were last made."""
     since: dict[tuple[str, int], tuple[int | None, float]] = field(default_factory=dict)
+    """Position, and since when it has not moved, of partitions that have records to copy or may have."""
     views: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
     outdated: set[tuple[str, int]] = field(default_factory=set)
+    """Keys of ``views`` that the next look recreates."""
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class FlowState:
 
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:
-    """Partitions that it does not name are as they were."""
+    """Partitions that it does not name are unchanged."""
     if progress.at_work:
         lane.heard_at = time.monotonic()
     for p in progress.partitions:
@@ -149,46 +150,39 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
         if lost := since(p.losses, before.losses if before else ()):
             lane.losses[key] = added(lane.losses.get(key, ()), lost)
         lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
-        lane.partitions[key] = _waiting_since(lane.partitions.get(key), p)
+        # A later lease does not know since when a paused partition waits.
+        held = lane.partitions.get(key)
+        if held is not None and held.paused and p.paused and held.position == p.position:
+            since_ms = [ms for ms in (held.waiting_since_ms, p.waiting_since_ms) if ms is not None]
+            p = replace(p, waiting_since_ms=min(since_ms)) if p.waiting_since_ms is not None else p
+        lane.partitions[key] = p
         lane.outdated.add(key)
     if progress.at_work or progress.conditions:  # a lane that begins again has failed until it is at work
         set_conditions(lane, progress.conditions)
     if (lane.path, lane.path_reason) != (progress.path, progress.path_reason):
         lane.path, lane.path_reason = progress.path, progress.path_reason
-        view_anew(lane)
-    _count(lane, progress)
+        renew_views(lane)
+    # Adds what is new since the lease's last report; a snapshot that a later one overtook adds nothing.
+    last = lane.lease or LaneProgress(progress.flow, progress.lane, ())
+    if progress.transactions < last.transactions or progress.latency.count < last.latency.count:
+        return
+    lane.transactions += progress.transactions - last.transactions
+    lane.retries += max(0, progress.retries - last.retries)
+    lane.throttled_ms += max(0, progress.throttled_ms - last.throttled_ms)
+    if progress.holes is not None:
+        lane.holes = progress.holes.since(last.holes or HoleCounts()).plus(lane.holes)
+    lane.latency = lane.latency.plus(progress.latency.since(last.latency))
+    lane.lease = progress
 
 
 def last_lag(lanes: Iterable[LaneState]) -> int | None:
-    """As far as they told it when they were heard of last; None where they never told."""
+    """By their last reports; None where they never reported one."""
     rows = [p for lane in lanes for p in lane.partitions.values()]
     known = [max(0, p.end - p.position) for p in rows if p.end is not None and p.position is not None]
     return sum(known) if known else None
 
 
-def _waiting_since(before: PartitionProgress | None, now: PartitionProgress) -> PartitionProgress:
-    """A later lease does not know since when a paused partition waits."""
-    if before is None or not (before.paused and now.paused) or before.position != now.position:
-        return now
-    known = [since for since in (before.waiting_since_ms, now.waiting_since_ms) if since is not None]
-    return replace(now, waiting_since_ms=min(known)) if known and now.waiting_since_ms is not None else now
-
-
-def _count(lane: LaneState, progress: LaneProgress) -> None:
-    """Adds what is new since the lease spoke last; a snapshot that was overtaken by a later one adds nothing."""
-    before = lane.lease or LaneProgress(progress.flow, progress.lane, ())
-    if progress.transactions < before.transactions or progress.latency.count < before.latency.count:
-        return
-    lane.transactions += progress.transactions - before.transactions
-    lane.retries += max(0, progress.retries - before.retries)
-    lane.throttled_ms += max(0, progress.throttled_ms - before.throttled_ms)
-    if progress.holes is not None:
-        lane.holes = progress.holes.since(before.holes or HoleCounts()).plus(lane.holes)
-    lane.latency = lane.latency.plus(progress.latency.since(before.latency))
-    lane.lease = progress
-
-
-def view_anew(lane: LaneState) -> None:
+def renew_views(lane: LaneState) -> None:
     """In the order of its partitions."""
     keys = [(spec.topic, spec.partition) for spec in lane.specs]
     lane.views = {key: lane.views.get(key) or PartitionView(*key) for key in keys}
@@ -223,6 +217,8 @@ def flow_view(flow: FlowState) -> FlowView:
     unknown = sum(p.records_lag is None for p in partitions) + uncopied
     stalled = sum(p.stalled for p in partitions) + uncopied
     records_per_second, bytes_per_second = _rates(flow.samples, records, size)
+    ages = [p.seconds_lag for p in partitions]
+    oldest = None if None in ages else max((age for age in ages if age is not None), default=0.0)
     figures = FlowStatus(
         settings.name,
         settings.fingerprint,
@@ -250,17 +246,11 @@ def flow_view(flow: FlowState) -> FlowView:
         same_offsets=_same_offsets(flow) if settings.keeps_offsets else None,
         last_lag=flow.last_lag if lag[0] is None else None,
         lanes=settings.lanes,
-        oldest_unread_seconds=None if lag[0] is None else _oldest_unread(partitions),
+        oldest_unread_seconds=None if lag[0] is None else oldest,
     )
     committed = max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None)
     conditions = _conditions(flow, partitions)
     return FlowView(settings, running, partitions, figures, conditions, size, at_least, latency, committed, flow.pauses)
-
-
-def _oldest_unread(partitions: Iterable[PartitionView]) -> float | None:
-    """None where some partition has records whose age is not known: none of them was read yet, or they have none."""
-    ages = [p.seconds_lag for p in partitions]
-    return None if None in ages else max((age for age in ages if age is not None), default=0.0)
 
 
 def _same_offsets(flow: FlowState) -> SameOffsetsStatus:
@@ -277,76 +267,39 @@ def _same_offsets(flow: FlowState) -> SameOffsetsStatus:
 
 
 def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
-    """Made anew only of partitions of which something was told, and of those that lag or may: their age grows by
-    itself. ``now``: monotonic."""
+    """Recreated only for partitions that were reported since, and for those that lag or may: their age grows by itself.
+    ``now``: monotonic."""
     known = now - lane.heard_at <= SILENT_S
     if known is not lane.known:
         lane.known = known
-        view_anew(lane)
+        renew_views(lane)
     stopped = stopped_of(lane.conditions)
     outdated, lane.outdated = lane.outdated & lane.views.keys(), set()
     for key in outdated:
-        view = lane.views[key] = _partition(lane, key, key in stopped, now)
-        if view.records_lag != 0:
+        p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
+        # The last report of a silent lane is no bound of its lag either: the lane may have gone on.
+        at_least = 0 if p.position is None or p.end is None or not lane.known else max(0, p.end - p.position)
+        unknown = p.position is None or p.end is None or not lane.known or p.silent_since_ms is not None
+        lag = None if unknown else at_least
+        # An age needs a record that is under way, and that record a timestamp.
+        seconds = 0.0 if lag == 0 else None
+        if lag and p.waiting_since_ms is not None and p.waiting_since_ms >= 0:
+            seconds = max(0.0, round(time.time() - p.waiting_since_ms / 1000, 3))
+        # Stalled: not moved since the first look that found something to copy. What a rate limit holds back moves when
+        # its turn comes.
+        stalled = False
+        if lag == 0 or p.paused:
+            lane.since.pop(key, None)
+        else:
+            began = lane.since.get(key)
+            if began is None or began[0] != p.position or (lane.lease is not None and lane.lease.held_back):
+                began = lane.since[key] = (p.position, now)
+            stalled = now - began[1] >= STALLED_S or key in stopped
+        counts, how = lane.counts.get(key, (0, 0)), (p.path or lane.path, p.path_reason or lane.path_reason)
+        lane.views[key] = PartitionView(*key, *counts, lag, seconds, *how, key in stopped, p.paused, at_least, stalled)
+        if lag != 0:
             lane.outdated.add(key)
     return lane.views.values()
-
-
-def _partition(lane: LaneState, key: tuple[str, int], stopped: bool, now: float) -> PartitionView:
-    """An age needs the timestamp of a record that is under way, and that it has one. What a lane told that is heard no
-    more is no bound of its lag either: it may have gone on."""
-    p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
-    at_least = 0 if p.position is None or p.end is None or not lane.known else max(0, p.end - p.position)
-    unknown = p.position is None or p.end is None or not lane.known or p.silent_since_ms is not None
-    lag = None if unknown else at_least
-    seconds = 0.0 if lag == 0 else None
-    if lag and p.waiting_since_ms is not None and p.waiting_since_ms >= 0:
-        seconds = max(0.0, round(time.time() - p.waiting_since_ms / 1000, 3))
-    how = (p.path or lane.path, p.path_reason or lane.path_reason)
-    stalled = False
-    if lag == 0 or p.paused:
-        lane.since.pop(key, None)
-    else:
-        stalled = _stalled(lane, p, now) or stopped
-    counts = lane.counts.get(key, (0, 0))
-    return PartitionView(*key, *counts, lag, seconds, *how, stopped, p.paused, at_least, stalled)
-
-
-def _stalled(lane: LaneState, p: PartitionProgress, now: float) -> bool:
-    """Since when begins with the first look at which there was something to copy. What a rate limit holds back moves
-    when its turn comes."""
-    key = (p.topic, p.partition)
-    known = lane.since.get(key)
-    if known is None or known[0] != p.position or (lane.lease is not None and lane.lease.held_back):
-        known = lane.since[key] = (p.position, now)
-    return now - known[1] >= STALLED_S
-
-
-def _unexplained(
-    flow: FlowState, partitions: Iterable[PartitionView], conditions: Iterable[Condition]
-) -> Iterable[Condition]:
-    """Of stalled partitions that no condition names. ``conditions``: all others of the flow."""
-    stalled = [p for p in partitions if p.stalled and not p.stopped]
-    if not stalled:
-        return []
-    whole = [*flow.discovered.conditions, *(c for c in flow.own.values() if c.code not in LANE_CODES)]
-    named = {(c.topic, c.partition) for c in conditions if c.topic is not None}
-    if any(c.topic is None for c in whole):
-        return []
-    lanes = {key: lane for lane in flow.lanes.values() for key in lane.views}
-    recent_ms = (time.time() - STALLED_S) * 1000
-    topics: dict[tuple[str, bool], list[PartitionView]] = {}
-    for p in stalled:
-        lane = lanes[p.topic, p.partition]
-        if lane.untasked or any(c.topic is None for c in lane.conditions):
-            continue
-        if not named.isdisjoint({(p.topic, None), (p.topic, p.partition)}):
-            continue
-        topics.setdefault((p.topic, (lane.committed_ms or 0) > recent_ms), []).append(p)
-    return [
-        partitions_stalled(topic, [(p.partition, p.records_lag) for p in parts], others_move=others)
-        for (topic, others), parts in topics.items()
-    ]
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:
@@ -370,7 +323,24 @@ def _conditions(flow: FlowState, partitions: Iterable[PartitionView]) -> tuple[t
         *flow.group_conditions,
         *(c for lane in flow.lanes.values() for c in lane.conditions),
     ]
-    conditions += _unexplained(flow, partitions, conditions)
+    # Stalled partitions that no other condition explains have one of their own, per topic.
+    stalled = [p for p in partitions if p.stalled and not p.stopped]
+    whole = [*flow.discovered.conditions, *(c for c in flow.own.values() if c.code not in LANE_CODES)]
+    if stalled and all(c.topic is not None for c in whole):
+        named = {(c.topic, c.partition) for c in conditions if c.topic is not None}
+        lanes = {key: lane for lane in flow.lanes.values() for key in lane.views}
+        recent_ms = now - STALLED_S * 1000
+        topics: dict[tuple[str, bool], list[PartitionView]] = {}
+        for p in stalled:
+            lane = lanes[p.topic, p.partition]
+            if lane.untasked or any(c.topic is None for c in lane.conditions):
+                continue
+            if named.isdisjoint({(p.topic, None), (p.topic, p.partition)}):
+                topics.setdefault((p.topic, (lane.committed_ms or 0) > recent_ms), []).append(p)
+        conditions += (
+            partitions_stalled(topic, [(p.partition, p.records_lag) for p in parts], others_move=others)
+            for (topic, others), parts in topics.items()
+        )
     keyed = {(c.code, c.topic, c.partition): c for c in conditions}
     flow.since = {key: flow.since.get(key, now) for key in keyed}
     return tuple((condition, flow.since[key]) for key, condition in keyed.items())

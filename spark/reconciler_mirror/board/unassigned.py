@@ -1,6 +1,6 @@
 """Lanes without a task, or with one that is silent: since when and why.
 
-Thread-safe. Between two leases a lane is without a task for a moment; that is reported only when it lasts.
+Thread-safe. Between two leases a lane is without a task for a moment; only a lasting gap is reported.
 """
 
 from __future__ import annotations

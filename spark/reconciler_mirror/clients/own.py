@@ -1,14 +1,19 @@
-"""Makes our own connections to one side of a flow from the settings of an endpoint."""
+"""Our own connections to one side of a flow, from the settings of an endpoint, and the follower of the status topic."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+from collections.abc import Callable
+from contextlib import aclosing
 
 from reconciler.kafka.client.auth.secret_files import read_secret
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
-from reconciler.kafka.client.errors import SettingError
-from reconciler.replication.handover import Endpoint
+from reconciler.kafka.client.errors import SettingError, WireError
+from reconciler.replication.handover import Endpoint, StatusPlace
+from reconciler.replication.records.compacted_topic import CompactedTopic
 from reconciler.replication.secret_references import resolve
 
 
@@ -19,3 +24,39 @@ def cluster_of(endpoint: Endpoint) -> ClusterClient:
         return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
     except SettingError as error:
         raise SettingError(f"cluster {endpoint.cluster}: {error}") from None
+
+
+AGAIN_S, LOOK_S = 1.0, 1.0
+FAILURES = (WireError, LookupError, OSError, ValueError)
+"""Of a connection, of a secret reference, of a file that a setting names."""
+
+
+async def follow(
+    place: StatusPlace,
+    end: threading.Event,
+    heard: Callable[[CompactedTopic, frozenset[str]], None],
+    failed: Callable[[Exception], None],
+) -> None:
+    """Until ``end`` is set. ``heard`` gets the keys whose record came or went, none now and then; those of all records
+    first, also after a failure: each is followed by a new connection, which logs in with renewed secrets."""
+    while not end.is_set():
+        try:
+            cluster = cluster_of(place.cluster)
+            try:
+                topic = CompactedTopic(cluster, place.topic)
+                async with aclosing(topic.follow()) as records:
+                    while not end.is_set():
+                        # A broker that does not answer must not keep ``end`` waiting.
+                        step = asyncio.ensure_future(anext(records))
+                        while not end.is_set() and not (await asyncio.wait([step], timeout=LOOK_S))[0]:
+                            pass
+                        if not step.done():
+                            step.cancel()
+                            await asyncio.gather(step, return_exceptions=True)
+                            break
+                        heard(topic, step.result())
+            finally:
+                cluster.close()
+        except FAILURES as error:
+            failed(error)
+        await asyncio.sleep(0 if end.is_set() else AGAIN_S)

@@ -12,8 +12,7 @@ from reconciler.replication.handover import StatusPlace
 from reconciler.replication.records.compacted_topic import CompactedTopic
 from reconciler.replication.runs.driver_records import PARTS, Part, run_key, run_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.clients.status_topic import FAILURES, follow
+from reconciler_mirror.clients.own import FAILURES, cluster_of, follow
 
 _log = logs.logger("run")
 

@@ -1,4 +1,5 @@
-"""Conditions of a flow or of some of its partitions together, as the driver finds them."""
+"""Conditions of a flow or of some of its partitions together, as the driver finds them, and the log of all
+conditions."""
 
 from __future__ import annotations
 
@@ -6,17 +7,23 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from reconciler.kafka.client.errors import SettingError
+from reconciler.replication.names import ConditionCode, runbook_of
+from reconciler.replication.status import ReportedLoss
+from reconciler_mirror import log_lines as logs
 from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.views import FlowView
 
 STALLED_S = 30.0
 """Longer than any commit, and than the pauses of most retries."""
 
 
 def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *, others_move: bool) -> Condition:
-    """Nothing else says why they do not move. ``stalled``: partitions and their lag in records, None where it is not
-    known. ``others_move``: others of their lanes are copied, which may only be their turn."""
+    """No other condition explains it. ``stalled``: partitions and their lag in records, None while unknown.
+    ``others_move``: other partitions of their lanes are copied, so it may only be their turn."""
     numbers = sorted(number for number, _ in stalled)
     single = len(numbers) == 1
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    ranges = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
     lags = [lag for _, lag in stalled]
     known = sum(lag for lag in lags if lag is not None)
     behind = (
@@ -25,7 +32,7 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
     why = "others of the same lanes are copied" if others_move else "no reason is known"
     return Condition(
         "partition_stalled",
-        f"{topic}, partition{'' if single else 's'} {_ranges(numbers)}, {'has' if single else 'have'} not moved for "
+        f"{topic}, partition{'' if single else 's'} {ranges}, {'has' if single else 'have'} not moved for "
         f"{STALLED_S:.0f} s, {behind}; {why}",
         "Look at the brokers that lead them at the source and at the target, and at the log of the job. If it stays: "
         "reconciler mirror stop, then apply.",
@@ -46,16 +53,58 @@ def setting_refused(flow: str, error: SettingError) -> Condition:
 
 
 def executor_unfit(problems: Iterable[str]) -> Condition:
-    """Of an executor that has some lanes of the flow. Stops nothing by itself: a lane that cannot go on says so too."""
+    """Of an executor that has some lanes of the flow. Stops nothing itself: a lane that cannot go on says so, too."""
     return Condition(
         "executor_unfit",
         "; ".join(problems),
-        "Mend it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md). It is looked at again "
+        "Fix it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md). It is looked at again "
         "every 30 s.",
     )
 
 
-def _ranges(numbers: Sequence[int]) -> str:
-    """``0-3, 7``, of sorted numbers."""
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+_log = logs.logger("condition")
+_Key = tuple[str, ConditionCode, str | None, int | None]
+
+
+class ConditionLog:
+    """``log_changes`` takes each view of the board, and logs only what has changed since the last one."""
+
+    def __init__(self, docs_url: str = "") -> None:
+        self._docs_url = docs_url
+        self._holding: dict[_Key, Condition] = {}
+        self._lost: dict[tuple[str, str], ReportedLoss] = {}
+
+    def log_changes(self, flows: Sequence[FlowView]) -> None:
+        now = {
+            (view.settings.name, condition.code, condition.topic, condition.partition): condition
+            for view in flows
+            for condition, _ in view.conditions
+        }
+        for key in now.keys() - self._holding.keys():
+            condition = now[key]
+            _log.warning(
+                "condition",
+                **_place(key),
+                stops=condition.stops,
+                text=condition.text,
+                todo=condition.todo,
+                runbook=runbook_of(condition.code, self._docs_url),
+            )
+        for key in self._holding.keys() - now.keys():
+            _log.info("condition over", **_place(key))
+        self._holding = now
+        for view in flows:
+            for loss in view.figures.lost:
+                flow = view.settings.name
+                known = self._lost.get((flow, loss.code), ReportedLoss(loss.code, 0))
+                if loss != known:
+                    self._lost[flow, loss.code] = loss
+                    more = {"offsets": loss.offsets - known.offsets, "records": loss.records - known.records}
+                    totals = {"lost_offsets": loss.offsets, "lost_records": loss.records, "lost_batches": loss.batches}
+                    _log.warning("went on behind a loss", flow=flow, code=loss.code, **more, **totals, text=loss.text)
+
+
+def _place(key: _Key) -> dict[str, str | int]:
+    flow, code, topic, partition = key
+    named = {"flow": flow, "code": code, "topic": topic, "partition": partition}
+    return {name: value for name, value in named.items() if value is not None}

@@ -19,8 +19,7 @@ from reconciler.replication.names import position_group
 from reconciler.replication.status import ApplicationState, document
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.board.board import Board
-from reconciler_mirror.conditions.flow import setting_refused
-from reconciler_mirror.conditions.log import ConditionLog
+from reconciler_mirror.conditions.flow import ConditionLog, setting_refused
 from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses

@@ -17,7 +17,7 @@ from reconciler.replication.json_codec import parsed
 from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic
 from reconciler.replication.records.pauses import Pause, Scope, loads, scope_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.status_topic import follow
+from reconciler_mirror.clients.own import follow
 from reconciler_mirror.model.lane import GRANTS, Condition
 
 _log = logs.logger("pauses")

@@ -19,8 +19,7 @@ from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane.positions import LanePosition, read_all
-from reconciler_mirror.model.lane import GRANTS, Condition
-from reconciler_mirror.model.record_work import ProvenanceSettings
+from reconciler_mirror.model.lane import GRANTS, Condition, ProvenanceSettings
 from reconciler_mirror.record_work.provenance_header import short_id
 
 

@@ -44,8 +44,7 @@ from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver import provenance_start as provenance_ground
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSpec
-from reconciler_mirror.model.record_work import work_of
+from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSpec, work_of
 
 T = TypeVar("T")
 _CONNECTIONS = 4

@@ -1,6 +1,6 @@
 """One round of group sync: reads the source's groups, translates their offsets, says what to commit.
 
-State between rounds is what makes a round cheap: only what a group committed anew is translated again.
+State between rounds makes a round cheap: an offset is translated again only after the group committed another one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from uuid import UUID
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.topic_listing import TopicListing
-from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.groups import (
     GroupSelector,
@@ -28,9 +28,7 @@ from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import Gap, PartitionMap, Translation
 from reconciler.replication.offsets.reader import MapReader
-from reconciler_mirror.groups.as_committed import AsCommitted
-from reconciler_mirror.groups.close_gaps import GapCloser
-from reconciler_mirror.groups.two_way import BothWays
+from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapCloser
 
 ACTIVE = frozenset({22, 25, 27, 68})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, NON_EMPTY_GROUP: somebody has joined."""
@@ -47,7 +45,7 @@ Tell = Callable[[Sequence[Checkpoint]], Awaitable[None]]
 class RoundResult:
     """What one round found. ``inexact``: partitions whose offset is a safe earlier one for now, or not known yet;
     ``active``: groups with members at the target, left alone; ``refused``: group -> Kafka's error code; ``gaps``: group
-    -> why it is not exact for longer than the map is behind."""
+    -> why it stays inexact for longer than the map lags."""
 
     groups: int = 0
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -61,22 +59,26 @@ class RoundResult:
 
 @dataclass(slots=True)
 class _Entry:
-    """One partition of one group. ``map`` is the one it was translated with: a newer one may know better. ``ids``: of
-    the topics that ``downstream`` is of; other ones under their names have other offsets."""
+    """One partition of one group."""
 
     committed: CommittedOffset
     ids: Ids | None = None
+    """Source and target topic that ``downstream`` belongs to; recreated topics of these names have other offsets."""
     map: PartitionMap | None = None
+    """The map that gave ``downstream``: a newer one may know better."""
     gap: Gap | None = None
+    """Of the map, where the group's offset lies in one."""
     downstream: int | None = None
+    """The translated offset, perhaps a safe earlier one; None while it is unknown."""
     exact: bool = False
     told: Synced | None = None
+    """What the last checkpoint says; a rewind is a commit below it."""
     rewound: bool = False
+    """The group went back at the source, so the target may go back, too (``follow_rewinds``)."""
 
 
 class GroupRounds:
-    """The rounds of one flow. ``told``: what the last checkpoints say, by group, target topic and partition, so that a
-    new application goes on where an earlier one ended."""
+    """The rounds of one flow."""
 
     def __init__(
         self,
@@ -86,8 +88,10 @@ class GroupRounds:
         checkpoints: Mapping[tuple[str, str, int], Checkpoint],
         further: BothWays | GapCloser | AsCommitted | None = None,
     ) -> None:
-        """``further``: where the map alone does not do. ``BothWays``: the target writes the same topics, and its
-        records come to the source. ``AsCommitted``: there is no map, copies lie at the source's offsets."""
+        """``checkpoints``: the last of each group, target topic and partition, so that a new application continues
+        where an earlier one ended. ``further``: where the map alone is not enough. ``BothWays``: the target writes the
+        same topics, and its records come to the source. ``AsCommitted``: no map exists, copies keep the source's
+        offsets."""
         self._selector: GroupSelector = settings.selector()
         self._follow = settings.follow_rewinds
         self._both = further if isinstance(further, BothWays) else None
@@ -97,7 +101,7 @@ class GroupRounds:
         self._source_groups, self._target_groups = GroupClient(source), GroupClient(target)
         self._listings = TopicListing(source), TopicListing(target)
         self._ids: dict[tuple[str, str], Ids] = {}
-        self._former: set[Key] = set()  # whose remote topic was made anew, and nothing was copied into it yet
+        self._former: set[Key] = set()  # whose remote topic was recreated, with nothing copied into it yet
         self._told = {
             where: Synced(checkpoint.upstream, checkpoint.downstream) for where, checkpoint in checkpoints.items()
         }
@@ -110,8 +114,8 @@ class GroupRounds:
         """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``tell`` writes
         checkpoints. Raises what ``kafka.client.groups`` and ``tell`` raise.
 
-        An advance is told before it is set, a rewind after it: whoever is killed in between leaves what the next
-        application takes for the same advance or rewind.
+        A checkpoint of an advance is written before the offset is set, one of a rewind after it: an application killed
+        in between leaves what the next one takes for the same advance or rewind.
         """
         self._round += 1
         listed = {
@@ -119,14 +123,24 @@ class GroupRounds:
             for name, group in (await self._source_groups.listed()).items()
             if self._selector.why_not(name) is None
         }
-        self._shares = await self._carried_shares(listed)
+        # Start offsets of share groups travel where offsets are the same and both clusters serve them.
+        shares = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
+        if shares and self._same is not None:
+            served = [await groups.has_share_offsets() for groups in (self._source_groups, self._target_groups)]
+            self._shares = shares if all(served) else frozenset()
+        else:
+            self._shares = frozenset()
         named = {
             name: unsupported_group
             for name, group in listed.items()
             if name not in self._shares and (unsupported_group := unsupported(group.kind, name, "", ()))
         }
         await self._read(listed.keys() - named.keys(), routes)
-        named |= self._streams(listed)
+        # Whether a group is one of Kafka Streams shows in the topics that it commits, so only after they were read.
+        for group, entries in self._entries.items():
+            topics = {topic for topic, _ in entries}
+            if group not in self._shares and (why := unsupported(listed[group].kind, group, "", topics)):
+                named[group] = why
         self._ids.clear()
         self._former.clear()
         await self._look_up((key[0], routes[key]) for _, key, entry in self._each() if not entry.exact)
@@ -134,7 +148,13 @@ class GroupRounds:
             await self._both.refresh()
         if self._same is not None:
             await self._same.refresh({(routes[key], key[1]) for _, key, entry in self._each() if not entry.exact})
-            unknown = self._carry(self._same, routes)
+            # An offset means the same record on both sides, and a partition without a record has its end, too.
+            unknown: set[Key] = set()
+            for _, key, entry in self._each():
+                if not entry.exact:
+                    entry.ids = self._ids.get((key[0], routes[key]))
+                    translation = self._same.translate((routes[key], key[1]), entry.committed.offset)
+                    entry.downstream, entry.exact = translation.offset, translation.exact
         else:
             unknown = self._translate(maps, routes)
         gaps = await self._close_gaps(maps, routes)
@@ -153,14 +173,6 @@ class GroupRounds:
             refused=refused,
             gaps=gaps,
         )
-
-    async def _carried_shares(self, listed: Mapping[str, ListedGroup]) -> frozenset[str]:
-        """Share groups whose start offsets travel: where offsets are the same, and both clusters serve them."""
-        shares = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
-        if not shares or self._same is None:
-            return frozenset()
-        served = [await groups.has_share_offsets() for groups in (self._source_groups, self._target_groups)]
-        return shares if all(served) else frozenset()
 
     def _each(self) -> Iterator[tuple[str, Key, _Entry]]:
         """Group, source partition, entry."""
@@ -183,39 +195,19 @@ class GroupRounds:
             for key in entries.keys() - offsets.keys():
                 del entries[key]
             for key, committed in offsets.items():
-                self._note(entries, (group, key), routes[key], committed)
-
-    def _note(self, entries: dict[Key, _Entry], of: tuple[str, Key], topic: str, committed: CommittedOffset) -> None:
-        group, key = of
-        entry = entries.get(key)
-        if entry is None:
-            entry = entries[key] = _Entry(committed, told=self._told.get((group, topic, key[1])))
-        elif entry.committed == committed:
-            return
-        if entry.told is not None and committed.offset < entry.told.upstream:
-            entry.rewound = True
-        entry.committed = committed
-        _forget(entry)
-
-    def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, UnsupportedGroup]]:
-        for group, entries in self._entries.items():
-            topics = {topic for topic, _ in entries}
-            if group not in self._shares and (why := unsupported(listed[group].kind, group, "", topics)):
-                yield group, why
-
-    def _carry(self, same: AsCommitted, routes: Mapping[Key, str]) -> set[Key]:
-        """As ``_translate``, where an offset means the same record on both sides. Nothing has to be looked at closer:
-        a partition without a record has its end, too."""
-        for _, key, entry in self._each():
-            if not entry.exact:
-                entry.ids = self._ids.get((key[0], routes[key]))
-                translation = same.translate((routes[key], key[1]), entry.committed.offset)
-                entry.downstream, entry.exact = translation.offset, translation.exact
-        return set()
+                entry = entries.get(key)
+                if entry is None:
+                    entry = entries[key] = _Entry(committed, told=self._told.get((group, routes[key], key[1])))
+                elif entry.committed == committed:
+                    continue
+                if entry.told is not None and committed.offset < entry.told.upstream:
+                    entry.rewound = True
+                entry.committed = committed
+                _forget(entry)
 
     async def _look_up(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Ids of source topics and their remote topics, once a round, as far as both are there. They are asked for just
-        before they count: what the driver discovered may be of topics that were deleted and made anew since."""
+        """Ids of source topics and their remote topics, once a round, as far as both exist. Asked for just before they
+        count: topics that the driver discovered may have been deleted and recreated since."""
         wanted = set(topics) - self._ids.keys()
         if not wanted:
             return
@@ -229,10 +221,10 @@ class GroupRounds:
         self._ids |= {(topic, remote): (source[topic], target[remote]) for topic, remote in pairs}
 
     def _translate(self, maps: MapReader, routes: Mapping[Key, str]) -> set[Key]:
-        """Partitions that the map knows nothing of."""
+        """Returns the partitions that the map does not know."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
-        same: dict[tuple[Key, int], Translation] = {}  # groups that have caught up stand at the same offset
+        same: dict[tuple[Key, int], Translation] = {}  # groups that have caught up share an offset
         for entries in self._entries.values():
             for key, entry in entries.items():
                 if entry.exact:
@@ -279,8 +271,8 @@ class GroupRounds:
         }
 
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
-        """A partition without a record on either side translates to where it ends at the target. One whose map begins
-        later than the group stands: for now to where it begins at the target, so that the group misses nothing."""
+        """A partition without a record on either side translates to its end at the target. Where the map begins behind
+        the group's offset, it translates to the target's beginning for now, so that the group misses nothing."""
         before = self._round - LOOK_AT_EMPTY_EVERY
         due = [key for key in unknown if self._empty.get(key, before) <= before]
         self._empty |= dict.fromkeys(due, self._round)
@@ -306,7 +298,7 @@ class GroupRounds:
         rewinds: list[Checkpoint] = []
         for group, key, entry in self._each():
             if key in self._former and entry.told not in (None, _BEGINNING):
-                # Of the former topic. A reader of checkpoints begins where the new one does until it is copied again.
+                # It is the former topic's. Readers of checkpoints begin with the new one until it is copied again.
                 entry.told = _BEGINNING
                 rewinds.append(Checkpoint(group, routes[key], key[1], 0, 0))
             if entry.downstream is None or not (self._same or (entry.map and entry.map.source_end is not None)):
@@ -324,7 +316,8 @@ class GroupRounds:
         return advances, rewinds
 
     async def _write(self, routes: Mapping[Key, str]) -> tuple[int, tuple[str, ...], dict[str, int]]:
-        """Sets the offsets of groups without members at the target, where that is no step back."""
+        """Sets the offsets of groups without members at the target, unless that is a step back. Returns how many
+        partitions, the groups that have members, and those that the target refused."""
         listed = await self._target_groups.listed()
         active = {name for name in self._entries.keys() & listed.keys() if not idle(listed[name].state)}
         shared_there = {name for name in self._entries.keys() & listed.keys() if listed[name].kind is GroupKind.SHARE}
@@ -348,18 +341,8 @@ class GroupRounds:
                     wanted.setdefault(group, {})[twin] = committed
                 elif on_target is not None and entry.downstream >= on_target.offset:
                     entry.rewound = False
-        await self._drop_former(wanted, routes)
-        answers = await self._target_groups.commit(wanted, share=self._shares)
-        codes = {group: max(codes.values(), default=0) for group, codes in answers.items()}
-        joined = {group for group, code in codes.items() if code in ACTIVE}
-        written = sum(len(wanted[group]) for group, code in codes.items() if code == 0)
-        refused = {group: code for group, code in codes.items() if code and code not in ACTIVE}
-        refused |= dict.fromkeys(others, OTHER_KIND)
-        return written, tuple(sorted(active | joined)), refused
-
-    async def _drop_former(self, wanted: Mapping[str, dict[Key, CommittedOffset]], routes: Mapping[Key, str]) -> None:
-        """Takes out of ``wanted`` what is an offset of a topic that was deleted since it was translated. Kafka deletes
-        a group's offset with its topic, so what was exact once would be set again, in the middle of another log."""
+        # Kafka deletes a group's offset with its topic. What was translated for a topic that was deleted since would be
+        # set in the middle of another log, so ids are looked up once more just before the commit.
         places = [(group, key, (routes[key], key[1])) for group in wanted for key in self._entries[group]]
         places = [place for place in places if place[2] in wanted[place[0]]]
         await self._look_up((key[0], twin[0]) for _, key, twin in places)
@@ -368,16 +351,23 @@ class GroupRounds:
             if entry.ids != self._ids.get((key[0], twin[0])):
                 del wanted[group][twin]
                 _forget(entry)
+        answers = await self._target_groups.commit(wanted, share=self._shares)
+        codes = {group: max(codes.values(), default=0) for group, codes in answers.items()}
+        joined = {group for group, code in codes.items() if code in ACTIVE}
+        written = sum(len(wanted[group]) for group, code in codes.items() if code == 0)
+        refused = {group: code for group, code in codes.items() if code and code not in ACTIVE}
+        refused |= dict.fromkeys(others, OTHER_KIND)
+        return written, tuple(sorted(active | joined)), refused
 
 
 def _forget(entry: _Entry) -> None:
-    """It is translated anew with the next round."""
+    """The next round translates it again."""
     entry.ids = entry.map = entry.gap = entry.downstream = None
     entry.exact = False
 
 
 async def _bounds(cluster: ClusterClient, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
-    """(log start, log end) of each partition; those that cannot be told are left out of both."""
+    """(log start, log end) of each partition; one whose bounds are unknown is in neither."""
     await cluster.refresh({topic for topic, _ in keys})
     begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
     end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)

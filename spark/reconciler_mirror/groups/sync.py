@@ -11,7 +11,7 @@ import contextlib
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
@@ -23,10 +23,8 @@ from reconciler.replication.offsets.reader import MapReader
 from reconciler.replication.status import GroupSyncStatus
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.groups.as_committed import AsCommitted
-from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
-from reconciler_mirror.groups.two_way import BothWays
+from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapCloser
 from reconciler_mirror.model.lane import GRANTS, Condition, PartitionSpec
 
 SHARE = 0.046
@@ -50,7 +48,7 @@ class GroupSync:
         self._unpaused = unpaused or specs
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"groups {flow.name}", daemon=True)
-        self._told = GroupSyncStatus()
+        self._status = GroupSyncStatus()
         self.rounds = 0
 
     def start(self) -> None:
@@ -68,7 +66,11 @@ class GroupSync:
             try:
                 asyncio.run(self._rounds())
             except (WireError, SettingError, LookupError) as error:
-                self._report(self._told, (_not_synced(self._flow, error),))
+                todo = "Look at the cluster named; records are copied all the same, and it is retried automatically."
+                if isinstance(error, BrokerError) and error.code in DENIED:
+                    todo = f"Give the mirror's principal its rights on groups: {GRANTS}. It is retried automatically."
+                text = f"group offsets of {self._flow.name} are not synced now: {error}"
+                self._report(self._status, (Condition("groups_not_synced", text, todo),))
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("bug while syncing groups; retrying", flow=self._flow.name)
             pause = PAUSE_FIRST if self.rounds > before else min(PAUSE_LAST, pause * 2)
@@ -107,23 +109,21 @@ class GroupSync:
                 with _no_collection():
                     round_result = await rounds.run(routes, maps, checkpoints.write)
                     if returning is not None:
-                        back = await returning.run(returning_routes(self._unpaused()), maps, _nothing_told)
+                        back = await returning.run(returning_routes(self._unpaused()), maps, _no_checkpoints)
                         round_result = together(round_result, back)
                 self._tell(round_result, read_ms, time.thread_time() - cpu)
-                await self._wait(began, time.thread_time() - cpu)
+                # A round that cost much CPU is followed by a pause that keeps the share of a core.
+                until = began + max(groups.interval_ms / 1000, (time.thread_time() - cpu) / SHARE)
+                while not self._end.is_set() and (seconds_left := until - time.monotonic()) > 0:
+                    await asyncio.sleep(min(seconds_left, 0.2))
         finally:
             for cluster in clusters:
                 cluster.close()
 
-    async def _wait(self, began: float, cpu: float) -> None:
-        until = began + max(self._groups.interval_ms / 1000, cpu / SHARE)
-        while not self._end.is_set() and (seconds_left := until - time.monotonic()) > 0:
-            await asyncio.sleep(min(seconds_left, 0.2))
-
     def _tell(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
-        before = self._told
+        before = self._status
         self.rounds += 1
-        self._told = GroupSyncStatus(
+        self._status = GroupSyncStatus(
             groups=round_result.groups,
             active=len(round_result.active),
             unsupported=len(round_result.unsupported),
@@ -133,7 +133,7 @@ class GroupSync:
             read_ms=read_ms,
             cpu_seconds=round(before.cpu_seconds + cpu, 3),
         )
-        self._report(self._told, tuple(_conditions(self._flow, round_result)))
+        self._report(self._status, tuple(_conditions(self._flow, round_result)))
 
 
 def returning_routes(specs: Iterable[PartitionSpec]) -> dict[Key, str]:
@@ -143,13 +143,13 @@ def returning_routes(specs: Iterable[PartitionSpec]) -> dict[Key, str]:
 
 
 def together(out: RoundResult, back: RoundResult) -> RoundResult:
-    """One round of both directions. A group with members on one side is at work there, and left alone only there; what
-    groups are is told of the way out."""
+    """One round of both directions. A group with members on one side is left alone only there; what is said of groups
+    is what the way out found."""
     return replace(out, written=out.written + back.written, refused={**out.refused, **back.refused})
 
 
-async def _nothing_told(_: Sequence[Checkpoint]) -> None:
-    """Checkpoints are of the way out alone: MirrorMaker 2 has none of a target."""
+async def _no_checkpoints(_: Sequence[Checkpoint]) -> None:
+    """Only the way out has checkpoints: MirrorMaker 2 writes none of a target."""
 
 
 @contextlib.contextmanager
@@ -167,48 +167,29 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _conditions(flow: FlowSettings, round_result: RoundResult) -> list[Condition]:
-    conditions: list[Condition] = []
-    if round_result.unsupported:
-        conditions.append(
-            Condition(
-                "groups_unsupported",
-                _some({f"{group} {why.value}" for group, why in round_result.unsupported.items()}, "; "),
-                "Move these applications by hand, or exclude them under groups.exclude of the flow.",
-            )
-        )
-    if round_result.refused:
-        conditions.append(_refused(flow, round_result.refused))
-    if round_result.gaps:
-        conditions.append(_inexact(flow, round_result.gaps))
-    return conditions
-
-
-def _inexact(flow: FlowSettings, gaps: Mapping[str, str]) -> Condition:
-    why = _some({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
-    return Condition(
-        "groups_inexact",
-        f"{len(gaps)} group(s) have no exact offset on {flow.target.cluster}, but an earlier one, or none. {why}",
-        "From an earlier offset nothing is missed: after a failover some records are read again. Over once the groups "
-        "have committed further, or once a topic that was made anew is copied.",
-    )
-
-
-def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
+def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condition]:
     target = flow.target.cluster
-    why = ", ".join(sorted({name_of(code) for code in refused.values()}))
-    todo = "It is retried automatically."
-    if any(code in DENIED for code in refused.values()):
-        todo = f"Give the mirror's principal READ on these groups and on their topics at {target}: {GRANTS}."
-    names = _some(set(refused), ", ")
-    return Condition("groups_refused", f"{target} did not take the offsets of {names}: {why}", todo)
-
-
-def _not_synced(flow: FlowSettings, error: Exception) -> Condition:
-    todo = "Look at the cluster named; records are copied all the same, and it is retried automatically."
-    if isinstance(error, BrokerError) and error.code in DENIED:
-        todo = f"Give the mirror's principal its rights on groups: {GRANTS}. It is retried automatically."
-    return Condition("groups_not_synced", f"group offsets of {flow.name} are not synced now: {error}", todo)
+    if round_result.unsupported:
+        yield Condition(
+            "groups_unsupported",
+            _some({f"{group} {why.value}" for group, why in round_result.unsupported.items()}, "; "),
+            "Move these applications yourself, or exclude them under groups.exclude of the flow.",
+        )
+    if refused := round_result.refused:
+        why = ", ".join(sorted({name_of(code) for code in refused.values()}))
+        todo = "It is retried automatically."
+        if any(code in DENIED for code in refused.values()):
+            todo = f"Give the mirror's principal READ on these groups and on their topics at {target}: {GRANTS}."
+        names = _some(set(refused), ", ")
+        yield Condition("groups_refused", f"{target} did not take the offsets of {names}: {why}", todo)
+    if gaps := round_result.gaps:
+        why = _some({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
+        yield Condition(
+            "groups_inexact",
+            f"{len(gaps)} group(s) have no exact offset on {target}, but an earlier one, or none. {why}",
+            "From an earlier offset nothing is missed: after a failover some records are read again. Over once the "
+            "groups have committed further, or once a recreated topic is copied.",
+        )
 
 
 def _some(names: set[str], separator: str) -> str:

@@ -16,8 +16,8 @@ from uuid import UUID
 from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.produce.outbox import BatchSizes, Outbox, Piece
+from reconciler_mirror.model.counters import LossCounter
 from reconciler_mirror.model.lane import Condition, PartitionSpec
-from reconciler_mirror.model.losses import LossCounter
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 

@@ -20,8 +20,8 @@ from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.losses import Loss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago

@@ -17,8 +17,8 @@ from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec
-from reconciler_mirror.model.losses import Loss
 
 POSITIONS_EVERY, MOST_POSITIONS = 10.0, 1_000
 """Seconds, and partitions a look; of more, the next ones at the next look."""

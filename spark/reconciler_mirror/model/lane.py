@@ -13,12 +13,59 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings
+from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import Where
+from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings, Provenance
 from reconciler.replication.names import ConditionCode, position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner
-from reconciler_mirror.model.latency import NO_LATENCY, Latency
-from reconciler_mirror.model.losses import Losses, added
-from reconciler_mirror.model.record_work import NO_GROUND, NO_WORK, ProvenanceSettings, RecordWork, work_of
+from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenanceSettings:
+    """What was found out when the flow was taken over: short ids of both clusters; ``floors``: by source topic and
+    partition, the offset below which records may be unmarked copies, so that a copy never begins there. ``unknown``:
+    where another client committed the position that should say so, and whose flow's it is; no copy begins there."""
+
+    source: bytes = b""
+    target: bytes = b""
+    floors: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    unknown: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+    def not_before(self, place: tuple[str, int], offset: int) -> int:
+        """Where a first copy of a source topic and partition begins, if it should begin at ``offset``."""
+        return max(offset, self.floors.get(place, 0))
+
+
+NO_GROUND = ProvenanceSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWork:
+    where: Where | None = None
+    headers: tuple[AddedHeader, ...] = ()
+    provenance: Provenance | None = None
+
+    def __bool__(self) -> bool:
+        return self.where is not None or bool(self.headers) or self.provenance is not None
+
+    def first_mark(self, offset: int) -> tuple[int, int] | None:
+        """``Position.marked`` of a partition whose first copy begins at a source offset."""
+        return None if self.provenance is None else (0, offset)
+
+    @property
+    def reason(self) -> str:
+        """Why batches do not travel whole, in the words of the environment."""
+        asked = {"where": self.where, "headers": self.headers or None, "provenance": self.provenance}
+        return "record work: " + ", ".join(word for word, desired in asked.items() if desired is not None)
+
+
+NO_WORK = RecordWork()
+
+
+def work_of(flow: FlowSettings) -> RecordWork:
+    return RecordWork(flow.where, () if flow.headers is None else flow.headers.add, flow.provenance)
+
 
 LaneKey = tuple[str, int]
 """Flow and number."""

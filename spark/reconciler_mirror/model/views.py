@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.records.pauses import Pause, Scope, scopes_around
 from reconciler.replication.status import FlowStatus, PathCount, ReportedLoss
+from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.latency import NO_LATENCY, Latency
-from reconciler_mirror.model.losses import Losses, added
 
 
 @dataclass(frozen=True, slots=True)

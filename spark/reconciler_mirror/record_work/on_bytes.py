@@ -13,8 +13,7 @@ from reconciler.kafka.records.records import Record, record_of
 from reconciler.replication.expressions import record_filter as selection
 from reconciler.replication.expressions.added_headers import filled, varies
 from reconciler.replication.expressions.match import ValueTooLongError
-from reconciler_mirror.model.lane import LaneSpec, PartitionSpec
-from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
+from reconciler_mirror.model.lane import LaneSpec, PartitionSpec, ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 
 _BEHIND_VERSION = provenance.CHECK_BYTES + provenance.ID_BYTES

@@ -12,8 +12,7 @@ from enum import StrEnum
 from reconciler.replication.expressions import record_filter as selection
 from reconciler.replication.expressions.added_headers import PROVENANCE_HEADER, filled
 from reconciler.replication.handover import FlowSettings
-from reconciler_mirror.model.lane import PartitionSpec
-from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork, work_of
+from reconciler_mirror.model.lane import PartitionSpec, ProvenanceSettings, RecordWork, work_of
 from reconciler_mirror.record_work import provenance_header as provenance
 
 Headers = Sequence[tuple[str, bytes | None]]

@@ -1,6 +1,6 @@
 """Prometheus metrics of the mirror job: each metric of a flow, lane and partition, by name (docs/mirror/metrics.md).
 
-Everything is made at the moment it is asked for, from what the board shows; between two questions nothing is kept.
+Each scrape is made from the board's view of that moment; nothing is kept between two.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from reconciler.replication.handover import MirrorSettings
 from reconciler.replication.names import FORMER_NAMES, runbook_of
 from reconciler.replication.status import ReportedLoss, SameOffsetsStatus
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.model.latency import BOUNDS_MS
+from reconciler_mirror.model.counters import BOUNDS_MS
 from reconciler_mirror.model.views import FlowView, PartitionView, TopicView, by_topic, lag_of, path_counts
 from reconciler_mirror.report.status import Application, flow_state
 
 _log = logs.logger("metrics")
 MOST_SERIES = 2_000
 """Most series of each of the two fine levels, partitions and topics. A level with more is left out as a whole."""
-SERIES_OF_ONE = 4
 _LOST = {
     "offsets": "Source offsets left behind.",
     "records": "Records left behind one by one.",
@@ -44,6 +43,7 @@ _FINE_FIGURES = (
     (GaugeMetricFamily, "lag_records", "Source offsets not yet committed.", "records_lag"),
     (GaugeMetricFamily, "lag_seconds", "Age of the oldest record not committed.", "seconds_lag"),
 )
+SERIES_OF_ONE = len(_FINE_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,23 +152,66 @@ _FLOW_FIGURES = (
 
 def families(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """Every metric of one scrape. What is not known has no sample."""
-    yield _info(snapshot)
+    settings, flows = snapshot.settings, snapshot.flows
+    labels = ["environment", "mirror", "application_id", "fingerprint"]
+    names = [settings.environment, settings.mirror, snapshot.who.application_id, settings.fingerprint]
+    yield _family(GaugeMetricFamily, "mirror_info", "Always 1: which application this is.", labels, [(names, 1)])
     started, text = snapshot.who.started_at_ms / 1000, "When this application started, in seconds since 1970."
     yield GaugeMetricFamily("mirror_start_timestamp_seconds", text, value=started)
     yield GaugeMetricFamily("mirror_leases", "Leases that run now.", value=snapshot.leases)
     yield CounterMetricFamily("mirror_leases_lost", "Leases whose worker died or did not start.", snapshot.leases_lost)
     for figure in _FLOW_FIGURES:
-        values = [([view.settings.name], figure.value(view)) for view in snapshot.flows]
+        values = [([view.settings.name], figure.value(view)) for view in flows]
         yield _family(figure.kind, f"mirror_flow_{figure.name}", figure.text, ["flow"], values)
         for former in _former(figure.name):
             text = f"Deprecated: use mirror_flow_{figure.name}."
             yield _family(figure.kind, f"mirror_flow_{former}", text, ["flow"], values)
-    yield _states(snapshot)
-    yield _conditions(snapshot.flows, snapshot.settings.docs_url)
-    yield from _lost(snapshot.flows)
-    yield _paths(snapshot.flows)
-    yield _latency(snapshot.flows)
-    yield from _fine(snapshot.flows)
+    yield from _of_flows(flows, snapshot.state, settings.docs_url)
+    yield from _fine(flows)
+
+
+def _of_flows(flows: Sequence[FlowView], application: str, docs_url: str) -> Iterator[Metric]:
+    """What has more labels than the flow: states, conditions, losses, paths, and the histogram of latency."""
+    now = [(view.settings.name, flow_state(view, application)) for view in flows]
+    states = (([flow, state], state == holds) for flow, holds in now for state in FLOW_STATES)
+    text = "1 for the flow's state, 0 for the others."
+    yield _family(GaugeMetricFamily, "mirror_flow_state", text, ["flow", "state"], states)
+
+    # A renamed condition has a second series under its former code, whose ``renamed_to`` says so: rules on the former
+    # code fire until they are changed, and rules that count conditions can leave it out.
+    labels = ["flow", "code", "stops", "runbook", "renamed_to"]
+    conditions = GaugeMetricFamily("mirror_flow_conditions", "Conditions that hold now.", labels=labels)
+    for view in flows:
+        counts = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
+        for (code, stops), count in sorted(counts.items()):
+            more = str(stops).lower(), runbook_of(code, docs_url)
+            conditions.add_metric([view.settings.name, code, *more, ""], count)
+            for former in _former(code):
+                conditions.add_metric([view.settings.name, former, *more, code], count)
+    yield conditions
+
+    losses = [
+        ([view.settings.name, code], lost.get(code, ReportedLoss(code, 0)))
+        for view in flows
+        for lost in [{loss.code: loss for loss in view.figures.lost}]
+        for code in view.settings.continue_on or ()
+    ]
+    for name, text in _LOST.items():
+        samples = ((names, getattr(loss, name)) for names, loss in losses)
+        yield _family(CounterMetricFamily, f"mirror_flow_lost_{name}", text, ["flow", "code"], samples)
+
+    ways = [(view.settings.name, each) for view in flows for each in path_counts(view.partitions)]
+    paths = (([flow, each.path, each.reason], each.partitions) for flow, each in ways)
+    text = "Partitions by the path they take."
+    yield _family(GaugeMetricFamily, "mirror_flow_path_partitions", text, ["flow", "path", "reason"], paths)
+
+    text = "From the source timestamp to the commit at the target: the oldest record of each partition in each commit."
+    latency = HistogramMetricFamily("mirror_replication_latency_seconds", text, labels=["flow"])
+    bounds = [*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf"]
+    for view in flows:
+        buckets = list(zip(bounds, map(float, accumulate(view.latency.counts)), strict=True))
+        latency.add_metric([view.settings.name], buckets, view.latency.total_ms / 1000)
+    yield latency
 
 
 def _family(
@@ -186,69 +229,8 @@ def _family(
     return family
 
 
-def _info(snapshot: MetricsSnapshot) -> Metric:
-    labels, settings = ["environment", "mirror", "application_id", "fingerprint"], snapshot.settings
-    names = [settings.environment, settings.mirror, snapshot.who.application_id, settings.fingerprint]
-    return _family(GaugeMetricFamily, "mirror_info", "Always 1: which application this is.", labels, [(names, 1)])
-
-
-def _states(snapshot: MetricsSnapshot) -> Metric:
-    now = [(view.settings.name, flow_state(view, snapshot.state)) for view in snapshot.flows]
-    samples = (([flow, state], state == holds) for flow, holds in now for state in FLOW_STATES)
-    text = "1 for the flow's state, 0 for the others."
-    return _family(GaugeMetricFamily, "mirror_flow_state", text, ["flow", "state"], samples)
-
-
-def _conditions(flows: Iterable[FlowView], docs_url: str) -> Metric:
-    """A condition that was renamed has a second series under its former code, whose ``renamed_to`` says so: rules that
-    ask for the former code fire until they are changed, and those that count conditions can leave it out."""
-    family = GaugeMetricFamily(
-        "mirror_flow_conditions",
-        "Conditions that hold now.",
-        labels=["flow", "code", "stops", "runbook", "renamed_to"],
-    )
-    for view in flows:
-        counts = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
-        for (code, stops), count in sorted(counts.items()):
-            more = str(stops).lower(), runbook_of(code, docs_url)
-            family.add_metric([view.settings.name, code, *more, ""], count)
-            for former in _former(code):
-                family.add_metric([view.settings.name, former, *more, code], count)
-    return family
-
-
 def _former(name: str) -> Iterator[str]:
     return (former for former, now in FORMER_NAMES.items() if now == name)
-
-
-def _lost(flows: Sequence[FlowView]) -> Iterator[Metric]:
-    """By condition, where the flow goes on."""
-    losses = [
-        ([view.settings.name, code], lost.get(code, ReportedLoss(code, 0)))
-        for view in flows
-        for lost in [{loss.code: loss for loss in view.figures.lost}]
-        for code in view.settings.continue_on or ()
-    ]
-    for name, text in _LOST.items():
-        samples = ((names, getattr(loss, name)) for names, loss in losses)
-        yield _family(CounterMetricFamily, f"mirror_flow_lost_{name}", text, ["flow", "code"], samples)
-
-
-def _paths(flows: Iterable[FlowView]) -> Metric:
-    labels, text = ["flow", "path", "reason"], "Partitions by the path they take."
-    ways = ((view.settings.name, each) for view in flows for each in path_counts(view.partitions))
-    samples = (([flow, each.path, each.reason], each.partitions) for flow, each in ways)
-    return _family(GaugeMetricFamily, "mirror_flow_path_partitions", text, labels, samples)
-
-
-def _latency(flows: Iterable[FlowView]) -> Metric:
-    text = "From the source timestamp to the commit at the target: the oldest record of each partition in each commit."
-    family = HistogramMetricFamily("mirror_replication_latency_seconds", text, labels=["flow"])
-    bounds = [*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf"]
-    for view in flows:
-        buckets = list(zip(bounds, map(float, accumulate(view.latency.counts)), strict=True))
-        family.add_metric([view.settings.name], buckets, view.latency.total_ms / 1000)
-    return family
 
 
 def _fine(flows: Sequence[FlowView]) -> Iterator[Metric]:
@@ -256,23 +238,18 @@ def _fine(flows: Sequence[FlowView]) -> Iterator[Metric]:
     left_out = GaugeMetricFamily("mirror_series_left_out", "Series that would be too many.", labels=["level"])
     partitions = [([v.settings.name, p.topic, str(p.partition)], p) for v in flows for p in v.partitions]
     topics = [([v.settings.name, topic.topic], topic) for v in flows for topic in by_topic(v.partitions)]
-    yield from _level("topic", ["flow", "topic"], topics, left_out)
-    yield from _level("partition", ["flow", "topic", "partition"], partitions, left_out)
+    levels: tuple[tuple[str, list[str], Sequence[tuple[Sequence[str], PartitionView | TopicView]]], ...] = (
+        ("topic", ["flow", "topic"], topics),
+        ("partition", ["flow", "topic", "partition"], partitions),
+    )
+    for level, labels, rows in levels:
+        series = len(rows) * SERIES_OF_ONE
+        left_out.add_metric([level], series if series > MOST_SERIES else 0)
+        shown = rows if series <= MOST_SERIES else ()
+        for kind, name, text, attribute in _FINE_FIGURES:
+            samples = ((names, getattr(entry, attribute)) for names, entry in shown)
+            yield _family(kind, f"mirror_{level}_{name}", text, labels, samples)
     yield left_out
-
-
-def _level(
-    level: str,
-    labels: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], PartitionView | TopicView]],
-    left_out: GaugeMetricFamily,
-) -> Iterator[Metric]:
-    series = len(rows) * SERIES_OF_ONE
-    left_out.add_metric([level], series if series > MOST_SERIES else 0)
-    shown = rows if series <= MOST_SERIES else ()
-    for kind, name, text, attribute in _FINE_FIGURES:
-        samples = ((names, getattr(entry, attribute)) for names, entry in shown)
-        yield _family(kind, f"mirror_{level}_{name}", text, labels, samples)
 
 
 class _Now(Collector):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.replication.handover import MirrorSettings, StatusPlace
-from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import (
     ApplicationState,
     ConditionCount,
@@ -31,18 +31,18 @@ from reconciler.replication.status import (
 )
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.views import FlowView, PausedCounts, path_counts, pause_counts, worst
+from reconciler_mirror.model.views import FlowView, path_counts, pause_counts, worst
 
 _NOW, _NO_TIMESTAMP = 0, -1
 WORST_PARTITIONS = 5
 """The partitions furthest behind that the record names, a flow."""
 CONDITION_BYTES = 128_000
-"""Of a record, for the conditions that it tells in full, shared among its flows; all of them are counted. A client
+"""Of a record, for the conditions that it shows in full, shared among its flows; all of them are counted. A client
 sends no record above 1 MB before compression, and readers begin with the last 500 records."""
 PAUSE_BYTES = 64_000
-"""Of a record, for the pauses that it tells, shared among its flows as well; all of them are counted."""
+"""Of a record, for the pauses that it shows, shared among its flows as well; all of them are counted."""
 _log = logs.logger("status")
+_Reported = TypeVar("_Reported", ReportedCondition, ReportedPause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,45 @@ def record(
 
 def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> FlowStatus:
     """``share``: bytes for its conditions; ``of_pauses``: for its pauses. Nothing else here grows with partitions."""
+    # Conditions that stop copying first, then by age.
+    conditions = _fitting(
+        (
+            ReportedCondition(
+                code=condition.code,
+                topic=condition.topic,
+                partition=condition.partition,
+                text=condition.text,
+                todo=condition.todo,
+                since_ms=since_ms,
+                stops=condition.stops,
+            )
+            for condition, since_ms in sorted(view.conditions, key=lambda pair: (not pair[0].stops, pair[1]))
+        ),
+        share,
+    )
+    codes = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
+    all_codes = tuple(ConditionCount(code, stops, count) for (code, stops), count in codes.most_common())
+
+    # Pauses of the flow as a whole, then the newest, because somebody may wait for them; shown in the order of scopes.
     counts = pause_counts(view)
-    conditions, pauses = _first_conditions(view.conditions, share), _first_pauses(view.pauses, counts, of_pauses)
-    all_told = len(conditions) == len(view.conditions), len(pauses) == len(view.pauses)
+    by_urgency = sorted(view.pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope))
+    fitting = _fitting(
+        (
+            ReportedPause(
+                topic=pause.scope.topic or None,
+                partition=pause.scope.partition if pause.scope.partition >= 0 else None,
+                since_ms=pause.since_ms,
+                by=pause.by,
+                reason=pause.reason,
+                partitions=partitions,
+                paused_partitions=paused,
+            )
+            for pause, (partitions, paused) in ((pause, counts.by_scope[pause.scope]) for pause in by_urgency)
+        ),
+        of_pauses,
+    )
+    pauses = sorted(zip((pause.scope for pause in by_urgency), fitting, strict=False), key=itemgetter(0))
+    all_pauses = PauseCounts(len(view.pauses), counts.partitions, counts.paused)
     return replace(
         view.figures,
         state=flow_state(view, state),
@@ -96,33 +132,23 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> FlowStatus:
             PartitionLag(p.topic, p.partition, p.records_lag or 0, p.seconds_lag)
             for p in worst(view.partitions, WORST_PARTITIONS)
         ),
-        conditions=conditions,
-        condition_counts=() if all_told[0] else _counted(view.conditions),
-        pauses=pauses,
-        pause_counts=None if all_told[1] else PauseCounts(len(view.pauses), counts.partitions, counts.paused),
+        conditions=tuple(conditions),
+        condition_counts=() if len(conditions) == len(view.conditions) else all_codes,
+        pauses=tuple(reported for _, reported in pauses),
+        pause_counts=None if len(pauses) == len(view.pauses) else all_pauses,
         resuming_partitions=counts.resuming,
     )
 
 
-def _first_pauses(pauses: Sequence[Pause], counts: PausedCounts, share: int) -> tuple[ReportedPause, ...]:
-    """Of the flow as a whole, and the newest, because somebody may wait for it: as many as ``share`` bytes hold."""
-    shown: list[tuple[Scope, ReportedPause]] = []
-    for pause in sorted(pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope)):
-        scope, (partitions, paused) = pause.scope, counts.by_scope[pause.scope]
-        reported = ReportedPause(
-            topic=scope.topic or None,
-            partition=scope.partition if scope.partition >= 0 else None,
-            since_ms=pause.since_ms,
-            by=pause.by,
-            reason=pause.reason,
-            partitions=partitions,
-            paused_partitions=paused,
-        )
-        share -= len(json.dumps(encoded(reported)))
+def _fitting(reported: Iterable[_Reported], share: int) -> list[_Reported]:
+    """The first of them, as many as ``share`` bytes of JSON hold."""
+    shown: list[_Reported] = []
+    for each in reported:
+        share -= len(json.dumps(encoded(each)))
         if share < 0:
             break
-        shown.append((scope, reported))
-    return tuple(reported for _, reported in sorted(shown, key=lambda pair: pair[0]))
+        shown.append(each)
+    return shown
 
 
 def flow_state(view: FlowView, state: str) -> FlowState:
@@ -136,31 +162,6 @@ def flow_state(view: FlowView, state: str) -> FlowState:
     return "running" if view.running else "starting"
 
 
-def _first_conditions(conditions: Sequence[tuple[Condition, int]], share: int) -> tuple[ReportedCondition, ...]:
-    """Those that stop copying first, then by age; as many as ``share`` bytes hold."""
-    shown: list[ReportedCondition] = []
-    for condition, since_ms in sorted(conditions, key=lambda pair: (not pair[0].stops, pair[1])):
-        reported = ReportedCondition(
-            code=condition.code,
-            topic=condition.topic,
-            partition=condition.partition,
-            text=condition.text,
-            todo=condition.todo,
-            since_ms=since_ms,
-            stops=condition.stops,
-        )
-        share -= len(json.dumps(encoded(reported)))
-        if share < 0:
-            break
-        shown.append(reported)
-    return tuple(shown)
-
-
-def _counted(conditions: Iterable[tuple[Condition, int]]) -> tuple[ConditionCount, ...]:
-    counts = Counter((condition.code, condition.stops) for condition, _ in conditions)
-    return tuple(ConditionCount(code, stops, count) for (code, stops), count in counts.most_common())
-
-
 class StatusWriter:
     """Writes records and never raises. One thread uses it at a time."""
 
@@ -171,7 +172,7 @@ class StatusWriter:
         self._timestamp = _NOW
 
     def write(self, content: Mapping[str, Any], patience_s: float = 5.0) -> bool:
-        """True when the record stands. Where the broker refuses our time it stands without one."""
+        """True when the record is written; without a timestamp where the broker refuses ours."""
         why = self._tried(content, patience_s)
         if why == KafkaError(KafkaError.INVALID_TIMESTAMP).str() and self._timestamp == _NOW:
             self._timestamp = _NO_TIMESTAMP
@@ -183,13 +184,23 @@ class StatusWriter:
             )
             why = self._tried(content, patience_s)
         if why:
-            self._complain(why)
+            self._producer = None
+            if why != self._complained:
+                self._complained = why
+                _log.warning(
+                    "the status record cannot be written; records are copied all the same",
+                    topic=self._place.topic,
+                    cluster=self._place.cluster.cluster,
+                    why=why,
+                    todo="look at its brokers and their disks; reconciler apply creates the topic where it is missing, "
+                    "and the mirror's principal needs Write on it",
+                )
             return False
         self._complained = ""
         return True
 
     def _tried(self, content: Mapping[str, Any], patience_s: float) -> str:
-        """Why it does not stand; empty when it does."""
+        """Why it is not written; empty when it is."""
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -197,11 +208,19 @@ class StatusWriter:
                 failures.append(error)
 
         try:
-            producer = self._ready()
+            if self._producer is None:
+                # Producing to a missing topic might create it with the broker's defaults, so it is looked for first.
+                admin = clients.admin(self._place.cluster)
+                asked = admin.describe_topics(TopicCollection([self._place.topic]), request_timeout=10.0)
+                # A raised exception of the future would hold this frame, and with it a client and its threads, until
+                # some collection of garbage.
+                if (missing := asked[self._place.topic].exception()) is not None:
+                    raise KafkaException(*missing.args)
+                self._producer = clients.plain_producer(self._place.cluster)
             value, key = json.dumps(content, separators=(",", ":")), self._place.key
             more: dict[str, Any] = {"timestamp": self._timestamp}
-            producer.produce(self._place.topic, value, key, on_delivery=delivered, **more)
-            waiting = producer.flush(patience_s)
+            self._producer.produce(self._place.topic, value, key, on_delivery=delivered, **more)
+            waiting = self._producer.flush(patience_s)
         except KafkaException as error:
             return str(error.args[0].str())
         except (LookupError, BufferError) as error:
@@ -209,31 +228,6 @@ class StatusWriter:
         if failures:
             return str(failures[0].str())
         return "no answer" if waiting else ""
-
-    def _ready(self) -> Producer:
-        """The topic is looked for first: producing to a missing one might create it with the broker's defaults."""
-        if self._producer is None:
-            admin = clients.admin(self._place.cluster)
-            asked = admin.describe_topics(TopicCollection([self._place.topic]), request_timeout=10.0)
-            # A raised exception of the future would hold this frame, and with it a client and its threads, until some
-            # collection of garbage.
-            if (failed := asked[self._place.topic].exception()) is not None:
-                raise KafkaException(*failed.args)
-            self._producer = clients.plain_producer(self._place.cluster)
-        return self._producer
-
-    def _complain(self, why: str) -> None:
-        self._producer = None
-        if why != self._complained:
-            self._complained = why
-            _log.warning(
-                "the status record cannot be written; records are copied all the same",
-                topic=self._place.topic,
-                cluster=self._place.cluster.cluster,
-                why=why,
-                todo="look at its brokers and their disks; reconciler apply creates the topic where it is missing, "
-                "and the mirror's principal needs Write on it",
-            )
 
 
 def now_ms() -> int:

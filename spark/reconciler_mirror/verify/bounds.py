@@ -24,8 +24,7 @@ from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.provenance_start import ids_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model.lane import Condition, Discovered, PartitionSpec
-from reconciler_mirror.model.record_work import NO_GROUND
+from reconciler_mirror.model.lane import NO_GROUND, Condition, Discovered, PartitionSpec
 from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, TopicTraits, judge
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from reconciler.replication.handover import AGAIN, FlowSettings
 from reconciler_mirror.lane.positions import LanePosition, is_of_topic
-from reconciler_mirror.model.lane import PartitionSpec
-from reconciler_mirror.model.record_work import NO_GROUND, ProvenanceSettings
+from reconciler_mirror.model.lane import NO_GROUND, PartitionSpec, ProvenanceSettings
 from reconciler_mirror.record_work.on_records import worker_for
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, TimeWindow, Unread
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.flow_state import SILENT_S
-from reconciler_mirror.conditions.flow import STALLED_S
-from reconciler_mirror.conditions.log import ConditionLog
+from reconciler_mirror.conditions.flow import STALLED_S, ConditionLog
+from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.lane import (
     Condition,
     Discovered,
@@ -29,7 +29,6 @@ from reconciler_mirror.model.lane import (
     PartitionSpec,
     lane_of,
 )
-from reconciler_mirror.model.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.views import FlowView, PartitionView, pause_counts
 from reconciler_mirror.report.status import Application, record
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from reconciler_mirror.clients import librdkafka as clients
-from reconciler_mirror.clients import status_topic
+from reconciler_mirror.clients import own
 from reconciler_mirror.driver import discovery as cluster_topics
 from reconciler_mirror.driver.discovery import WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
@@ -46,8 +46,8 @@ def test_pauses_are_read_over_a_new_connection_once_the_old_one_is_not_let_in(
             yield frozenset()
         raise lost
 
-    monkeypatch.setattr(status_topic, "cluster_of", cluster_of)
-    monkeypatch.setattr(status_topic, "AGAIN_S", 0.01)
+    monkeypatch.setattr(own, "cluster_of", cluster_of)
+    monkeypatch.setattr(own, "AGAIN_S", 0.01)
     monkeypatch.setattr(CompactedTopic, "follow", follow)
     heard: list[Mapping[Scope, Pause]] = []
     reader, end = PauseReader(StatusPlace(HERE, "status", "key"), "e", heard.append), threading.Event()

@@ -11,8 +11,7 @@ from reconciler_mirror.driver import provenance_start
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
-from reconciler_mirror.model.lane import Claim, Condition, PartitionSpec
-from reconciler_mirror.model.record_work import ProvenanceSettings
+from reconciler_mirror.model.lane import Claim, Condition, PartitionSpec, ProvenanceSettings
 
 POSITIONS = {
     ("orders", 0): LanePosition(9, "id", marked=(40, 9)),

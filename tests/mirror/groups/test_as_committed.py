@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 from reconciler_mirror.groups import round as rounds_module
-from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.sync import returning_routes, together
+from reconciler_mirror.groups.translators import AsCommitted
 from reconciler_mirror.model.lane import PartitionSpec
 
 from reconciler.kafka.client.cluster import ClusterClient, Key

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
-from reconciler_mirror.groups.as_committed import AsCommitted
 from reconciler_mirror.groups.round import OTHER_KIND, GroupRounds, RoundResult
+from reconciler_mirror.groups.translators import AsCommitted
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.cluster import ClusterClient

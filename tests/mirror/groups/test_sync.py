@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.groups.close_gaps import SEEN_ROUNDS
+from reconciler_mirror.groups.translators import SEEN_ROUNDS
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox

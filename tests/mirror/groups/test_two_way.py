@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
-from reconciler_mirror.groups.two_way import BothWays
+from reconciler_mirror.groups.translators import BothWays
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import small_topics as logs

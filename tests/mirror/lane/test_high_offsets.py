@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model.record_work import RecordWork
+from reconciler_mirror.model.lane import RecordWork
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client import transactions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reconciler_mirror.lane.partition import UNKNOWN, Partition, PartitionFigures, Phase
 from reconciler_mirror.lane.produce.outbox import ANY_SIZE, Piece
+from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Condition, PartitionSpec
-from reconciler_mirror.model.losses import Loss
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "id")
 REFUSED = Condition("record_refused", "text", "todo", "orders", 0, stops=True)

@@ -13,6 +13,7 @@ from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, 
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.assign import best_move, pack
 from reconciler_mirror.leases.channel import ROWS
+from reconciler_mirror.model.counters import BOUNDS_MS, Latency
 from reconciler_mirror.model.lane import (
     NO_CLAIM,
     Claim,
@@ -25,7 +26,6 @@ from reconciler_mirror.model.lane import (
     PartitionSpec,
     lane_of,
 )
-from reconciler_mirror.model.latency import BOUNDS_MS, Latency
 
 from reconciler.replication.handover import Endpoint
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.task import LeaseSpec, LeaseState, run_lease
+from reconciler_mirror.model.counters import LatencyCounter
 from reconciler_mirror.model.lane import (
     Control,
     CopyPath,
@@ -23,7 +24,6 @@ from reconciler_mirror.model.lane import (
     PartitionProgress,
     PartitionSpec,
 )
-from reconciler_mirror.model.latency import LatencyCounter
 
 from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.lane_spec import lane

@@ -17,8 +17,7 @@ from reconciler_mirror.driver.provenance_start import NotReadyError
 from reconciler_mirror.driver.takeover import Takeover, WireTakeover
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model.lane import LaneEnd, LaneProgress, LaneSpec, PartitionSpec
-from reconciler_mirror.model.record_work import RecordWork, work_of
+from reconciler_mirror.model.lane import LaneEnd, LaneProgress, LaneSpec, PartitionSpec, RecordWork, work_of
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_records import Decoded
 from reconciler_sandbox.handles import ClusterHandle, Sandbox

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
-from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
+from reconciler_mirror.model.lane import ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 

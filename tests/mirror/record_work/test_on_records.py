@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.model.lane import PartitionSpec
-from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
+from reconciler_mirror.model.lane import PartitionSpec, ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, NotCopied, RecordRoute

@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.flow_state import SILENT_S
+from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.lane import Condition, Discovered, LaneProgress, PartitionProgress, PartitionSpec, lane_of
-from reconciler_mirror.model.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.views import FlowView
 from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsEndpoint, MetricsSnapshot, families
 from reconciler_mirror.report.status import Application, record

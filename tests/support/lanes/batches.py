@@ -10,8 +10,7 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.lane.produce.outbox import BatchSizes, Piece
-from reconciler_mirror.model.lane import PartitionSpec
-from reconciler_mirror.model.record_work import ProvenanceSettings, RecordWork
+from reconciler_mirror.model.lane import PartitionSpec, ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 

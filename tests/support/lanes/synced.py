@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler_mirror.groups.close_gaps import GapCloser
 from reconciler_mirror.groups.round import GroupRounds, RoundResult, Tell
+from reconciler_mirror.groups.translators import GapCloser
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle
 

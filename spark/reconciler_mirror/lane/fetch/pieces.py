@@ -15,7 +15,7 @@ from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
-from reconciler_mirror.model.losses import Loss
+from reconciler_mirror.model.counters import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 MOST_GROWN = 1 << 20

@@ -18,8 +18,8 @@ from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, 
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.losses import Loss
 
 LOST = -1000
 """No answer came: the connection was lost."""

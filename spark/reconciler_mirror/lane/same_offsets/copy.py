@@ -28,8 +28,8 @@ from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, SamePartition
 from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import HoleCounts
-from reconciler_mirror.model.losses import Loss
 
 _OUT_OF_ORDER = frozenset({45, 46, 59})
 """The leader has another sequence than ours: somebody else has written what we had, or it has lost it."""

@@ -21,7 +21,7 @@ from reconciler_mirror.lane.same_offsets.copy import Copies
 from reconciler_mirror.lane.same_offsets.place import CopyPlace, Look, SamePartition, look
 from reconciler_mirror.lane.start import WAIT, Starter
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model.losses import Loss
+from reconciler_mirror.model.counters import Loss
 
 _MOVED = 6
 

@@ -13,7 +13,7 @@ from reconciler_mirror.conditions.lane import corrupt
 from reconciler_mirror.lane.fetch import pieces as sorting
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces, pieces_of
 from reconciler_mirror.lane.partition import Partition, SourceLog
-from reconciler_mirror.model.record_work import RecordWork
+from reconciler_mirror.model.lane import RecordWork
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition

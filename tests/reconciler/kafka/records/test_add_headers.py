@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
-from reconciler_mirror.model.record_work import RecordWork
+from reconciler_mirror.model.lane import RecordWork
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records import fields

@@ -1,0 +1,187 @@
+"""Translates offsets of groups where the flow's offset map alone is not enough.
+
+Offsets that are the same on both sides need no map; a topic that both sides write under one name needs the maps of both
+flows; a gap of the map is closed by reading both logs there. A killed lane leaves such a gap, for it has not written
+its last second: if nothing is copied afterwards, groups there would stay inexact until a record comes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
+from reconciler.replication.offsets.codec import Ids, MapPartition, encode
+from reconciler.replication.offsets.map import Exactness, Gap, Stretch, Translation
+from reconciler.replication.offsets.map_topic import append
+from reconciler.replication.offsets.position_metadata import is_ours
+from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.same import as_committed
+from reconciler.replication.offsets.translate import made_anew
+from reconciler.replication.offsets.two_way import Interleaved
+from reconciler_mirror import log_lines
+
+
+class AsCommitted:
+    """``other``: where the offsets go. A position beyond its log would send a consumer to where ``auto.offset.reset``
+    says, so such a group is set to where the log ends, and to its own offset once the copy reaches it."""
+
+    def __init__(self, other: ClusterClient) -> None:
+        self._other = other
+        self._ends: Mapping[Key, int] = {}
+
+    async def refresh(self, keys: Collection[Key]) -> None:
+        """``keys``: partitions of the other side. After the groups' offsets were read, so that what was copied when a
+        group committed is seen. Raises what ``list_offsets`` raises."""
+        if not keys:
+            return
+        await self._other.refresh({topic for topic, _ in keys})
+        ends = await self._other.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
+        self._ends = {key: end for key, end in ends.items() if isinstance(end, int)}
+
+    def translate(self, key: Key, offset: int) -> Translation:
+        """``key``: on the other side. Unknown if the broker did not report its end."""
+        return as_committed(offset, self._ends.get(key))
+
+
+DECIDED_WITHIN = 3.0
+_UNDECIDED = Translation(None, Exactness.UNKNOWN, "a position of the flow is not decided yet, or another client's")
+
+
+class BothWays:
+    """``maps``: of the flow, on ``target``; ``returning``: the flow that brings the target's records to ``source``."""
+
+    def __init__(self, flows: tuple[str, str], clusters: tuple[ClusterClient, ClusterClient], maps: MapReader) -> None:
+        """``flows``: the flow and the returning one; ``clusters``: the flow's source and target."""
+        self._groups = tuple(position_group(name) for name in flows)
+        self._source, self._target = clusters
+        self._out, self._back = maps, MapReader(self._source, flows[1])
+        self._out_to: Mapping[Key, int | None] = {}
+        self._back_to: Mapping[Key, int | None] = {}
+
+    async def refresh(self) -> None:
+        """After the groups' offsets were read. Raises WireError."""
+        out, back = self._groups
+        self._back_to = await _decided(self._source, back)
+        await self._back.refresh()
+        self._out_to = await _decided(self._target, out)
+        await self._out.refresh()
+
+    def translate(self, key: Key, position: int, ids: Ids) -> Translation:
+        """``key``: topic and partition, the same on both sides; ``ids``: of the topic here and there, now."""
+        out_to, back_to = self._out_to.get(key), self._back_to.get(key)
+        if (out_to is None and key in self._out_to) or (back_to is None and key in self._back_to):
+            return _UNDECIDED
+        out, back = self._out.partition(*key, ids), self._back.partition(*key, (ids[1], ids[0]))
+        return Interleaved(out, out_to, back, back_to).translate(position)
+
+
+async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
+    """Every position of a flow; None while its transaction is undecided for too long, and where another client has
+    committed one."""
+    decided = await GroupClient(cluster).decided(group, DECIDED_WITHIN)
+    return {
+        key: at.offset if at is not None and is_ours(key, at.offset, at.metadata) else None
+        for key, at in decided.items()
+    }
+
+
+SEEN_ROUNDS = 2
+"""Rounds that a gap must be seen before it is taken for one: what lanes copy is in the map a moment later."""
+LEAST, MOST = 2, 128
+"""Rounds until a gap that could not be closed is looked at again."""
+CPU_S = 0.1
+"""Of one round, about; further gaps wait for the next one."""
+RUNS_A_CHUNK = 250
+_log = log_lines.logger("groups")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """``due`` and ``last``: rounds. ``why`` it is open; empty before the first try, or while nothing is to be done."""
+
+    due: int
+    last: int
+    pause: int = LEAST
+    why: str = ""
+
+
+class GapCloser:
+    """``clusters``: the flow's source and target. ``committed``: it copies committed records only."""
+
+    def __init__(self, flow: str, clusters: tuple[ClusterClient, ClusterClient], *, committed: bool) -> None:
+        self._flow, self._committed = flow, committed
+        self._source, self._target = clusters
+        self._seen: dict[tuple[Key, Gap], _Seen] = {}
+        self._round = 0
+
+    async def close(
+        self, gaps: Mapping[Key, set[Gap]], routes: Mapping[Key, str], places: MapReader
+    ) -> Mapping[tuple[Key, Gap], str]:
+        """Once a round: those that an earlier round saw and that are due. Returns why others stay open, in words.
+
+        ``routes``: source partition -> target topic. What is closed is in the map with its next refresh. Raises
+        ConnectionLostError.
+        """
+        self._round += 1
+        wanted = {(key, gap) for key, some in gaps.items() for gap in some}
+        self._seen = {item: self._seen.get(item) or _Seen(self._round + SEEN_ROUNDS, self._round) for item in wanted}
+        due = [pair for pair, asked_gap in self._seen.items() if asked_gap.due <= self._round]
+        until = time.thread_time() + CPU_S
+        for key, gap in sorted(due, key=lambda pair: self._seen[pair].last):
+            if time.thread_time() > until:
+                break
+            asked_gap = self._seen[key, gap]
+            asked_gap.last, asked_gap.pause = self._round, min(MOST, asked_gap.pause * 2)
+            asked_gap.due = self._round + asked_gap.pause
+            asked_gap.why = await self._close(gap, key, routes[key], places)
+        return {pair: asked_gap.why for pair, asked_gap in self._seen.items() if asked_gap.why}
+
+    async def _close(self, gap: Gap, key: Key, remote: str, places: MapReader) -> str:
+        """Why not; empty when it is done, or when nothing is to be done."""
+        twin = (remote, key[1])
+        try:
+            at = (await self._target.positions(position_group(self._flow), [twin]))[twin]
+            position = at.offset if is_ours(twin, at.offset, at.metadata) else -1
+            await self._source.refresh([key[0]])
+            await self._target.refresh([remote])
+            ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
+            if anew := made_anew(places.place(*key), ids, (self._source, self._target), remote, at):
+                return anew
+            if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
+                # The group is ahead of the flow, which is no gap; but what the source does not have never comes.
+                end = (await logs.ends(self._source, [key]))[key]
+                if position < 0 or end > (gap.source or 0):
+                    return ""
+                return f"the log ends before that on {self._source.name}, at {end}: reset the group there"
+            last = places.place(*key)
+            if last is not None and (last.source_id, last.target_id) != ids:
+                return ""  # recreated, and copied since: the map of the new one comes with the next commit
+            here, there = Log(self._source, key, self._committed), Log(self._target, twin)
+            stretch = await close_gap(gap, here, there, position)
+            place = MapPartition(self._flow, *key, *ids)
+            # In chunks of the size that lanes write.
+            begin, first, runs, chunks = stretch.begin, stretch.first, stretch.runs, list[Stretch]()
+            while len(runs) > RUNS_A_CHUNK:
+                some, runs = runs[:RUNS_A_CHUNK], runs[RUNS_A_CHUNK:]
+                chunks.append(Stretch(begin, some[-1].source_end, some, first))
+                begin, first = some[-1].source_end, False
+            chunks.append(Stretch(begin, stretch.end, runs, first))
+            await append(self._target, self._flow, {key: [encode(place, chunk) for chunk in chunks]})
+        except (BrokerError, NotPairedError) as error:
+            return str(error)
+        _log.info(
+            "gap of the offset map closed by counting",
+            flow=self._flow,
+            topic=key[0],
+            partition=key[1],
+            begin=stretch.begin,
+            end=stretch.end,
+        )
+        return ""
