@@ -11,7 +11,7 @@ from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.live import ConfigValue, Source
 from reconciler.model.reports.doctor import ClusterFacts, Finding
 from reconciler.resources.flows.routes import Route
-from reconciler.resources.topics.expected import Configs, Prospect
+from reconciler.resources.topics.expected import Prospect
 from reconciler.resources.topics.limits import KeptLess, kept_less, kept_less_lines
 from reconciler.text import counted
 
@@ -40,10 +40,9 @@ def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
     return defaults
 
 
-def brokers_agree(check: Check, facts: ClusterFacts) -> Finding:
-    """Kafka tells a topic's settings as one broker has them; each partition lives by those of its own leader."""
-    assert not isinstance(facts.brokers, Unknown)
-    defaults = {number: broker_defaults(configs) for number, configs in sorted(facts.brokers.items())}
+def brokers_agree(check: Check, brokers: Mapping[int, Mapping[str, str | None]]) -> Finding:
+    """Kafka reports a topic's settings as one broker has them; each partition lives by those of its own leader."""
+    defaults = {number: broker_defaults(configs) for number, configs in sorted(brokers.items())}
     apart = []
     for key in sorted({key for values in defaults.values() for key in values}):
         values = {number: values.get(key) for number, values in defaults.items()}
@@ -63,17 +62,28 @@ def keeps_as_much(
     prospects: Mapping[TopicRef, Prospect],
     facts: Mapping[str, ClusterFacts],
 ) -> Finding:
-    """What copies keep and take, beside their sources."""
+    """What copies keep and take, compared with their sources."""
     narrower: list[KeptLess] = []
     unread: list[str] = []
-    usual = {cluster: _defaults(facts.get(cluster)) for cluster in (flow.source, flow.target)}
+
+    # What a topic has if it overrides nothing, by one broker of its cluster: where brokers disagree, ``brokers_agree``
+    # says so.
+    usual: dict[str, dict[str, ConfigValue]] = {flow.source: {}, flow.target: {}}
+    for cluster, values in usual.items():
+        brokers = facts[cluster].brokers if cluster in facts else {}
+        if brokers and not isinstance(brokers, Unknown):
+            defaults = broker_defaults(brokers[min(brokers)])
+            values.update({key: ConfigValue(value, Source.BUILT_IN) for key, value in defaults.items()})
     for route in routes:
-        sides = [_whole(prospects, ref, usual[ref.cluster]) for ref in (route.source, route.remote)]
-        if any(isinstance(side, Unknown) or "retention.ms" not in side for side in sides):
+        sides = []
+        for ref in (route.source, route.remote):
+            configs = prospects[ref].configs if ref in prospects else {}
+            if not isinstance(configs, Unknown):
+                sides.append({**usual[ref.cluster], **configs})
+        if len(sides) < 2 or any("retention.ms" not in side for side in sides):
             unread.append(str(route.remote))
             continue
-        here, there = (side for side in sides if not isinstance(side, Unknown))
-        less = kept_less(route.source, route.remote, here, there)
+        less = kept_less(route.source, route.remote, *sides)
         narrower += (each for each in less if each.key != "max.message.bytes")  # the check of message sizes has it
     if narrower:
         why = "config sync carries what a source topic itself has; what it has from its brokers stays behind"
@@ -86,16 +96,3 @@ def keeps_as_much(
         todo = "Let the plan principal describe the configs of topics and brokers"
         return check.unknown(f"what {some} would keep is not known: {', '.join(unread[:3])}", "", todo)
     return check.ok(f"its {counted(len(routes), 'copy', 'copies')} keep and take what their sources do")
-
-
-def _whole(prospects: Mapping[TopicRef, Prospect], ref: TopicRef, usual: Mapping[str, ConfigValue]) -> Configs:
-    configs = prospects[ref].configs if ref in prospects else {}
-    return configs if isinstance(configs, Unknown) else {**usual, **configs}
-
-
-def _defaults(facts: ClusterFacts | None) -> Mapping[str, ConfigValue]:
-    """For a cluster of which no topic tells. Where brokers disagree, ``brokers_agree`` says so."""
-    if facts is None or isinstance(facts.brokers, Unknown) or not facts.brokers:
-        return {}
-    first = facts.brokers[min(facts.brokers)]
-    return {key: ConfigValue(value, Source.BUILT_IN) for key, value in broker_defaults(first).items()}

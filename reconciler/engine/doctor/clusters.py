@@ -9,7 +9,7 @@ from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.reports.doctor import Address, ClusterFacts, Finding
+from reconciler.model.reports.doctor import ClusterFacts, Finding
 from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, moment
 
@@ -23,6 +23,9 @@ TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTIONS_2_PRODUCE = 12
 """The version of Produce that came with transaction.version 2, in Kafka 4.0 (KIP-890)."""
 
+LEAST_OFFSETS_RETENTION_MIN = 3 * 24 * 60
+"""A mirror that is stopped on Friday evening should find its positions on Monday morning."""
+
 CHECKS = "addresses, certificates, cluster id, features, authorizer, clock, mutation quota, broker settings"
 
 
@@ -33,50 +36,46 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
     if facts.late is not None:
         yield identity.unread(facts.late, f"not looked at: {CHECKS}")
         return
+
+    # Each bootstrap server by itself: clients start with the first one that answers, and so hide the others' faults.
     for address in facts.addresses:
-        yield from _address(subject, address, now_s)
+        check = Check(subject, "address")
+        if address.error:
+            todo = "Check the address, security.protocol, ssl.ca.location, and the network between here and there"
+            text = f"{address.server}: {address.error}"
+            yield check.problem(text, "a client that asks this one first waits or fails", todo)
+            continue
+        yield check.ok(f"{address.server} answers")
+        if (shown := address.certificate) is None:
+            continue
+        check = Check(subject, "certificate")
+        days, day = (shown.not_after - now_s) // DAY_S, moment(shown.not_after * 1000, "%Y-%m-%d")
+        text = f"{address.server}: valid until {day} ({days} days), for {', '.join(shown.names) or 'no name'}"
+        if days < EXPIRES_SOON_DAYS:
+            yield check.warning(
+                text, "then no client can connect any more", "Renew the broker's certificate before that day"
+            )
+        else:
+            yield check.ok(text)
+
+    # Without an answer there is nothing else to judge. A wrong id is reported beside the rest, which may say why.
     if facts.cluster_id is None:
         why = "none of its bootstrap servers answered as a Kafka broker that accepts us"
         yield identity.unknown("the cluster did not answer", why, "Fix the login or address above")
         return
-    yield _identity(identity, declared, facts.cluster_id)
-    yield _features(Check(subject, "features"), facts)
-    yield _authorizer(Check(subject, "authorizer"), facts.authorizer)
-    yield _clock(Check(subject, "clock"), facts)
-    yield _quotas(Check(subject, "mutation quota"), facts)
-    yield from _settings(subject, declared, facts, target)
-
-
-def _address(subject: str, address: Address, now_s: int) -> Iterator[Finding]:
-    check = Check(subject, "address")
-    if address.error:
-        todo = "Check the address, security.protocol, ssl.ca.location, and the network between here and there"
-        text = f"{address.server}: {address.error}"
-        yield check.problem(text, "a client that asks this one first waits or fails", todo)
-        return
-    yield check.ok(f"{address.server} answers")
-    if address.certificate is None:
-        return
-    check = Check(subject, "certificate")
-    days = (address.certificate.not_after - now_s) // DAY_S
-    day = moment(address.certificate.not_after * 1000, "%Y-%m-%d")
-    text = f"{address.server}: valid until {day} ({days} days), for {', '.join(address.certificate.names) or 'no name'}"
-    if days < EXPIRES_SOON_DAYS:
-        todo = "Renew the broker's certificate before that day"
-        yield check.warning(text, "then no client can connect any more", todo)
-    else:
-        yield check.ok(text)
-
-
-def _identity(check: Check, declared: Cluster, name: str) -> Finding:
     if declared.cluster_id is None:
         why = "without it a wrong address or tunnel would not be noticed"
-        return check.warning(f"{name} answers, none is declared", why, f"Write cluster_id: {name} under it")
-    if declared.cluster_id != name:
-        text, why = f"declared is {declared.cluster_id}, {name} answers", "this may be another cluster"
+        todo = f"Write cluster_id: {facts.cluster_id} under it"
+        yield identity.warning(f"{facts.cluster_id} answers, none is declared", why, todo)
+    elif declared.cluster_id != facts.cluster_id:
+        text = f"declared is {declared.cluster_id}, {facts.cluster_id} answers"
         todo = "Correct bootstrap_servers or cluster_id; look for a tunnel or an old address"
-        return check.problem(text, f"{why}, so every command refuses", todo)
-    return check.ok(f"{name}, as declared")
+        yield identity.problem(text, "this may be another cluster, so every command refuses", todo)
+    else:
+        yield identity.ok(f"{facts.cluster_id}, as declared")
+    yield _features(Check(subject, "features"), facts)
+    yield from _access_and_time(subject, facts)
+    yield from _settings(subject, declared, facts, target)
 
 
 def _features(check: Check, facts: ClusterFacts) -> Finding:
@@ -99,110 +98,112 @@ def _features(check: Check, facts: ClusterFacts) -> Finding:
     return check.ok(levels)
 
 
-def _authorizer(check: Check, value: bool | Unknown) -> Finding:
-    if isinstance(value, Unknown):
-        return check.unread(value)
-    if not value:
+def _access_and_time(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
+    """Authorizer, clock and mutation quota: what the brokers check or measure, whatever their settings."""
+    check = Check(subject, "authorizer")
+    if isinstance(facts.authorizer, Unknown):
+        yield check.unread(facts.authorizer)
+    elif facts.authorizer:
+        yield check.ok("there is one; principals need the rights listed below")
+    else:
         why = "anyone who reaches a broker may do everything"
-        return check.warning("none", why, "Set authorizer.class.name on the brokers where that is not meant")
-    return check.ok("there is one; principals need the rights listed below")
+        yield check.warning("none", why, "Set authorizer.class.name on the brokers where that is not meant")
 
-
-def _clock(check: Check, facts: ClusterFacts) -> Finding:
+    check = Check(subject, "clock")
     if isinstance(facts.skew_ms, Unknown):
         unread = facts.skew_ms
         if facts.zookeeper:
-            todo = "Compare the clocks of the brokers' machines by hand (NTP)"
+            todo = "Compare the clocks of the brokers' machines yourself (NTP)"
             unread = Unknown(unread.subject, "brokers with ZooKeeper do not report their time", todo)
-        return check.unread(unread, "retention and lag are measured by clocks")
-    off, error = facts.skew_ms, facts.skew_error_ms
-    side = "ahead of" if off > 0 else "behind"
-    text = f"the active controller is {abs(off)} ms {side} this machine, give or take {error} ms"
-    if abs(off) - error < SKEW_WARNING_MS:
-        return check.ok(text)
-    why = "lag in seconds is wrong by that much, and start by timestamp begins elsewhere"
-    tell = check.problem if abs(off) - error >= SKEW_PROBLEM_MS else check.warning
-    return tell(text, why, "Let both follow the same time servers (NTP)")
+        yield check.unread(unread, "retention and lag are measured by clocks")
+    else:
+        # The answer was on its way for a while: only what is off by more than that is known to be off.
+        sure_ms = abs(facts.skew_ms) - facts.skew_error_ms
+        side = "ahead of" if facts.skew_ms > 0 else "behind"
+        text = f"the active controller is {abs(facts.skew_ms)} ms {side} this machine, "
+        text += f"give or take {facts.skew_error_ms} ms"
+        if sure_ms < SKEW_WARNING_MS:
+            yield check.ok(text)
+        else:
+            why = "lag in seconds is wrong by that much, and start by timestamp begins elsewhere"
+            judged = check.problem if sure_ms >= SKEW_PROBLEM_MS else check.warning
+            yield judged(text, why, "Let both follow the same time servers (NTP)")
 
-
-def _quotas(check: Check, facts: ClusterFacts) -> Finding:
+    check = Check(subject, "mutation quota")
     if isinstance(facts.quotas, Unknown):
         todo = "kafka-configs.sh --describe --entity-type users --entity-default shows them"
-        return check.unknown(facts.quotas.error, "", todo)
-    if not facts.quotas:
-        return check.ok("none")
-    text = "; ".join(f"{who}: {rate:g} partitions a second" for who, rate in sorted(facts.quotas.items()))
-    return check.ok(text, "a large apply is slowed down to it, and waits")
+        yield check.unknown(facts.quotas.error, "", todo)
+    elif not facts.quotas:
+        yield check.ok("none")
+    else:
+        text = "; ".join(f"{who}: {rate:g} partitions a second" for who, rate in sorted(facts.quotas.items()))
+        yield check.ok(text, "a large apply is slowed down to it, and waits")
 
 
 def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool) -> Iterator[Finding]:
-    if isinstance(facts.brokers, Unknown):
-        yield Check(subject, "broker settings").unread(facts.brokers)
+    """Brokers may differ in a setting: the value that would do harm counts."""
+    brokers = facts.brokers
+    if isinstance(brokers, Unknown):
+        yield Check(subject, "broker settings").unread(brokers)
         return
-    yield _auto_create(Check(subject, "auto-create"), facts)
-    if target:
-        yield _transactions(Check(subject, "transactions"), facts)
-        yield _positions(Check(subject, "positions"), facts)
-    yield _replicas(Check(subject, "replicas"), declared, facts)
-    yield brokers_agree(Check(subject, "limits"), facts)
 
+    def values(key: str) -> set[str]:
+        return {value for configs in brokers.values() if (value := configs.get(key)) is not None}
 
-def _values(facts: ClusterFacts, key: str) -> list[str]:
-    assert not isinstance(facts.brokers, Unknown)
-    return sorted({value for configs in facts.brokers.values() if (value := configs.get(key)) is not None})
+    def numbers(key: str) -> list[int]:
+        return sorted(int(value) for value in values(key) if value.lstrip("-").isdigit())
 
-
-def _numbers(facts: ClusterFacts, key: str) -> list[int]:
-    return sorted(int(value) for value in _values(facts, key) if value.lstrip("-").isdigit())
-
-
-def _auto_create(check: Check, facts: ClusterFacts) -> Finding:
-    if _values(facts, "auto.create.topics.enable") != ["false"]:
+    check = Check(subject, "auto-create")
+    if not (said := values("auto.create.topics.enable")):
+        yield check.unknown("the brokers do not report auto.create.topics.enable")
+    elif said == {"false"}:
+        yield check.ok("off")
+    else:
         why = "a client that asks for a name makes the topic with default settings, even one that was just deleted"
         todo = "Set auto.create.topics.enable=false on the brokers"
-        return check.warning("auto.create.topics.enable is true", why, todo)
-    return check.ok("off")
+        yield check.warning("auto.create.topics.enable is true", why, todo)
 
+    if target:
+        check = Check(subject, "transactions")
+        longest, expires = numbers("transaction.max.timeout.ms"), numbers("transactional.id.expiration.ms")
+        text = f"transaction.max.timeout.ms {human('a.ms', str(longest[0]))}" if longest else ""
+        if expires:
+            text += f", transactional.id.expiration.ms {human('a.ms', str(expires[0]))}"
+        if not longest:
+            yield check.unknown("the brokers do not report transaction.max.timeout.ms")
+        elif longest[0] < TRANSACTION_TIMEOUT_MS:
+            why = f"the mirror job asks for {human('a.ms', str(TRANSACTION_TIMEOUT_MS))} and would be refused"
+            todo = f"Set transaction.max.timeout.ms to at least {TRANSACTION_TIMEOUT_MS} on the brokers"
+            yield check.problem(text, why, todo)
+        else:
+            yield check.ok(text)
 
-def _transactions(check: Check, facts: ClusterFacts) -> Finding:
-    longest = _numbers(facts, "transaction.max.timeout.ms")
-    expires = _numbers(facts, "transactional.id.expiration.ms")
-    if not longest:
-        return check.unknown("the brokers do not report transaction.max.timeout.ms")
-    text = f"transaction.max.timeout.ms {human('a.ms', str(longest[0]))}"
-    if expires:
-        text += f", transactional.id.expiration.ms {human('a.ms', str(expires[0]))}"
-    if longest[0] < TRANSACTION_TIMEOUT_MS:
-        why = f"the mirror job asks for {human('a.ms', str(TRANSACTION_TIMEOUT_MS))} and would be refused"
-        todo = f"Set transaction.max.timeout.ms to at least {TRANSACTION_TIMEOUT_MS} on the brokers"
-        return check.problem(text, why, todo)
-    return check.ok(text)
+        check = Check(subject, "positions")
+        if minutes := numbers("offsets.retention.minutes"):
+            kept = human("a.ms", str(minutes[0] * 60_000))
+            text = f"offsets.retention.minutes {minutes[0]} ({kept})"
+            if minutes[0] < LEAST_OFFSETS_RETENTION_MIN:
+                why = f"a mirror that is stopped for longer than {kept} loses its positions and starts again"
+                yield check.warning(text, why, "Raise it to 7 days (10080) or more")
+            else:
+                yield check.ok(text, f"a mirror may be stopped for up to {kept}")
+        else:
+            yield check.unknown("the brokers do not report offsets.retention.minutes")
 
-
-def _positions(check: Check, facts: ClusterFacts) -> Finding:
-    minutes = _numbers(facts, "offsets.retention.minutes")
-    if not minutes:
-        return check.unknown("the brokers do not report offsets.retention.minutes")
-    kept = human("a.ms", str(minutes[0] * 60_000))
-    text = f"offsets.retention.minutes {minutes[0]} ({kept})"
-    if minutes[0] < 3 * 24 * 60:
-        why = f"a mirror that is stopped for longer than {kept} loses its positions and begins anew"
-        return check.warning(text, why, "Raise it to 7 days (10080) or more")
-    return check.ok(text, f"a mirror may be stopped for up to {kept}")
-
-
-def _replicas(check: Check, declared: Cluster, facts: ClusterFacts) -> Finding:
-    assert not isinstance(facts.brokers, Unknown)
-    least, factors = _numbers(facts, "min.insync.replicas"), _numbers(facts, "default.replication.factor")
+    check = Check(subject, "replicas")
+    least, factors = numbers("min.insync.replicas"), numbers("default.replication.factor")
     factor = declared.defaults.replication_factor or (factors[0] if factors else None)
     if not least or factor is None:
-        return check.unknown("the brokers do not report min.insync.replicas")
-    brokers = counted(len(facts.brokers), "broker")
-    text = f"new topics have replication factor {factor}, min.insync.replicas {least[-1]}, on {brokers}"
-    if least[-1] > factor:
-        todo = "Raise default.replication.factor, or lower min.insync.replicas"
-        return check.problem(text, min_insync_above(factor), todo)
-    if least[-1] == factor > 1:
-        todo = "Set min.insync.replicas to one less than the factor"
-        return check.warning(text, "when one broker is down, nothing can be written", todo)
-    return check.ok(text)
+        yield check.unknown("the brokers do not report min.insync.replicas")
+    else:
+        text = f"new topics have replication factor {factor}, min.insync.replicas {least[-1]}, "
+        text += f"on {counted(len(brokers), 'broker')}"
+        if least[-1] > factor:
+            todo = "Raise default.replication.factor, or lower min.insync.replicas"
+            yield check.problem(text, min_insync_above(factor), todo)
+        elif least[-1] == factor > 1:
+            todo = "Set min.insync.replicas to one less than the factor"
+            yield check.warning(text, "when one broker is down, nothing can be written", todo)
+        else:
+            yield check.ok(text)
+    yield brokers_agree(Check(subject, "limits"), brokers)

@@ -12,7 +12,7 @@ from reconciler.engine.guards.remote_topics import judge, with_heartbeats, with_
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.model.live import LiveState
+from reconciler.model.live import LiveState, LiveTopic
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.doctor import ClusterFacts, Finding
 from reconciler.model.reports.impact import FlowCopies, RemoteFacts
@@ -24,7 +24,6 @@ LIMIT = "max.message.bytes"
 SHOWN = 3
 LOG_OVERHEAD = 12
 """Offset and size: by so many bytes Kafka's default of max.message.bytes is above that of replica.fetch.max.bytes."""
-
 
 NO_PROSPECTS: Mapping[TopicRef, Prospect] = MappingProxyType({})
 
@@ -40,13 +39,13 @@ class _Limits:
     def of(self, ref: TopicRef) -> int | None:
         cluster = self.live.known(ref.cluster)
         if cluster is None or ref.name in cluster.topics:
-            return _limit(self.live, ref)
+            return _number(self.live.topic(ref), LIMIT)
         prospect = self.prospects.get(ref)
         configs = None if prospect is None or isinstance(prospect.configs, Unknown) else prospect.configs
-        desired_names = configs.get(LIMIT) if configs else None
-        if desired_names is not None and desired_names.value:
-            return int(desired_names.value)
-        return _broker_number(self.facts.get(ref.cluster), "message.max.bytes")
+        expected = configs.get(LIMIT) if configs else None
+        if expected is not None and expected.value:
+            return int(expected.value)
+        return _least_of_brokers(self.facts.get(ref.cluster), "message.max.bytes")
 
 
 def flow_findings(
@@ -58,24 +57,40 @@ def flow_findings(
 ) -> Iterator[Finding]:
     limits = _Limits(live, prospects, facts)
     for flow in topology.flows.values():
-        yield _offsets(Check(f"flow {flow.name}", "consumer offsets"), flow)
-        sizes = Check(f"flow {flow.name}", "message size")
+        subject = f"flow {flow.name}"
+        offsets, sizes = Check(subject, "consumer offsets"), Check(subject, "message size")
+        if flow.groups.sync_offsets:
+            yield offsets.ok(f"kept on {flow.target} every {human('a.ms', str(flow.groups.interval_ms))}")
+        else:
+            text, lost = f"not kept on {flow.target}", f"when {flow.source} is lost, no group has an offset"
+            why = f"{lost} on {flow.target}: nothing is ready for that failover"
+            todo = f"Write groups: {{sync_offsets: true}} under flow {flow.name}; a planned failover works without it"
+            yield offsets.warning(text, why, todo)
         if not (live.known(flow.source) and live.known(flow.target)):
             todo = "Fix the problems of its clusters first"
             yield sizes.unknown("one of its clusters could not be read", "", todo)
             continue
         mine = [route for route in routes if route.flow == flow.name]
         yield _sizes(sizes, flow, mine, limits)
-        yield keeps_as_much(Check(f"flow {flow.name}", "limits"), flow, mine, prospects, facts)
-        yield _writable(Check(f"flow {flow.name}", "replicas"), live, mine)
+        yield keeps_as_much(Check(subject, "limits"), flow, mine, prospects, facts)
 
-
-def _offsets(check: Check, flow: Flow) -> Finding:
-    if flow.groups.sync_offsets:
-        return check.ok(f"kept on {flow.target} every {human('a.ms', str(flow.groups.interval_ms))}")
-    why = f"when {flow.source} is lost, no group has an offset on {flow.target}: nothing is ready for that failover"
-    todo = f"Write groups: {{sync_offsets: true}} under flow {flow.name}; a planned failover works without it"
-    return check.warning(f"not kept on {flow.target}", why, todo)
+        # Topics whose copies cannot be written with acks=all.
+        stuck = []
+        for topic, ref in ((live.topic(route.remote), route.remote) for route in mine):
+            factor = min((len(part.replicas) for part in topic.partitions), default=None) if topic else None
+            least = _number(topic, "min.insync.replicas")
+            if least is not None and factor is not None and least > factor:
+                stuck.append(f"{ref}: min.insync.replicas {least}, replication factor {factor}")
+        replicas = Check(subject, "replicas")
+        if stuck:
+            todo = "Lower min.insync.replicas of these topics, or raise their replication factor"
+            why = (
+                "the mirror writes with acks=all, which brokers before Kafka 3.7 refuse there; later ones count as many"
+                " as there are replicas, so it protects less than it says"
+            )
+            yield replicas.problem("; ".join(stuck[:SHOWN]), why, todo)
+        else:
+            yield replicas.ok("min.insync.replicas of its remote topics can be met")
 
 
 def remote_findings(
@@ -103,8 +118,11 @@ def remote_findings(
 def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:
     unread: list[str] = []
     smaller: list[str] = []
+    taken: list[int] = []
     for route in routes:
         here, there = limits.of(route.source), limits.of(route.remote)
+        if there is not None:
+            taken.append(there)
         if here is None or there is None:
             unread.append(str(route.source))
         elif there < here:
@@ -119,50 +137,24 @@ def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -
         some = counted(len(unread), "topic")
         text = f"the limit of {some} is not known: {', '.join(unread[:SHOWN])}"
         return check.unknown(text, "", "Let the plan principal describe their configs, and those of the brokers")
-    if narrow := _replica_fetch(routes, limits, limits.facts.get(flow.target)):
+
+    # A batch fits, and its followers on the target may still not fetch it together with others.
+    fetch = _least_of_brokers(limits.facts.get(flow.target), "replica.fetch.max.bytes")
+    if fetch is not None and taken and max(taken) - LOG_OVERHEAD > fetch:
+        shown = human("a.bytes", str(fetch))
+        text = f"replica.fetch.max.bytes of the target is {shown}, topics take {max(taken)} bytes"
         why = "followers fetch such batches one at a time, so replication is slow"
-        return check.warning(narrow, why, "Raise replica.fetch.max.bytes")
+        return check.warning(text, why, "Raise replica.fetch.max.bytes")
     return check.ok(f"what its {len(routes)} source topics accept fits into the target")
 
 
-def _replica_fetch(routes: Sequence[Route], known: _Limits, target: ClusterFacts | None) -> str:
-    """That followers cannot fetch the largest batches as a whole, or empty."""
-    limits = [limit for route in routes if (limit := known.of(route.remote)) is not None]
-    fetch = _broker_number(target, "replica.fetch.max.bytes")
-    if fetch is None or not limits or max(limits) - LOG_OVERHEAD <= fetch:
-        return ""
-    return f"replica.fetch.max.bytes of the target is {human('a.bytes', str(fetch))}, topics take {max(limits)} bytes"
-
-
-def _limit(live: LiveState, ref: TopicRef) -> int | None:
-    topic = live.topic(ref)
-    value = topic.config(LIMIT) if topic else None
+def _number(topic: LiveTopic | None, key: str) -> int | None:
+    value = topic.config(key) if topic else None
     return int(value) if value else None
 
 
-def _broker_number(facts: ClusterFacts | None, key: str) -> int | None:
+def _least_of_brokers(facts: ClusterFacts | None, key: str) -> int | None:
     if facts is None or isinstance(facts.brokers, Unknown):
         return None
     numbers = [int(value) for configs in facts.brokers.values() if (value := configs.get(key)) and value.isdigit()]
     return min(numbers) if numbers else None
-
-
-def _writable(check: Check, live: LiveState, routes: Sequence[Route]) -> Finding:
-    stuck = [words for route in routes if (words := _stuck(live, route.remote))]
-    if stuck:
-        todo = "Lower min.insync.replicas of these topics, or raise their replication factor"
-        why = (
-            "the mirror writes with acks=all, which brokers before Kafka 3.7 refuse there; later ones count as many as "
-            "there are replicas, so it protects less than it says"
-        )
-        return check.problem("; ".join(stuck[:SHOWN]), why, todo)
-    return check.ok("min.insync.replicas of its remote topics can be met")
-
-
-def _stuck(live: LiveState, ref: TopicRef) -> str:
-    topic = live.topic(ref)
-    least = topic.config("min.insync.replicas") if topic else None
-    factor = min((len(part.replicas) for part in topic.partitions), default=None) if topic else None
-    if not least or factor is None or int(least) <= factor:
-        return ""
-    return f"{ref}: min.insync.replicas {least}, replication factor {factor}"

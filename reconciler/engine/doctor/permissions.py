@@ -7,12 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.engine.doctor.check import Check
-from reconciler.engine.doctor.group_rights import group_needs
-from reconciler.engine.doctor.topic_rights import FEW, Needed, desired_names, keeps_lock, record_needs, topic_needs
+from reconciler.engine.doctor.rights import (
+    FEW,
+    Needed,
+    desired_names,
+    group_needs,
+    keeps_lock,
+    record_needs,
+    topic_needs,
+)
 from reconciler.errors import Unknown
 from reconciler.model.acls import Operation
 from reconciler.model.environment.topology import Principal, Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveState
 from reconciler.model.reports.doctor import Ask, Finding, Rights
 from reconciler.model.state.lock import transactional_id as lock_transactional_id
 from reconciler.replication.names import transactional_id
@@ -70,18 +77,16 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
                 described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
                 markers=bool(keeping_flows(topology, name)),
             )
+
+    # Brokers report no operations for topics that do not exist yet: their Read and Write are tried one by one.
     for (name, principal), ask in all_asks.items():
         if here := live.known(name):
-            of_records = tuple(record_needs(topology, name, principal, routes))
-            reads, writes = (_to_come(of_records, operation, here) for operation in ("READ", "WRITE"))
+            to_come: dict[str, set[str]] = {"READ": set(), "WRITE": set()}
+            for need in record_needs(topology, name, principal, routes):
+                to_come.get(need.operation, set()).update(set(need.topics) - here.topics.keys())
+            reads, writes = tuple(sorted(to_come["READ"])), tuple(sorted(to_come["WRITE"]))
             all_asks[name, principal] = replace(ask, reads=reads, writes=writes)
     return all_asks
-
-
-def _to_come(needs: Iterable[Needed], operation: str, here: LiveCluster) -> tuple[str, ...]:
-    """Of topics that are not there yet brokers tell no operations."""
-    topics = {topic for need in needs if need.operation == operation for topic in need.topics}
-    return tuple(sorted(topics - here.topics.keys()))
 
 
 def _groups(topology: Topology, cluster: str, principal: Principal, operation: Operation) -> tuple[str, ...]:
@@ -92,18 +97,26 @@ def _groups(topology: Topology, cluster: str, principal: Principal, operation: O
 def permission_findings(
     topology: Topology, cluster: str, rights: Iterable[Rights], routes: Sequence[Route]
 ) -> Iterator[Finding]:
-    rights = list(rights)
+    subject, declared, rights = f"cluster {cluster}", topology.clusters[cluster].principals, list(rights)
     whose = {right.principal: right.kafka_principal for right in rights if right.failed is None}
     for right in rights:
-        login = Check(f"cluster {cluster}", f"login of {right.principal}")
+        who = right.principal
+        login, check = Check(subject, f"login of {who}"), Check(subject, f"permissions of {who}")
         if right.failed is not None:
             yield login.problem(right.failed.error, "", right.failed.todo)
             continue
         yield login.ok(f"accepted as {right.kafka_principal}")
-        check = Check(f"cluster {cluster}", f"permissions of {right.principal}")
+
+        # A principal that is not declared logs in as plan. Granting plan's login more than it needs would hand the
+        # cluster to each pull request, so what it lacks is one problem: the missing login.
         lacks = list(_lacks(topology, cluster, right, routes))
-        if lacks and _borrowed(topology, cluster, right, whose):
-            yield _undeclared(check, cluster, right, lacks)
+        plans = who is not Principal.PLAN and right.kafka_principal == whose.get(Principal.PLAN)
+        if lacks and plans and who not in declared:
+            named = first_of([lack.removeprefix("lacks ") for lack, _, _ in lacks], FEW)
+            text = f"{who} is not declared under principals, so it logs in as {right.kafka_principal}, which lacks"
+            why = "plan only reads: with these rights the login of each pull request could change the cluster"
+            todo = f"Declare principals: {who} under cluster {cluster}, with a login of its own"
+            yield check.problem(f"{text} {named}", why, f"{todo}; doctor then gives the grants of that login")
         else:
             yield from (check.problem(*lack) for lack in lacks)
         parts = (right.creates, right.groups, right.transactional_ids, right.described, right.reads, right.writes)
@@ -111,40 +124,17 @@ def permission_findings(
         yield from (check.unread(part, f"{part.subject} was not tried") for part in unknown)
         if not lacks and not unknown:
             yield check.ok("nothing is missing")
-        if right.markers is not None:
-            yield _markers(topology, cluster, right, right.markers)
 
-
-def _borrowed(topology: Topology, cluster: str, right: Rights, whose: Mapping[Principal, str]) -> bool:
-    """Whether it has no login of its own and is plan's, who only reads: rights beyond that are not for plan's login."""
-    declared = topology.clusters[cluster].principals
-    return (
-        right.principal not in declared
-        and right.kafka_principal == whose.get(Principal.PLAN)
-        and (right.principal is not Principal.PLAN)
-    )
-
-
-def _undeclared(check: Check, cluster: str, right: Rights, lacks: Sequence[Lack]) -> Finding:
-    who = right.principal
-    named = first_of([lack.removeprefix("lacks ") for lack, _, _ in lacks], FEW)
-    text = f"{who} is not declared under principals, so it logs in as {right.kafka_principal}, which lacks {named}"
-    why = "plan only reads: with these rights the login of each pull request could change the cluster"
-    todo = f"Declare principals: {who} under cluster {cluster}, with a login of its own"
-    return check.problem(text, why, f"{todo}; doctor then gives the grants of that login")
-
-
-def _markers(topology: Topology, cluster: str, rights: Rights, held: bool | Unknown) -> Finding:
-    """No problem where it is missing: flows copy without it, up to a limit that somebody may choose to live with."""
-    check = Check(f"cluster {cluster}", f"markers of {rights.principal}")
-    flows = flows_into(topology, cluster)
-    granted = command(rights, "ClusterAction", "--cluster")
-    todo = marker_todo(topology, cluster, rights.kafka_principal, granted)
-    if isinstance(held, Unknown):
-        return check.unknown(held.error, f"{flows}: if it may not, {MARKER_LIMIT}", f"{held.todo}; {todo}")
-    if held:
-        return check.ok(MARKERS_ALLOWED, f"{flows}: restarts of brokers cannot make a copy diverge")
-    return check.warning(MARKERS_NOT_ALLOWED, f"{flows}: {MARKER_LIMIT}", todo)
+        # Transaction markers are no problem if missing: flows copy without them, up to a limit that a user may accept.
+        if (held := right.markers) is not None:
+            check, flows = Check(subject, f"markers of {who}"), flows_into(topology, cluster)
+            todo = marker_todo(topology, cluster, right.kafka_principal, command(right, "ClusterAction", "--cluster"))
+            if isinstance(held, Unknown):
+                yield check.unknown(held.error, f"{flows}: if it may not, {MARKER_LIMIT}", f"{held.todo}; {todo}")
+            elif held:
+                yield check.ok(MARKERS_ALLOWED, f"{flows}: restarts of brokers cannot make a copy diverge")
+            else:
+                yield check.warning(MARKERS_NOT_ALLOWED, f"{flows}: {MARKER_LIMIT}", todo)
 
 
 def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> Iterator[Lack]:
@@ -159,23 +149,39 @@ def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Ro
         if refused:
             why = "what git declares could not be made"
             yield from _lack(rights, Needed("CREATE", tuple(refused), "--topic '*'", why), refused)
-    yield from _of_groups(topology, cluster, rights)
-    problem = "the job could not copy exactly once"
+    for group in group_needs(topology, cluster, rights.principal):
+        groups = rights.groups if group.operation is Operation.READ else rights.described
+        if isinstance(groups, Mapping) and not groups.get(group.asked, True):
+            word = _WORDS[group.operation.name]
+            yield f"lacks {word} on {group.words}", group.why, command(rights, word, group.resource)
+
+    # One grant covers all lanes of a flow, which have an id each: the prefix is granted, not every id.
+    ids = rights.transactional_ids if isinstance(rights.transactional_ids, Mapping) else {}
+    lacking: dict[str, list[str]] = {}
+    for name in (name for name, allowed in ids.items() if not allowed):
+        resource = f"--transactional-id {name}"
+        if name.startswith(MIRROR):
+            resource = f"--transactional-id {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
+        lacking.setdefault(resource, []).append(name)
+    why = "the job could not copy exactly once"
     if rights.principal is Principal.APPLY:
-        problem = "the lock of the environment could not be held, so nothing could be applied"
-    yield from _of_transactions(rights, problem)
+        why = "the lock of the environment could not be held, so nothing could be applied"
+    for resource, names in lacking.items():
+        yield f"lacks Write on transactional-id {first_of(names, FEW)}", why, command(rights, "Write", resource)
     yield from _of_cluster(topology, cluster, rights)
 
 
 def _of_cluster(topology: Topology, cluster: str, rights: Rights) -> Iterator[Lack]:
-    """Rights on the cluster itself. Brokers tell of none where Describe is missing (KIP-430): of the others only Alter,
+    """Rights on the cluster itself. Brokers report none where Describe is missing (KIP-430): of the others only Alter,
     which contains it, is sure to be missing then."""
     needs: dict[str, str] = {}
     if rights.principal in (Principal.PLAN, Principal.APPLY):
         needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
         if cluster in user_clusters(topology):
             needs["DESCRIBE"] = "bytes at stake, access rules and SCRAM users would not be known"
-    moves = _factors(topology, cluster)
+    # Replicas may have to move where git declares a replication factor.
+    moves = any(flow.replication_factor for flow in topology.flows.values() if flow.target == cluster)
+    moves = moves or any(topic.replication_factor for topic in topology.topics.values() if cluster in topic.clusters)
     if rights.principal is Principal.APPLY and (access_clusters(topology) or moves):
         needs["ALTER"] = "access rules could not be set, nor replicas moved"
     elif rights.principal is Principal.APPLY and cluster in user_clusters(topology):
@@ -191,12 +197,6 @@ def _of_cluster(topology: Topology, cluster: str, rights: Rights) -> Iterator[La
         if rights.cluster is not None and operation not in rights.cluster:
             word = _WORDS[operation]
             yield f"lacks {word} on the cluster", why, command(rights, word, "--cluster")
-
-
-def _factors(topology: Topology, cluster: str) -> bool:
-    """Whether git declares a factor of a topic there, so that replicas may have to move."""
-    flows = any(flow.replication_factor for flow in topology.flows.values() if flow.target == cluster)
-    return flows or any(topic.replication_factor for topic in topology.topics.values() if cluster in topic.clusters)
 
 
 def _lack(rights: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:
@@ -219,29 +219,6 @@ def command(rights: Rights, operation: str, resource: str) -> str:
         f"kafka-acls.sh --bootstrap-server {rights.server} --add --allow-principal {in_shell(rights.kafka_principal)}"
         f" --operation {operation} {resource}"
     )
-
-
-def _of_groups(topology: Topology, cluster: str, rights: Rights) -> Iterator[Lack]:
-    for need in group_needs(topology, cluster, rights.principal):
-        groups = rights.groups if need.operation is Operation.READ else rights.described
-        if isinstance(groups, Mapping) and not groups.get(need.asked, True):
-            word = _WORDS[need.operation.name]
-            yield f"lacks {word} on {need.words}", need.why, command(rights, word, need.resource)
-
-
-def _of_transactions(rights: Rights, subject: str) -> Iterator[Lack]:
-    """``subject``: why it matters."""
-    asked, kind = rights.transactional_ids, "--transactional-id"
-    lacking: dict[str, list[str]] = {}
-    for name, allowed in asked.items() if isinstance(asked, Mapping) else ():
-        resource = f"{kind} {name}"
-        if name.startswith(MIRROR):  # one for each lane of the flow
-            resource = f"{kind} {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
-        if not allowed:
-            lacking.setdefault(resource, []).append(name)
-    for resource, names in lacking.items():
-        shown = first_of(names, FEW)
-        yield f"lacks Write on transactional-id {shown}", subject, command(rights, "Write", resource)
 
 
 def _may(rights: Rights, topic: str, operation: str) -> bool:

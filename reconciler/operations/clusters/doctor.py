@@ -21,19 +21,17 @@ from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.runner.spark_master import page_port, spark_master
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.lock.home import look
-from reconciler.engine.doctor import (
-    asks,
-    cluster_findings,
+from reconciler.engine.doctor.clusters import cluster_findings
+from reconciler.engine.doctor.flows import flow_findings, remote_findings
+from reconciler.engine.doctor.machines import (
     executor_findings,
-    flow_findings,
     machine_findings,
     master_findings,
     metrics_findings,
-    permission_findings,
-    remote_findings,
     spark_cluster_findings,
     task_findings,
 )
+from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.guards.remote_topics import copies_of
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, RunnerError, Unknown

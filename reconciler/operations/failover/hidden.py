@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from reconciler.backends.clusters.groups import Side
-from reconciler.engine.doctor.group_rights import GroupNeed, moved_groups
+from reconciler.engine.doctor.rights import GroupNeed, moved_groups
 from reconciler.model.environment.topology import Flow
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Leg, Level
 from reconciler.replication.policy import TopicSelector

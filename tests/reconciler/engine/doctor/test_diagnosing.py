@@ -10,7 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.engine.doctor import cluster_findings, flow_findings, machine_findings, spark_cluster_findings
+from reconciler.engine.doctor.clusters import cluster_findings
+from reconciler.engine.doctor.flows import flow_findings
+from reconciler.engine.doctor.machines import machine_findings, spark_cluster_findings
 from reconciler.errors import Unknown
 from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import Mirror
@@ -85,6 +87,7 @@ def test_a_cluster_in_order_has_nothing_but_ok() -> None:
         ("mutation quota", DoctorVerdict.OK, "user a: 2 partitions", {"quotas": {"user a": 2.0}}),
         ("mutation quota", DoctorVerdict.UNKNOWN, "could not", {"quotas": LOST}),
         ("auto-create", DoctorVerdict.WARNING, "true", {"brokers": with_setting("auto.create.topics.enable", "true")}),
+        ("auto-create", DoctorVerdict.UNKNOWN, "do not report", {"brokers": {1: {}}}),
         (
             "transactions",
             DoctorVerdict.PROBLEM,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.doctor import asks, permission_findings
+from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.errors import Unknown
 from reconciler.model.environment.flows import Groups, OffsetsKept
 from reconciler.model.environment.topology import Carry, Principal, Topology

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.doctor import flow_findings, metrics_findings
+from reconciler.engine.doctor.flows import flow_findings
+from reconciler.engine.doctor.machines import metrics_findings
 from reconciler.model.environment.flows import Groups
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import LiveState

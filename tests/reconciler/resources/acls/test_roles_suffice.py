@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.engine.doctor.topic_rights import record_needs
+from reconciler.engine.doctor.rights import record_needs
 from reconciler.environment.load import load
 from reconciler.model.acls import Operation
 from reconciler.model.environment.topology import Principal

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.doctor.group_rights import group_needs
+from reconciler.engine.doctor.rights import group_needs
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.explain import explain
 from reconciler.errors import ExitCode, ReconcilerError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.doctor import asks, permission_findings
+from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.drift.causes import differences
 from reconciler.engine.drift.parity import parity
 from reconciler.engine.explain import explain

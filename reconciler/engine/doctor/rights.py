@@ -1,0 +1,223 @@
+"""Which rights on topics and groups doctor checks for each principal: of those that exist and those still to come.
+
+A broker lists only groups that the asking principal may describe and hides the others silently, so a group that
+does not exist is asked for by name: what is refused for it would be hidden, too.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from reconciler.model.acls import Operation
+from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.reports.doctor import Rights
+from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
+from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC, position_group
+from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.quotas import quota_clusters
+from reconciler.resources.topics.internal import internal_topics, written_by
+from reconciler.resources.users import user_clusters
+from reconciler.text import in_shell
+
+FEW = 3
+NO_SUCH_GROUP = "reconciler-doctor"
+"""Ends the name of a group that does not exist."""
+_PREFIX = re.compile(r"(?P<head>[^\\.^$*+?{}\[\]|()]*)\.\*")
+_LITERAL = re.compile(r"[^\\.^$*+?{}\[\]|()]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """``operation`` on each of ``topics``; ``pattern`` is one resource, as kafka-acls writes it, for all of them."""
+
+    operation: str
+    topics: tuple[str, ...]
+    pattern: str
+    why: str
+
+    @classmethod
+    def of(cls, operation: str, topic: str, why: str) -> Needed:
+        return cls(operation, (topic,), f"--topic {in_shell(topic)}", why)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNeed:
+    """``asked``: the group that is asked for; ``resource``: what kafka-acls is to be given; ``words`` name it."""
+
+    operation: Operation
+    asked: str
+    resource: str
+    words: str
+    why: str
+
+    @classmethod
+    def literal(cls, operation: Operation, group: str, why: str) -> GroupNeed:
+        return cls(operation, group, f"--group {shlex.quote(group)}", f"group {group}", why)
+
+    @classmethod
+    def prefixed(cls, operation: Operation, head: str, why: str) -> GroupNeed:
+        resource = f"--group {shlex.quote(head)} --resource-pattern-type prefixed" if head else "--group '*'"
+        return cls(operation, f"{head}{NO_SUCH_GROUP}", resource, f"groups {head}*" if head else "groups", why)
+
+
+def desired_names(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
+    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
+    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
+    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
+    record = {LOCK_TOPIC} if keeps_lock(topology, cluster) or _keeps_ownership(topology, cluster) else set()
+    return declared | remote | internal | record | {*_audit(topology, cluster)}
+
+
+def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
+    """All of them, for the topics that this principal was asked about."""
+    records = tuple(record_needs(topology, cluster, rights.principal, routes))
+    match rights.principal:
+        case Principal.PLAN:
+            answered = tuple(sorted({*rights.operations, *rights.denied}))
+            everything = "a topic that plan cannot see would look as if it were not there"
+            values = "its values would be unknown, and what rests on them is not planned"
+            described = Needed("DESCRIBE", answered, "--topic '*'", everything)
+            return (described, Needed("DESCRIBE_CONFIGS", answered, "--topic '*'", values), *records)
+        case Principal.APPLY:
+            changed = tuple(sorted({*rights.operations, *rights.denied} - {LOCK_TOPIC}))
+            doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
+            reasons = {
+                "DESCRIBE": "what it changes it must see",
+                "DESCRIBE_CONFIGS": "what it changes it must see",
+                "ALTER": "partitions could not be added",
+                "ALTER_CONFIGS": "configs could not be changed",
+            }
+            needs = [Needed(operation, changed, "--topic '*'", why) for operation, why in reasons.items()]
+            return (*needs, *records, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
+        case Principal.MIRROR:
+            return records
+        case _:
+            assert_never(rights.principal)
+
+
+def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
+    """To Read and Write records, also of topics that are not there yet."""
+    status = any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
+    match principal:
+        case Principal.PLAN:
+            if status:
+                why = "plan could not know which definition a mirror runs with"
+                yield Needed.of("READ", STATUS_TOPIC, why)
+            if keeps_lock(topology, cluster):
+                why = "plan could not detect a shrunken topology, nor an unknown cluster (docs/change/guards.md)"
+                yield Needed.of("READ", LOCK_TOPIC, why)
+            elif _keeps_ownership(topology, cluster):
+                why = "plan could not know which access rules, quotas and users are ours (docs/change/access.md)"
+                yield Needed.of("READ", LOCK_TOPIC, why)
+            for topic in _audit(topology, cluster):
+                why = "drift could not name causes where the applies ran on other machines"
+                yield Needed.of("READ", topic, why)
+        case Principal.APPLY:
+            topics = {STATUS_TOPIC: "mirror pause and resume could not be recorded"} if status else {}
+            if keeps_lock(topology, cluster):
+                topics[LOCK_TOPIC] = "the lock of the environment is kept there; nothing could be applied"
+            elif _keeps_ownership(topology, cluster):
+                why = "no access rule, quota or user could be made, since it could not be written down as ours"
+                topics[LOCK_TOPIC] = why
+            for topic, why in topics.items():
+                yield from (Needed.of(each, topic, why) for each in ("READ", "WRITE"))
+            for topic in _audit(topology, cluster):
+                yield Needed.of("WRITE", topic, "nothing is begun without a record of who does what")
+                why = "its chain would start again with each run, which audit verify calls broken"
+                yield Needed.of("READ", topic, why)
+        case Principal.MIRROR:
+            for flow in topology.flows.values():
+                yield from _of_flow(flow, cluster, [route for route in routes if route.flow == flow.name])
+            if status:
+                yield Needed.of("WRITE", STATUS_TOPIC, "status and metrics of the job could not be shown")
+                yield Needed.of("READ", STATUS_TOPIC, "pause and resume would have no effect")
+            hosted = (mirror for mirror in topology.mirrors.values() if mirror.hosted)
+            if any(topology.status_cluster(mirror) == cluster for mirror in hosted):
+                for operation in ("READ", "WRITE"):
+                    yield Needed.of(operation, CONTROL_TOPIC, "a mirror host could not keep the job running")
+        case _:
+            assert_never(principal)
+
+
+def _of_flow(flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
+    """What the job needs of the flow's topics on one of its clusters."""
+    if flow.source == cluster:
+        topics = tuple(sorted({route.source.name for route in routes}))
+        yield Needed("READ", topics, "--topic '*'" if len(topics) > FEW else "", f"flow {flow.name} reads them")
+    if flow.target == cluster:
+        topics = tuple(sorted({route.remote.name for route in routes}))
+        pattern = "--topic '*'"
+        if flow.naming.policy == "default":
+            pattern = f"--topic {flow.source}{flow.naming.separator} --resource-pattern-type prefixed"
+        yield Needed("WRITE", topics, pattern, f"flow {flow.name} writes them")
+        if flow.keeps_offsets:
+            keeps = f"flow {flow.name} keeps offsets"
+            why = f"{keeps}: it asks brokers what it has written (DescribeProducers)"
+            yield Needed("READ", topics, pattern, why)
+            why = f"{keeps}: empty records below the source's first one could not be deleted"
+            yield Needed("DELETE", topics, pattern, why)
+    for topic in written_by(flow):
+        if topic.ref.cluster == cluster:
+            yield Needed.of("WRITE", topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}")
+
+
+def _audit(topology: Topology, cluster: str) -> tuple[str, ...]:
+    place = topology.audit_place()
+    return (place.name,) if place is not None and place.cluster == cluster else ()
+
+
+def keeps_lock(topology: Topology, cluster: str) -> bool:
+    return lock_cluster(topology).name == cluster
+
+
+def _keeps_ownership(topology: Topology, cluster: str) -> bool:
+    """Whether records of what is ours are kept there: access rules, quotas and users carry no mark of their own."""
+    return cluster in access_clusters(topology) | quota_clusters(topology) | user_clusters(topology)
+
+
+def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple[GroupNeed, ...]:
+    match principal:
+        case Principal.PLAN:
+            why = "who reads a topic at stake would be hidden from plan silently"
+            return (GroupNeed.prefixed(Operation.DESCRIBE, "", why),)
+        case Principal.APPLY:
+            return ()
+        case Principal.MIRROR:
+            return tuple(dict.fromkeys(_groups_of_flows(topology, cluster)))
+        case _:
+            assert_never(principal)
+
+
+def _groups_of_flows(topology: Topology, cluster: str) -> Iterator[GroupNeed]:
+    for flow in topology.flows.values():
+        if flow.target == cluster:
+            why = "the job could not commit positions with the data"
+            yield GroupNeed.literal(Operation.READ, position_group(flow.state_name), why)
+        if flow.source == cluster:
+            for other in topology.arriving(flow):
+                why = f"flow {flow.name} waits: it could not know where marked copies begin"
+                yield GroupNeed.literal(Operation.DESCRIBE, position_group(other.state_name), why)
+        if flow.groups.sync_offsets and flow.source == cluster:
+            why = f"their offsets would silently not be synced by flow {flow.name}"
+            yield from _chosen(Operation.READ if flow.groups.both_ways else Operation.DESCRIBE, flow, why)
+        if flow.groups.sync_offsets and flow.target == cluster:
+            yield from _chosen(Operation.READ, flow, f"flow {flow.name} could not set their offsets")
+
+
+def moved_groups(flow: Flow) -> tuple[GroupNeed, ...]:
+    """What a failover of the flow has to see of groups on the cluster that it leaves."""
+    return tuple(_chosen(Operation.DESCRIBE, flow, "a failover would leave them behind"))
+
+
+def _chosen(operation: Operation, flow: Flow, why: str) -> Iterator[GroupNeed]:
+    """For a name and for a beginning with ``.*``. Rights for other patterns may be given name by name: not asked."""
+    for pattern in flow.groups.include:
+        if (match := _PREFIX.fullmatch(pattern)) is not None:
+            yield GroupNeed.prefixed(operation, match["head"], why)
+        elif _LITERAL.fullmatch(pattern):
+            yield GroupNeed.literal(operation, pattern, why)
