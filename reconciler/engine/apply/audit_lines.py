@@ -31,7 +31,7 @@ class Actor:
 
 
 def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) -> Line:
-    """``plan`` None: a command by hand. ``at``: seconds since 1970."""
+    """``plan`` None: a command other than apply, which has no plan. ``at``: seconds since 1970."""
     return {
         **_head("begin", run, at),
         "command": actor.command,

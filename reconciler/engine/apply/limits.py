@@ -1,4 +1,4 @@
-"""Limits of an apply, the callbacks that hear of its progress, and its result."""
+"""Limits of an apply, the callbacks that receive its progress, and its result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from reconciler.errors import BlockedError, ExitCode, ReconcilerError, Unknown
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError
 from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.ports import Prober
@@ -76,21 +76,21 @@ class ApplyLimits:
 
 
 class Progress(Protocol):
-    """Told while a plan is carried out."""
+    """Receives what happens while a plan is carried out."""
 
     def outcome(self, outcome: Outcome) -> None: ...
 
     def note(self, change_id: str, text: str) -> None: ...
 
     def moving(self, change_id: str, text: str) -> None:
-        """How far it is; told often, and each time instead of the last."""
+        """How far it is: called often, and each text replaces the one before."""
         ...
 
     def probed(self, probe: Probe) -> None: ...
 
 
 class Silent:
-    """A ``Progress`` that tells nobody."""
+    """A ``Progress`` that shows nothing."""
 
     def outcome(self, outcome: Outcome) -> None:
         """Says nothing."""
@@ -109,24 +109,23 @@ def refuse_if_blocked(plan: Plan) -> None:
     """Raises BlockedError (exit 3) for refusals, ReconcilerError (exit 1) when something could not be read."""
     if plan.unknown:
         causes = grouped((unknown.what, unknown) for unknown in plan.unknown)
-        lines = _first([f"  {_subjects(some)}: {some[0].error}" for some in causes.values()])
+        lines = []
+        for some in causes.values():
+            subjects = list(dict.fromkeys(each.subject for each in some))
+            lines.append(f"  {first_of(subjects, _NAMED)}: {some[0].error}")
         raise ReconcilerError(
             "nothing was applied, because something could not be read",
-            lines,
+            _first(lines),
             "Fix it and run plan again, or apply what does not depend on it with --partial.",
         )
     if plan.refused:
-        lines = _first([f"  {refusal.reason.text}\n    {refusal.todo}".rstrip() for refusal in plan.refused])
+        lines = [f"  {refusal.reason.text}\n    {refusal.todo}".rstrip() for refusal in plan.refused]
         todo = "Resolve them and plan again, or apply the rest with --partial."
-        raise BlockedError("nothing was applied, because the plan has refusals", lines, todo)
-
-
-def _subjects(unknown: Sequence[Unknown]) -> str:
-    return first_of(list(dict.fromkeys(each.subject for each in unknown)), _NAMED)
+        raise BlockedError("nothing was applied, because the plan has refusals", _first(lines), todo)
 
 
 def _first(lines: Sequence[str]) -> str:
-    """There may be thousands, and the plan tells all of them."""
+    """There may be thousands, and the plan lists all of them."""
     more = [f"  and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
     return "\n".join([*lines[:_NAMED], *more])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import assert_never
 
-from reconciler.engine.apply.after_interrupt import looked_up, unsure
 from reconciler.engine.apply.limits import ApplyLimits, Progress, refuse_if_blocked
+from reconciler.engine.kinds import kind_of
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.changes import KindName, RestartMirror, StartMirror, StopMirror
 from reconciler.model.live import Made
@@ -25,6 +26,12 @@ SIGINT = "SIGINT"
 """Python's own handler of Ctrl-C does not name it."""
 STEP = 1_000
 """The most changes that are begun together. Whether to go on is asked before each step."""
+CUT_SHORT = "interrupted before it was done"
+LEFT_MOVING = (
+    "interrupted: what is in flight continues, throttled\n"
+    "Run apply again to continue, or cancel it with: reconciler reassignments cancel ENV."
+)
+UNSURE = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
 
 
 def apply(
@@ -39,7 +46,7 @@ def apply(
 
     Raises what ``refuse_if_blocked`` raises, and nothing for a single change. On interruption, or when the gate
     closes, the rest is skipped; what was under way when interrupted is looked up on the cluster; when interrupted
-    again, nobody is asked any more.
+    again, no cluster is asked any more.
     """
     refuse_if_blocked(plan)
     run = _Run(plan, admins, runner, handovers, progress, caution or ApplyLimits())
@@ -54,21 +61,12 @@ def apply(
     return tuple(run.outcomes[planned.id] for planned in plan.changes)
 
 
-def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
-    """Neighbours of one stage, cluster and kind travel in one request; a mirror is a batch of its own."""
-
-    def together(planned: Planned) -> tuple[str, str, str]:
-        return planned.stage, planned.change.cluster, planned.change.batch
-
-    for _, batch in groupby(changes, key=together):
-        alike = list(batch)
-        for start in range(0, len(alike), STEP):
-            yield alike[start : start + STEP]
-
-
 @dataclass
 class _Run:
-    """The outcomes so far. Lives as long as one ``apply``."""
+    """The outcomes so far, and the changes whose outcome an interrupt would have to look up (``under_way``).
+
+    ``identity``: by cluster, why it must not be written to, or empty. Lives as long as one ``apply``.
+    """
 
     plan: Plan
     admins: Mapping[str, ClusterAdmin]
@@ -94,17 +92,22 @@ class _Run:
             if why := promotion.begin(wave):
                 self.ended(f"not begun: {why}")
                 return
-            if closed := self._in_batches(changes):
-                self.ended(f"not begun: {closed}")
-                promotion.interrupted()
-                return
+            # Neighbours of one stage, cluster and kind travel in one request; a mirror is a batch of its own.
+            for _, batch in groupby(changes, key=lambda it: (it.stage, it.change.cluster, it.change.batch)):
+                alike = list(batch)
+                for start in range(0, len(alike), STEP):
+                    if closed := self.caution.gate():
+                        self.ended(f"not begun: {closed}")
+                        promotion.interrupted()
+                        return
+                    self.batch(alike[start : start + STEP])
             promotion.ended(wave, [self.outcomes[planned.id] for planned in changes])
         self._take_over_rules()
         promotion.conclude()
 
     def _take_over_rules(self) -> None:
-        """Rules that are declared and were there before become ours. That it fails harms nothing: the next apply does
-        it, and until then a plan says that taking them out of the files deletes nothing."""
+        """Rules that are declared and were there before become ours. A failure harms nothing: the next apply does it,
+        and until then a plan says that taking them out of the files deletes nothing."""
         by_cluster = grouped((adopted.cluster, adopted) for adopted in self.plan.adopted_acls)
         for cluster, some in by_cluster.items():
             about = f"access {cluster}"
@@ -117,30 +120,33 @@ class _Run:
             except ClusterError as error:
                 self.progress.note(about, f"rules that were there before could not be recorded as ours: {error.what}")
 
-    def _in_batches(self, changes: Sequence[Planned]) -> str:
-        """Why it stopped in the middle, or empty."""
-        for batch in _batches(changes):
-            if closed := self.caution.gate():
-                return closed
-            self.batch(batch)
-        return ""
-
     def batch(self, batch: list[Planned]) -> None:
-        ready = [planned for planned in batch if not self._skipped(planned)]
-        self.under_way = ready
-        if ready:
-            self._carried_out(ready[0].change.kind, ready[0].change.cluster, ready)
-        self.under_way = []
+        # Only what needs a change that did not succeed is left out; its neighbours in the request are not.
+        ready: list[Planned] = []
+        for planned in batch:
+            missing = [need for need in planned.needs if not self._done(need)]
+            if missing:
+                why = f"not begun: it needs {first_of(missing, 3)}, which did not succeed ({planned.needs_why})"
+                self._record(Outcome(planned.id, Result.SKIPPED, why))
+            else:
+                ready.append(planned)
+        if not ready:
+            return
 
-    def _carried_out(self, kind: KindName, cluster: str, ready: list[Planned]) -> None:
+        # A mirror is no cluster: its runner compares what it started with what was planned.
+        self.under_way = ready
+        kind, cluster = ready[0].change.kind, ready[0].change.cluster
         wrong = "" if kind is KindName.MIRRORS else self._wrong_cluster(cluster)
         try:
             for outcome in () if wrong else self._outcomes(kind, cluster, ready):
                 self._record(outcome)
         except ClusterError as error:
             wrong = str(error)
-        silent = f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left."
-        self._fail(ready, wrong or silent)
+        wrong = wrong or f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left."
+        for planned in ready:
+            if planned.id not in self.outcomes:
+                self._record(Outcome(planned.id, Result.FAILED, wrong))
+        self.under_way = []
 
     def _outcomes(self, kind: KindName, cluster: str, ready: list[Planned]) -> Iterable[Outcome]:
         """Raises ClusterError."""
@@ -150,7 +156,15 @@ class _Run:
             case KindName.ACLS:
                 return self.waves.carry_out(AclBatch(cluster, ready[0].stage, tuple(ready)), self.admins[cluster])
             case KindName.REPLICAS:
-                return self._reassigned(cluster, ready)
+                about = ready[0].id if len(ready) == 1 else f"replicas of {cluster}"
+                environment = self.plan.basis.environment
+                watch = ReassignmentWatch(
+                    note=lambda text: self.progress.note(about, text),
+                    closed=self.caution.gate,
+                    progress=lambda text: self.progress.moving(about, text),
+                )
+                with self.admins[cluster].replicas(environment) as admin:
+                    return reassign(ready, environment, admin, watch)
             case KindName.MIRRORS:
                 return map(self._mirror, ready)
             case _:
@@ -179,53 +193,36 @@ class _Run:
             if planned.id not in self.outcomes:
                 self._record(Outcome(planned.id, Result.SKIPPED, why))
 
-    def _skipped(self, planned: Planned) -> bool:
-        missing = [need for need in planned.needs if not self._done(need)]
-        if missing:
-            why = f"not begun: it needs {first_of(missing, 3)}, which did not succeed"
-            self._record(Outcome(planned.id, Result.SKIPPED, f"{why} ({planned.needs_why})"))
-        return bool(missing)
-
     def _done(self, change_id: str) -> bool:
         outcome = self.outcomes.get(change_id)
         return outcome is not None and outcome.result is Result.DONE
 
-    def _reassigned(self, cluster: str, ready: list[Planned]) -> tuple[Outcome, ...]:
-        about = ready[0].id if len(ready) == 1 else f"replicas of {cluster}"
-        environment = self.plan.basis.environment
-        watch = ReassignmentWatch(
-            note=lambda text: self.progress.note(about, text),
-            closed=self.caution.gate,
-            progress=lambda text: self.progress.moving(about, text),
-        )
-        with self.admins[cluster].replicas(environment) as admin:
-            return reassign(ready, environment, admin, watch)
-
     def _wrong_cluster(self, cluster: str) -> str:
-        """Why this cluster must not be written to, or empty. Asked once a run."""
-        if cluster not in self.identity:
-            self.identity[cluster] = self._identify(cluster)
-        return self.identity[cluster]
-
-    def _identify(self, cluster: str) -> str:
+        """Why this cluster must not be written to, or empty. Asked once a run: changes meant for one cluster would be
+        made on another."""
+        if cluster in self.identity:
+            return self.identity[cluster]
         planned = next((each.cluster_id for each in self.plan.basis.clusters if each.name == cluster), None)
-        if cluster not in self.admins:
-            return f"no connection to cluster {cluster} was made\nRun apply with the topology the plan was made from."
-        try:
-            cluster_id = self.admins[cluster].read(()).cluster_id
-        except ClusterError as error:
-            return str(error)
-        if planned is None or planned == cluster_id:
-            return ""
-        return (
-            f"cluster {cluster} is {cluster_id} now, the plan was made for {planned}\n"
-            "Changes meant for one cluster would be made on another.\n"
-            "Check bootstrap_servers, then plan again."
-        )
+        why = f"no connection to cluster {cluster} was made\nRun apply with the topology the plan was made from."
+        if cluster in self.admins:
+            try:
+                cluster_id = self.admins[cluster].read(()).cluster_id
+                why = (
+                    ""
+                    if planned in (None, cluster_id)
+                    else (
+                        f"cluster {cluster} is {cluster_id} now, the plan was made for {planned}\n"
+                        "Changes meant for one cluster would be made on another.\n"
+                        "Check bootstrap_servers, then plan again."
+                    )
+                )
+            except ClusterError as error:
+                why = str(error)
+        self.identity[cluster] = why
+        return why
 
     def _mirror(self, planned: Planned) -> Outcome:
-        change = planned.change
-        begun = time.monotonic()
+        change, begun = planned.change, time.monotonic()
 
         def note(text: str) -> None:
             self.progress.note(planned.id, text)
@@ -235,33 +232,26 @@ class _Run:
                 case StopMirror():
                     self.runner.stop(change.mirror, note)
                 case StartMirror() | RestartMirror():
-                    self._start(change, note)
+                    if change.mirror not in self.handovers:
+                        raise RunnerError(
+                            f"there is no definition for mirror {change.mirror}",
+                            "The current topology does not name it",
+                            "Run apply with the topology the plan was made from.",
+                        )
+                    begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
+                    job = begin(change.mirror, self.handovers[change.mirror], note)
+                    if job.fingerprint != change.fingerprint:
+                        prints = f"fingerprint {job.fingerprint}, planned was {change.fingerprint}"
+                        raise RunnerError(
+                            f"mirror {change.mirror} runs with {prints}",
+                            "The topology changed between plan and start, or another run started the job",
+                            "Run plan again.",
+                        )
                 case _:
                     raise TypeError(f"{planned.id} is no change of a mirror")
         except (RunnerError, ClusterError) as error:
             return Outcome(planned.id, Result.FAILED, str(error), time.monotonic() - begun)
         return Outcome(planned.id, Result.DONE, "", time.monotonic() - begun)
-
-    def _start(self, change: StartMirror | RestartMirror, note: Callable[[str], None]) -> None:
-        if change.mirror not in self.handovers:
-            raise RunnerError(
-                f"there is no definition for mirror {change.mirror}",
-                "The current topology does not name it",
-                "Run apply with the topology the plan was made from.",
-            )
-        begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
-        job = begin(change.mirror, self.handovers[change.mirror], note)
-        if job.fingerprint != change.fingerprint:
-            raise RunnerError(
-                f"mirror {change.mirror} runs with fingerprint {job.fingerprint}, planned was {change.fingerprint}",
-                "The topology changed between plan and start, or another run started the job",
-                "Run plan again.",
-            )
-
-    def _fail(self, batch: list[Planned], error: str) -> None:
-        for planned in batch:
-            if planned.id not in self.outcomes:
-                self._record(Outcome(planned.id, Result.FAILED, error))
 
     def _record(self, outcome: Outcome) -> None:
         """The first word about a change counts: it comes as progress and again in the answer."""
@@ -272,3 +262,41 @@ class _Run:
 
 def _ended_by(signal: str) -> str:
     return f"not begun: {signal} ended the run; nothing is to fix, run apply again"
+
+
+def looked_up(begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Iterator[Outcome]:
+    """After an interrupt: asks the cluster once what became of each change that was under way.
+
+    ``begun``: of one batch, so of one kind and, but for mirrors, one cluster.
+    """
+    judge: Callable[[Planned], Outcome] = unsure
+    if begun:
+        with suppress(ClusterError):
+            judge = _judge(begun, admins, waves)
+    yield from map(judge, begun)
+
+
+def unsure(planned: Planned) -> Outcome:
+    """What is known without asking a cluster."""
+    moving = planned.change.kind is KindName.REPLICAS
+    return Outcome(planned.id, Result.FAILED, LEFT_MOVING if moving else UNSURE)
+
+
+def _judge(
+    begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches
+) -> Callable[[Planned], Outcome]:
+    """Raises ClusterError."""
+    changes = [planned.change for planned in begun]
+    kind, cluster = kind_of(changes[0]), changes[0].cluster
+    if kind.name is KindName.ACLS:
+        shown = admins[cluster].read_access().acls
+        if isinstance(shown, frozenset):
+            return lambda planned: waves.cut_off(planned, shown) or _found(planned, made=False)
+    if kind.confirm is None:
+        return unsure
+    landed = kind.confirm(admins[cluster], changes)
+    return lambda planned: _found(planned, landed(planned.change))
+
+
+def _found(planned: Planned, made: bool) -> Outcome:
+    return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))

@@ -1,14 +1,13 @@
-"""Guards against losing by accident: a cluster nobody has met, another repository, too many deletions at once.
+"""Guards against losing by accident: an unconfirmed cluster, another repository, too many deletions at once.
 
-Belongs here: findings that block a plan until somebody agrees. Not here: rules of a file (`environment.validate`).
+Belongs here: findings that block a plan until a user agrees. Not here: rules of a file (`environment.validate`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.guards.first_contact import first_contacts
-from reconciler.engine.guards.other_repository import forgotten, other_repository
+from reconciler.engine.guards.first_contact import first_contacts, forgotten, other_repository
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import Topology
@@ -33,15 +32,23 @@ _JUDGED_HERE = (Why.FIRST_CONTACT, Why.OTHER_REPOSITORY, Why.SHRUNKEN_WISH)
 def guarded(
     plan: Plan, topology: Topology, live: LiveState, applied: Applied | Unknown | None, consent: Consent
 ) -> Plan:
-    """``plan`` with what speaks against it: a declaration that shrank, clusters nobody has met, an empty one.
+    """``plan`` with what speaks against it: a declaration that shrank, or is empty, and unconfirmed clusters.
 
-    ``applied`` Unknown: the record cannot be read by this principal; that is noted, and ``apply`` looks again.
+    ``applied`` Unknown: this principal cannot read the record; that is noted, and ``apply`` looks again.
     """
     if isinstance(applied, Unknown):
         note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
         return released(replace(plan, notes=(*plan.notes, note)), consent)
-    refusals = list(shrunken(topology, applied)) or list(_empty(plan, topology))
     changes = [planned.change for planned in plan.changes]
+    refusals = list(shrunken(topology, applied))
+
+    # Nothing at all is declared, and yet something would be stopped or deleted.
+    declared = topology.topics or topology.flows or topology.access or topology.quotas or topology.users
+    if not refusals and not declared and changes:
+        count = counted(len(changes), "change")
+        problem = f"the environment declares no topic, flow or access rule, and the plan has {count}"
+        todo = "Check whether a file is missing or empty. If everything is to go, accept with apply --allow-shrink"
+        refusals.append(Refused(Subject(About.DECLARED, name="topics"), Reason(Why.SHRUNKEN_WISH, problem), todo))
     refusals += first_contacts(topology, live, applied, changes)
     notes = (*plan.notes, *left_behind(topology, applied), *forgotten(topology, live, applied))
     if applied is not None:
@@ -57,17 +64,13 @@ def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str) -> Pla
 
 
 def unjudged(saved: Plan) -> Plan:
-    """Without what ``guarded`` finds anew; every other refusal of a saved plan stands until somebody agrees to it."""
-    return replace(
-        saved, refused=tuple(refusal for refusal in saved.refused if refusal.reason.code not in _JUDGED_HERE)
-    )
+    """Without what ``guarded`` finds again; every other refusal of a saved plan holds until a user agrees to it."""
+    return replace(saved, refused=tuple(each for each in saved.refused if each.reason.code not in _JUDGED_HERE))
 
 
 def released(plan: Plan, consent: Consent) -> Plan:
-    """Without the refusals somebody has agreed to."""
-    kept = [
-        refusal for refusal in plan.refused if not getattr(consent, _OF_CONSENT.get(refusal.reason.code, ""), False)
-    ]
+    """Without the refusals that ``consent`` covers."""
+    kept = (each for each in plan.refused if not getattr(consent, _OF_CONSENT.get(each.reason.code, ""), False))
     return replace(plan, refused=tuple(kept))
 
 
@@ -79,14 +82,3 @@ def applied_now(topology: Topology, before: Applied | None, met: dict[str, str],
 
 def is_prune(plan: Plan) -> bool:
     return any(planned.change.reason.code is Why.PRUNE for planned in plan.changes)
-
-
-def _empty(plan: Plan, topology: Topology) -> list[Refused]:
-    """Nothing at all is declared, and yet something would be stopped or deleted."""
-    wished = topology.topics or topology.flows or topology.access or topology.quotas or topology.users
-    if wished or not plan.changes:
-        return []
-    changes = counted(len(plan.changes), "change")
-    problem = f"the environment declares no topic, flow or access rule, and the plan has {changes}"
-    todo = "Check whether a file is missing or empty. If everything is to go, accept with apply --allow-shrink"
-    return [Refused(Subject(About.DECLARED, name="topics"), Reason(Why.SHRUNKEN_WISH, problem), todo)]

@@ -1,7 +1,7 @@
-"""Guard on changed connections: beside a base, no credentials go to a cluster that is reached otherwise than there.
+"""Guard on changed connections: with a base, no credentials go to a cluster whose connection differs from the base's.
 
-An edit chooses the address and the settings beside it. Whoever answers there would be shown the credentials of whoever
-plans, before the cluster's id can be compared.
+An edit chooses the address and the settings beside it. The machine at that address would receive the credentials of the
+user who plans, before the cluster's id can be compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WEAK = {
     "enable.ssl.certificate.verification": ("false",),
     "ssl.endpoint.identification.algorithm": ("none", ""),
 }
-"""Settings and values that show credentials to others than the address names."""
+"""Settings and values that show credentials to machines other than the one that the address names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class _Change:
 
 
 def held_to_base(topology: Topology, base: Mapping[str, Cluster], listed: Allowed) -> Topology:
-    """``topology``, its clusters marked that are not to be contacted. ``listed``: addresses and references that
-    somebody has allowed outside of the edit; to them credentials may go."""
+    """``topology``, its clusters marked that are not to be contacted. ``listed``: addresses and references that are
+    allowed outside of the edit; to them credentials may go."""
     clusters = {}
     for name, cluster in topology.clusters.items():
         changes = list(_changes(cluster, base.get(name), listed))
         words = first_of([change.words for change in changes], _SHOWN)
         listable = dict.fromkeys(word for change in changes for word in change.listable)
-        every = all(change.listable for change in changes)  # a list of a part of it would help nobody
+        every = all(change.listable for change in changes)  # listing a part of it would not open the connection
         clusters[name] = replace(cluster, not_contacted=words, listable=tuple(listable) if every else ())
     return replace(topology, clusters=MappingProxyType(clusters))
 
@@ -62,22 +62,20 @@ def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[
     for name in sorted(mine.keys() | theirs.keys()):
         value, was = mine.get(name), theirs.get(name)
         references = REFERENCE.findall(value or "")
-        to_list = _to_list(name, value or "")
         if value == was or not (references or name.startswith(DECIDES)):
             continue
+        # What a list has to name for the value to be allowed, each with its kind; empty where no list allows it.
+        to_list: tuple[tuple[str, str], ...] = ()
+        if references:
+            to_list = tuple(references) if is_from_outside(value or "") else ()
+        elif name == TOKEN_ENDPOINT and (value or "").startswith("https://"):
+            to_list = _host(url_address, value or "")
         if to_list and all(listed.lists(kind, named) for kind, named in to_list):
             continue
         if before is None and not references and (value or "").lower() not in _WEAK.get(name, ()):
             continue  # of a new cluster: the addresses and references decide
         says = "refers to" if references else "is"
         yield _Change(f"{name} {says} {_short(value)}, was {_short(was)}", _words(to_list))
-
-
-def _to_list(name: str, value: str) -> tuple[tuple[str, str], ...]:
-    """What a list has to name for ``value`` to be allowed, each with its kind; empty where no list allows it."""
-    if references := tuple(REFERENCE.findall(value)):
-        return references if is_from_outside(value) else ()
-    return _host(url_address, value) if name == TOKEN_ENDPOINT and value.startswith("https://") else ()
 
 
 def _host(read: Callable[[str], HostPort], text: str) -> tuple[tuple[str, str], ...]:

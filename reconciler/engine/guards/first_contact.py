@@ -1,16 +1,19 @@
-"""Guard on first contact: a cluster this environment has never changed is not changed until confirmed.
+"""Guards on first contact: a cluster this environment has never changed is not changed until confirmed, nor one that
+another repository changes under the same environment's name.
 
-A tunnel or a wrong address shows a cluster full of topics under a familiar alias; nothing else tells it apart.
+A tunnel or a wrong address shows a cluster full of topics under a familiar alias; only its id differs. Two repositories
+with one environment's name would share one lock and one record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.model.changes import About, Change, MirrorChange, Reason, Refused, StopMirror, Subject, Why
 from reconciler.model.environment.topology import Cluster, Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
+from reconciler.model.state.lock import lock_cluster
 from reconciler.text import counted, first_of
 
 SHOWN = 3
@@ -19,7 +22,7 @@ SHOWN = 3
 def first_contacts(
     topology: Topology, live: LiveState, applied: Applied | None, changes: Iterable[Change]
 ) -> Iterator[Refused]:
-    """One refusal for each cluster that ``changes`` would touch and nobody has met."""
+    """One refusal for each cluster that ``changes`` would touch and no apply has confirmed."""
     touched = {name for change in changes for name in clusters_of(change, topology)}
     for name in sorted(touched & topology.clusters.keys()):
         cluster = live.known(name)
@@ -61,3 +64,48 @@ def clusters_of(change: Change, topology: Topology) -> frozenset[str]:
     if isinstance(change, StopMirror) or mirror is None:
         return frozenset()
     return frozenset(flow.target for flow in topology.flows_of(mirror))
+
+
+def other_repository(applied: Applied | None, origin: str) -> Iterator[Refused]:
+    """``origin``: where this folder is from. Empty: git does not say, and nothing is refused."""
+    if applied is None or not applied.origin or not origin or applied.origin == origin:
+        return
+    problem = (
+        f"environment {applied.environment} was applied last by {applied.who} from {applied.origin}, and this is"
+        f" {origin}: with one name they share lock and records, and each takes what the other made for its own"
+    )
+    todo = (
+        "Give one of them another name, which is that of its folder. If the environment moved here, accept once with"
+        " apply --first-contact"
+    )
+    yield Refused(Subject(About.ENVIRONMENT, name=applied.environment), Reason(Why.OTHER_REPOSITORY, problem), todo)
+
+
+def forgotten(topology: Topology, live: LiveState, applied: Applied | None) -> Iterator[str]:
+    """Something was applied before, and no record of it is there: clusters may be others than those that were met."""
+    if applied is not None:
+        return
+    there: set[str] = set()
+
+    # Clusters whose own records name something that runs of this environment made.
+    for name in live.clusters:
+        if (cluster := live.known(name)) is not None:
+            owned = cluster.access.owned if cluster.access else {}
+            recorded = cluster.users.recorded if cluster.users else {}
+            if any(isinstance(part, Mapping) and part for part in (owned, cluster.quota_keys, recorded)):
+                there.add(name)
+
+    # Clusters that keep the status of a job of this environment.
+    for mirror in topology.mirrors.values():
+        seen = live.mirrors.get(mirror.name)
+        if isinstance(seen, LiveMirror) and seen.updated_at_ms is not None:
+            there.add(topology.status_cluster(mirror))
+
+    place = lock_cluster(topology).name
+    undeclared = ", ".join(name for name in sorted(there - {place}) if topology.clusters[name].cluster_id is None)
+    if undeclared:
+        yield (
+            f"it is not known which clusters this environment changed: cluster {place}, which keeps the record, has"
+            f" none, although something of this environment is on {undeclared}. If {place} is a new cluster, check"
+            f" that the others are the right ones, and declare their cluster_id: then no record is needed"
+        )

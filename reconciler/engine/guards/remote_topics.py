@@ -44,21 +44,18 @@ def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCop
     by_target: dict[str, list[FlowCopies]] = defaultdict(list)
     for name, some in hops.items():
         flow = topology.flows[name]
-        if live.known(flow.source) and live.known(flow.target):
-            by_target[flow.target].append(_copies(flow, some, live))
+        if not (live.known(flow.source) and live.known(flow.target)):
+            continue
+        partitions: dict[Key, Key] = {}
+        ids: dict[Key, tuple[str, str]] = {}
+        for hop in some:
+            source, remote = live.topic(hop.source), live.topic(hop.remote)
+            if source is not None and remote is not None:
+                for number in range(min(len(source.partitions), len(remote.partitions))):
+                    partitions[hop.remote.name, number] = (hop.source.name, number)
+                    ids[hop.remote.name, number] = (source.topic_id, remote.topic_id)
+        by_target[flow.target].append(FlowCopies(flow.state_name, partitions, ids))
     return {target: tuple(copies) for target, copies in by_target.items()}
-
-
-def _copies(flow: Flow, hops: Iterable[TopicHop], live: LiveState) -> FlowCopies:
-    partitions: dict[Key, Key] = {}
-    ids: dict[Key, tuple[str, str]] = {}
-    for hop in hops:
-        source, remote = live.topic(hop.source), live.topic(hop.remote)
-        if source is not None and remote is not None:
-            for number in range(min(len(source.partitions), len(remote.partitions))):
-                partitions[hop.remote.name, number] = (hop.source.name, number)
-                ids[hop.remote.name, number] = (source.topic_id, remote.topic_id)
-    return FlowCopies(flow.state_name, partitions, ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class Judged:
 
     @property
     def copied(self) -> Mapping[Key, tuple[str, int]]:
-        """As the offset map says: nothing but offsets that somebody names begins such a partition."""
+        """By the offset map. Only offsets that ``start`` gives begin such a partition."""
         return self.facts.copied.get(self.copies.state, {})
 
     @property
@@ -100,11 +97,11 @@ class Judged:
 
     @property
     def strange(self) -> list[Key]:
-        """Of ``twice``, what others wrote, where nobody has said how to begin."""
+        """Of ``twice``, what others wrote, where ``start`` does not say how to begin."""
         return [key for key in self.twice if self._copied_by(key) != self.copies.state and not self.start(key)]
 
     def start(self, key: Key) -> str:
-        """How a job would begin the partition because somebody wrote it; else empty."""
+        """How a job would begin the partition because the flow's ``start`` says so; else empty."""
         start, (topic, number) = self.flow.start, self.copies.partitions[key]
         if number in (start.offsets or {}).get(topic, {}):
             return "offsets"
@@ -165,18 +162,11 @@ def with_remote_topics(
     facts: Facts,
     applied: Applied | Unknown | None,
 ) -> Plan:
-    """``plan`` with what would be copied twice or belongs to somebody else; what could not be read is unknown, or noted
-    where the flow is known to have run before."""
+    """``plan`` with what would be copied twice or belongs to another environment; what could not be read is unknown, or
+    noted where the flow is known to have run before."""
     refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
     for judged in judged_flows:
-        if (refusal := _owned_elsewhere(topology, live, judged)) is not None:
-            refused.append(refusal)
-            continue
-        refused += _written_elsewhere(topology, judged)
-        if judged.lost:
-            refused.append(_lost(judged))
-        if judged.strange:
-            refused.append(_strange(live, judged))
+        refused += _refusals(topology, live, judged)
     for target, target_facts in facts.items():
         for state, why in target_facts.untold.items():
             flow = next(f for f in topology.flows.values() if (f.target, f.state_name) == (target, state))
@@ -233,73 +223,64 @@ def _ran_before(live: LiveState, applied: Applied | Unknown | None, flow: Flow) 
     return any(mirror.state is JobState.RUNNING and flow.name in mirror.flows for mirror in running)
 
 
-def _owner(topology: Topology, live: LiveState, flow: Flow) -> Owner:
+def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[Refused]:
+    flow, subject = judged.flow, Subject(About.FLOW, name=judged.flow.name)
+    group, ids = position_group(judged.copies.state), {key: pair[0] for key, pair in judged.copies.ids.items()}
+
+    # The flow's own group, and with it its transactional ids, may be another environment's. Then nothing else about
+    # the flow is worth saying: its positions are not its own.
     source = live.known(flow.source)
-    return Owner(topology.environment, source.cluster_id if source is not None else "")
-
-
-def _owned_elsewhere(topology: Topology, live: LiveState, judged: Judged) -> Refused | None:
-    """The flow's own group, and with it its transactional ids."""
-    mine, ids = _owner(topology, live, judged.flow), {key: pair[0] for key, pair in judged.copies.ids.items()}
-    positions = judged.facts.positions[judged.copies.state]
-    foreign = stranger(mine, topology.moved_from, positions, ids)
-    if foreign is None:
-        return None
-    flow, group = judged.flow, position_group(judged.copies.state)
-    text = f"flow {flow.name}: {whose(group, flow.target, mine, *foreign)}; each job would stop the other"
-    todo = ways_on(flow.name, group, mine, foreign[1])
-    return Refused.of(Subject(About.FLOW, name=flow.name), Why.FLOW_NOT_OURS, text, todo)
-
-
-def _written_elsewhere(topology: Topology, judged: Judged) -> Iterator[Refused]:
-    """Remote topics into which a flow of another environment copies, whether anything is there yet or not."""
-    if judged.flow.provenance is not None:
+    mine = Owner(topology.environment, source.cluster_id if source is not None else "")
+    foreign = stranger(mine, topology.moved_from, judged.facts.positions[judged.copies.state], ids)
+    if foreign is not None:
+        text = f"flow {flow.name}: {whose(group, flow.target, mine, *foreign)}; each job would stop the other"
+        todo = ways_on(flow.name, group, mine, foreign[1])
+        yield Refused.of(subject, Why.FLOW_NOT_OURS, text, todo)
         return
+
+    # Remote topics into which a flow of another environment copies, whether they hold records yet or not. With
+    # provenance a flow shares its topics with other producers on purpose.
     ours = ("", topology.environment, *topology.moved_from)
-    foreign: dict[str, tuple[str, PositionMark]] = {}
-    for key in sorted(judged.fresh & judged.facts.others.keys()):
-        group, at = judged.facts.others[key]
+    shared: dict[str, tuple[str, PositionMark]] = {}
+    for key in sorted(judged.fresh & judged.facts.others.keys()) if flow.provenance is None else ():
+        other, at = judged.facts.others[key]
         if at.owner.environment not in ours:
-            foreign.setdefault(key[0], (group, at))
-    for topic, (group, at) in foreign.items():
-        ref = TopicRef(judged.flow.target, topic)
+            shared.setdefault(key[0], (other, at))
+    for topic, (other, at) in shared.items():
+        ref = TopicRef(flow.target, topic)
         text = (
-            f"flow {judged.flow.name} would write to {ref}, into which environment {at.owner.environment} copies: group"
-            f" {group} holds its positions (application {at.application or 'unknown'}); their records would be mixed"
+            f"flow {flow.name} would write to {ref}, into which environment {at.owner.environment} copies: group"
+            f" {other} holds its positions (application {at.application or 'unknown'}); their records would be mixed"
         )
         todo = (
-            f"Leave the topic to one of them: exclude_topics, or another alias of cluster {judged.flow.source}, which"
+            f"Leave the topic to one of them: exclude_topics, or another alias of cluster {flow.source}, which"
             " gives the remote topics other names. If that flow is gone for good: kafka-consumer-groups.sh"
-            f" --delete-offsets --group {in_shell(group)} --topic {in_shell(topic)}"
+            f" --delete-offsets --group {in_shell(other)} --topic {in_shell(topic)}"
         )
         yield Refused.of(of_topic(ref), Why.REMOTE_TOPIC_NOT_OURS, text, todo)
 
+    # Copies of its own, by the offset map, whose positions are gone.
+    if lost := judged.lost:
+        text = (
+            f"flow {flow.name} has no position for {_listed(judged, lost)}, although it copied them: its positions in"
+            f" group {group} on {flow.target} were deleted, or expired; from the start all of it would be there twice"
+        )
+        topic, number = judged.copies.partitions[lost[0]]
+        seek = f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)}"
+        todo = (
+            "Go on where each partition ended, as the condition position_missing of the job and the offset map say; the"
+            f" first: {seek} --partition {number} --to {judged.copied[lost[0]][1]}. To copy a topic again: {seek} --to"
+            " earliest"
+        )
+        yield Refused.of(subject, Why.REMOTE_TOPIC_NOT_EMPTY, text, todo)
 
-def _lost(judged: Judged) -> Refused:
-    """Its own copies, by the offset map."""
-    keys = judged.lost
-    flow, group = judged.flow, position_group(judged.copies.state)
-    text = (
-        f"flow {flow.name} has no position for {_listed(judged, keys)}, although it copied them: its positions in group"
-        f" {group} on {flow.target} were deleted, or expired; from the start all of it would be there twice"
-    )
-    topic, number = judged.copies.partitions[keys[0]]
-    seek = f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)}"
-    todo = (
-        "Go on where each partition ended, as the condition position_missing of the job and the offset map say; the"
-        f" first: {seek} --partition {number} --to {judged.copied[keys[0]][1]}. To copy a topic again: {seek} --to"
-        " earliest"
-    )
-    return Refused.of(Subject(About.FLOW, name=flow.name), Why.REMOTE_TOPIC_NOT_EMPTY, text, todo)
-
-
-def _strange(live: LiveState, judged: Judged) -> Refused:
-    flow = judged.flow
-    text = (
-        f"flow {flow.name} would copy again what its remote topics on {flow.target} hold already: it has no position"
-        f" for {_listed(judged, judged.strange)}. Written by {_writers(live, judged)}"
-    )
-    return Refused.of(Subject(About.FLOW, name=flow.name), Why.REMOTE_TOPIC_NOT_EMPTY, text, _ways(judged))
+    # Copies by others, such as MirrorMaker 2.
+    if strange := judged.strange:
+        text = (
+            f"flow {flow.name} would copy again what its remote topics on {flow.target} hold already: it has no"
+            f" position for {_listed(judged, strange)}. Written by {_writers(live, judged)}"
+        )
+        yield Refused.of(subject, Why.REMOTE_TOPIC_NOT_EMPTY, text, _ways(judged))
 
 
 def _listed(judged: Judged, keys: Sequence[Key]) -> str:
@@ -315,7 +296,7 @@ def _listed(judged: Judged, keys: Sequence[Key]) -> str:
 
 
 def _writers(live: LiveState, judged: Judged) -> str:
-    """As far as the target tells."""
+    """As far as the target's groups, topics and producers show it."""
     keys, facts = judged.strange, judged.facts
     writers = [f"a flow of group {group}" for group in sorted({facts.others[k][0] for k in keys if k in facts.others})]
     writers += [f"flow {state}" for state in sorted({judged.copied[key][0] for key in keys if key in judged.copied})]
@@ -332,7 +313,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
     if last > 0 or ids:
         who = f"transactional id {first_of(ids, 3)}" if ids else "an idempotent producer"
         writers.append(f"{who}, last at {moment(last) if last > 0 else 'an unknown time'}")
-    return "; ".join(writers) or "an unknown producer: nothing on the target tells which"
+    return "; ".join(writers) or "an unknown producer: nothing on the target names it"
 
 
 def _ways(judged: Judged) -> str:

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from reconciler.engine.guards import applied_now
-from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
-from reconciler.engine.guards.other_repository import other_repository
+from reconciler.engine.guards.first_contact import clusters_of, other_repository, todo, unmet
 from reconciler.engine.observe.cluster_ids import strangers
 from reconciler.errors import BlockedError, ClusterError
 from reconciler.model.environment.topology import Cluster

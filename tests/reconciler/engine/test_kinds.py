@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.engine.apply.after_interrupt import looked_up
 from reconciler.engine.apply.limits import Silent
-from reconciler.engine.apply.run import apply
+from reconciler.engine.apply.run import apply, looked_up
 from reconciler.engine.drift.causes import cause_of, differences
 from reconciler.engine.kinds import KINDS, STATES, kind_of
 from reconciler.engine.plan.file import change_document, dumps

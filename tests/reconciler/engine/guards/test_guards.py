@@ -372,13 +372,15 @@ def test_a_lost_memory_is_told_where_something_shows_that_there_was_one() -> Non
         topic("orders", "east", partitions=1), flow("east", "west", "orders"), flow("east", "zoo", "orders")
     )
     seen = world("east", "west", "zoo")
-    assert not [note for note in guard(seen, wished, None).notes if "nobody remembers" in note]
+    assert not [note for note in guard(seen, wished, None).notes if "which clusters this environment changed" in note]
     seen.apply(wished)
-    (note,) = [note for note in guard(seen, wished, None).notes if "nobody remembers" in note]
+    (note,) = [note for note in guard(seen, wished, None).notes if "which clusters this environment changed" in note]
     assert "cluster east, which keeps the record" in note
     assert "is on west, zoo" in note
     assert "cluster_id" in note
-    assert not [note for note in guard(seen, wished, before()).notes if "nobody remembers" in note]
+    assert not [
+        note for note in guard(seen, wished, before()).notes if "which clusters this environment changed" in note
+    ]
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"format_version": 2}', b"\xff"])
