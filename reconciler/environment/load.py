@@ -10,67 +10,75 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.environment.load_clusters import NO_HEAD, Head
-from reconciler.environment.parse.acls import build_access
-from reconciler.environment.parse.clusters import build_cluster, build_defaults
-from reconciler.environment.parse.flows import build_flow
-from reconciler.environment.parse.mirrors import build_mirror
-from reconciler.environment.parse.moved import build_rename, earlier_names, with_first_names
-from reconciler.environment.parse.partial import judge_values
-from reconciler.environment.parse.policies import (
+from reconciler.environment.declarations.acls import build_access, check_access
+from reconciler.environment.declarations.clusters import build_cluster, build_defaults
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.flows import build_flow
+from reconciler.environment.declarations.mirrors import build_mirror
+from reconciler.environment.declarations.moved import build_rename, check_moved, earlier_names, with_first_names
+from reconciler.environment.declarations.quotas import build_quota, check_quotas
+from reconciler.environment.declarations.rollout import build_rollout, check_rollout, half_read_rollout
+from reconciler.environment.declarations.topics import (
     build_audit,
     build_class,
     build_docs_url,
     build_protection,
     build_shrink_limit,
+    build_tombstone,
+    build_topic,
+    check_expiry,
+    check_rules,
+    check_tombstones,
 )
-from reconciler.environment.parse.quotas import build_quota
-from reconciler.environment.parse.rollout import build_rollout, half_read_rollout
-from reconciler.environment.parse.topics import build_tombstone, build_topic
-from reconciler.environment.parse.users import build_user
-from reconciler.environment.validate.acls import check_access
-from reconciler.environment.validate.deletions import check_expiry, check_tombstones
+from reconciler.environment.declarations.users import build_user, check_users
+from reconciler.environment.declarations.values import (
+    Wrong,
+    client_setting,
+    retention_step,
+    spark_setting,
+    topic_config,
+)
+from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.environment.validate.environment import check
-from reconciler.environment.validate.moved import check_moved
-from reconciler.environment.validate.policies import check_rules
-from reconciler.environment.validate.quotas import check_quotas
-from reconciler.environment.validate.rollout import check_rollout
-from reconciler.environment.validate.users import check_users
-from reconciler.environment.yaml.entry import Reading
 from reconciler.environment.yaml.locations import Place, Places
-from reconciler.environment.yaml.nodes import Document
+from reconciler.environment.yaml.nodes import Document, Entry, Node
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Sequence as YamlSequence
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.schema import check_shape
 from reconciler.environment.yaml.sections import collect
 from reconciler.errors import Problem, TopologyError, Where
-from reconciler.model.environment.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
+from reconciler.model.environment.topology import (
+    Flow,
+    Mirror,
+    Principal,
+    Rules,
+    ShrinkLimit,
+    TopicDefaults,
+    Topology,
+    by_name,
+)
 from reconciler.text import grouped
 
 Noun = TypeVar("Noun")
+Judge = Callable[[str, Node], str | Wrong]
 
-
-def load(
-    texts: Mapping[str, str],
-    environment: str,
-    today: date | None = None,
-    head: Head = NO_HEAD,
-    *,
-    expired_too: bool = False,
-    unread: Sequence[Problem] = (),
-) -> Topology:
-    """The checked topology of one environment.
-
-    ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
-    ``today`` decides which tombstones have expired; without it, it is this day (UTC). ``expired_too``: that is no
-    problem, because live clusters tell what is left of them. ``head``: of the same texts. ``unread``: of
-    files without a text, told with all others; what these may hold is held against nobody.
-    Raises TopologyError, and nothing else, with all problems of shape, values and relations.
-    """
-    with no_collection():
-        documents = [head.documents.get(file) or read(file, texts[file]) for file in sorted(texts)]
-        documents += [Document(problem.where.file, None, (problem,)) for problem in unread]
-        return _load(documents, environment, today or datetime.now(UTC).date(), expired_too=expired_too)
+_LAYER: tuple[tuple[tuple[str, ...], Judge], ...] = (
+    (("configs",), topic_config),
+    (("lower_retention_by",), retention_step),
+)
+_VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Judge], ...]] = {
+    "clusters": (
+        (("client",), client_setting),
+        *((("principals", principal.value), client_setting) for principal in Principal),
+        *((("defaults", *path), judge) for path, judge in _LAYER),
+    ),
+    "topics": _LAYER,
+    "defaults": _LAYER,
+    "classes": _LAYER,
+    "mirrors": ((("spark_conf",), spark_setting), (("verify_conf",), spark_setting)),
+}
+"""Mappings of single values, which are judged also where the entry around them has a wrong shape."""
 
 
 @contextmanager
@@ -85,7 +93,26 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _load(documents: list[Document], environment: str, today: date, *, expired_too: bool) -> Topology:
+@no_collection()
+def load(
+    texts: Mapping[str, str],
+    environment: str,
+    today: date | None = None,
+    head: Head = NO_HEAD,
+    *,
+    expired_too: bool = False,
+    unread: Sequence[Problem] = (),
+) -> Topology:
+    """The checked topology of one environment.
+
+    ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
+    ``today`` decides which tombstones have expired; by default it is this day (UTC). ``expired_too``: an expired one is
+    no problem, because live clusters show what is left of its topic. ``head``: of the same texts. ``unread``: problems
+    of files without a text; names that these may declare are not reported as unknown.
+    Raises TopologyError, and nothing else, with all problems of shape, values and relations.
+    """
+    documents = [head.documents.get(file) or read(file, texts[file]) for file in sorted(texts)]
+    documents += [Document(problem.where.file, None, (problem,)) for problem in unread]
     problems = [problem for document in documents for problem in document.problems]
     if not documents:
         why = "An empty environment would mean that nothing is wanted any more"
@@ -94,33 +121,42 @@ def _load(documents: list[Document], environment: str, today: date, *, expired_t
     problems += (problem for document in documents for problem in check_shape(document))
     places, doubled = collect(documents)
     problems += doubled
+
+    # Entries with a problem so far are left out, so that rules judge only what was read as it was written.
     builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
+    expired_before = today or datetime.now(UTC).date()
     clusters = builder.build("clusters", build_cluster)
     topics = builder.build("topics", build_topic)
     renames = builder.build("moved", build_rename)
     flows = with_first_names(builder.build("flows", build_flow), renames)
-    mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
-    stones = tuple(
-        replace(tombstone, expired=date.fromisoformat(tombstone.expires) < today)
-        for tombstone in builder.build("deletions", build_tombstone)
-    )
     topology = Topology(
         environment,
         by_name(clusters),
         by_name(topics),
         by_name(flows),
-        by_name(mirrors),
-        stones,
+        by_name(_with_flows(builder.build("mirrors", build_mirror), flows, places)),
+        tuple(
+            replace(stone, expired=date.fromisoformat(stone.expires) < expired_before)
+            for stone in builder.build("deletions", build_tombstone)
+        ),
         tuple(builder.build("access", build_access)),
         _written(documents, "access"),
-        rules=_rules(builder),
+        rules=Rules(
+            builder.single("defaults", build_defaults) or TopicDefaults(),
+            MappingProxyType(dict(builder.build("classes", build_class))),
+            tuple(builder.build("protected", build_protection)),
+            builder.single("shrink_limit", build_shrink_limit) or ShrinkLimit(),
+            builder.single("audit", build_audit),
+            builder.single("docs_url", build_docs_url) or "",
+        ),
         quotas=tuple(builder.build("quotas", build_quota)),
         quotas_declared=_written(documents, "quotas"),
         users=tuple(builder.build("users", build_user)),
         users_declared=_written(documents, "users"),
-        rollout=next(iter(builder.build("rollout", build_rollout)), None),
+        rollout=builder.single("rollout", build_rollout),
         moved_from=earlier_names(environment, renames),
     )
+
     problems += check(topology, places)
     problems += check_rules(topology, places)
     problems += check_access(topology, places)
@@ -139,19 +175,10 @@ def _written(documents: Iterable[Document], section: str) -> bool:
     return any(isinstance(document.root, YamlMapping) and section in document.root.entries for document in documents)
 
 
-def _rules(builder: _Builder) -> Rules:
-    return Rules(
-        next(iter(builder.build("defaults", build_defaults)), TopicDefaults()),
-        MappingProxyType(dict(builder.build("classes", build_class))),
-        tuple(builder.build("protected", build_protection)),
-        next(iter(builder.build("shrink_limit", build_shrink_limit)), ShrinkLimit()),
-        next(iter(builder.build("audit", build_audit)), None),
-        next(iter(builder.build("docs_url", build_docs_url)), ""),
-    )
-
-
 class _Builder:
-    """Builds the nouns of entries that are free of problems so far and notes the problems of the others."""
+    """Builds the nouns of entries that are free of problems so far and notes the problems of the others.
+
+    ``bad``: file, line and column of each problem of YAML or shape. ``problems`` grows."""
 
     def __init__(self, places: Places, bad: set[tuple[str, int, int]], problems: list[Problem]) -> None:
         self.places = places
@@ -164,8 +191,9 @@ class _Builder:
             if of != section:
                 continue
             reading = Reading(section, name, place)
-            if self._touched(place):
-                judge_values(reading)
+            if self.bad and self._touched(place):
+                for path, judge in _VALUES.get(section, ()):
+                    reading.mapping(*path, each=judge)
             else:
                 noun = make(reading)
                 if not reading.problems:
@@ -173,26 +201,26 @@ class _Builder:
             self.problems += reading.problems
         return nouns
 
+    def single(self, section: str, make: Callable[[Reading], Noun]) -> Noun | None:
+        """Of a section that is one thing."""
+        return next(iter(self.build(section, make)), None)
+
     def _touched(self, place: Place) -> bool:
-        """Does a problem of YAML or shape lie in this entry?"""
-        if not self.bad:
-            return False
-        return any((place.document.file, *mark) in self.bad for mark in _marks(place))
-
-
-def _marks(place: Place) -> Iterable[tuple[int, int]]:
-    entry = place.entry
-    yield entry.line, entry.column
-    waiting = [entry.value]
-    while waiting:
-        node = waiting.pop()
-        yield node.line, node.column
-        if isinstance(node, YamlMapping):
-            for inner in node.entries.values():
-                yield inner.line, inner.column
-                waiting.append(inner.value)
-        elif hasattr(node, "items"):
-            waiting.extend(node.items)
+        """Whether a problem lies anywhere in this entry."""
+        file = place.document.file
+        waiting: list[Entry | Node] = [place.entry]
+        while waiting:
+            here = waiting.pop()
+            if (file, here.line, here.column) in self.bad:
+                return True
+            match here:
+                case Entry():
+                    waiting.append(here.value)
+                case YamlMapping():
+                    waiting += here.entries.values()
+                case YamlSequence():
+                    waiting += here.items
+        return False
 
 
 def _with_flows(mirrors: list[Mirror], flows: list[Flow], places: Places) -> list[Mirror]:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from reconciler.environment.parse.clusters import build_cluster
-from reconciler.environment.validate.clusters import check_clusters
-from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.declarations.clusters import build_cluster, check_clusters
+from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.yaml.nodes import Document
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.schema import check_shape

@@ -1,6 +1,6 @@
 """Where a mirror's driver runs, and what its executors get; and the Spark settings that follow for each kind of master.
 
-Values only: what has no effect is refused when the environment is read (reconciler.environment.validate.deployment).
+Values only: what has no effect is refused when the environment is read (reconciler.environment.declarations.mirrors).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import pytest
 from reconciler_sandbox.profiles import PROFILES, cluster_id_of
 
 from reconciler.backends.files import read_environment
+from reconciler.environment.declarations.values import is_secret
 from reconciler.environment.load import load
-from reconciler.environment.parse.values import is_secret
 from reconciler.model.environment.topology import Carry, Delivery, Principal, Topology
 from tests.support.paths import ENVIRONMENTS
 

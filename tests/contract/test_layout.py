@@ -72,7 +72,10 @@ def imports_of_tests(path: Path) -> Iterator[str]:
 # expressions that others wrote
 
 _HOME = Path("reconciler/replication/expressions")
-_READERS = {Path("reconciler/resources/flows/names/regex.py"), Path("reconciler/environment/validate/expressions.py")}
+_READERS = {
+    Path("reconciler/resources/flows/names/regex.py"),
+    Path("reconciler/environment/declarations/expressions.py"),
+}
 """Read the parse tree that ``expressions`` made."""
 _OWN_TABLES = {
     "reconciler/environment/importers/mirrormaker/ignored_settings.py: pattern",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.environment.parse.acls import MEANT_FOR, is_address, is_principal
+from reconciler.environment.declarations.acls import MEANT_FOR, is_address, is_principal
 from reconciler.environment.yaml.nodes import CONTROL
 from reconciler.model.acls import (
     CLUSTER_NAME,

@@ -12,7 +12,7 @@ from itertools import groupby
 from reconciler.environment.adopt.acls import NO_ACCESS, AdoptedAccess, adopt_access
 from reconciler.environment.adopt.quotas import NO_QUOTAS, AdoptedQuotas, adopt_quotas
 from reconciler.environment.adopt.users import NO_USERS, AdoptedUsers, adopt_users
-from reconciler.environment.parse.values import Wrong, topic_config
+from reconciler.environment.declarations.values import Wrong, topic_config
 from reconciler.environment.yaml.nodes import CONTROL, Scalar
 from reconciler.errors import Unknown
 from reconciler.model.changes import Ignored, of_topic

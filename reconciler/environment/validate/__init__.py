@@ -1,5 +1,5 @@
-"""Rules over the whole environment, by kind: every problem at once, each with file and line.
+"""Rules over the whole environment: every problem at once, each with file and line.
 
-Belongs here: what needs more than one entry to be judged. Not here: single fields (`parse`), live clusters
+Belongs here: what flows and topics do to each other. Not here: rules of one kind (`declarations`), live clusters
 (`engine.guards`).
 """

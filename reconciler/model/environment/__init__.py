@@ -1,4 +1,5 @@
 """What git declares: clusters, topics, flows, mirrors, rollout, and the rules that apply to them.
 
-Belongs here: values built from YAML. Not here: how they are built (`environment.parse`), live values (`model.live`).
+Belongs here: values built from YAML. Not here: how they are built (`environment.declarations`), live values
+(`model.live`).
 """

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from reconciler.environment.parse.values import Wrong, client_setting
+from reconciler.environment.declarations.values import Wrong, client_setting
 from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.address import host_port

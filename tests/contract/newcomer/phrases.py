@@ -2,7 +2,7 @@
 
 PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     # What git declares.
-    ("fields of a topic in YAML", ("environment/parse/topics.py", "model/environment/topology.py")),
+    ("fields of a topic in YAML", ("environment/declarations/topics.py", "model/environment/topology.py")),
     ("line numbers in validation errors", ("environment/yaml/locations.py", "environment/yaml/nodes.py")),
     ("secrets from environment variables", ("replication/secret_references.py", "backends/secrets.py")),
     ("adopt an existing cluster into YAML", ("operations/adopt/run.py", "environment/adopt/write.py")),

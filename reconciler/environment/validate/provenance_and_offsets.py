@@ -1,4 +1,6 @@
-"""Validates flows that keep offsets (``offsets: same``): what would move an offset is refused, with the reason."""
+"""Validates flows with ``provenance``: names that stay, no record on two paths; and flows that keep offsets
+(``offsets: same``): what would move an offset is refused, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,68 @@ from itertools import product
 from reconciler.environment.yaml.locations import Places, Step
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Delivery, Flow, Isolation, Topology
+from reconciler.replication.policy import policy_word
 from reconciler.resources.flows.names.automata import Language, UndecidedError, both, shortest
 from reconciler.resources.flows.names.carried import FlowNaming
+from reconciler.resources.flows.provenance_proof import Undecided, find_doubled
 
 TRUNCATED = "source_truncated"
+_RECORD_WORK = {
+    "where": "A record that is left out would leave a hole where the source has a record",
+    "headers": "Batches would be encoded again, where they are sent on as they are",
+    "provenance": "It is for several flows into one topic, which has one record at each offset",
+}
+
+
+def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
+    carrying = [travel for travel in travels.values() if travel.flow.provenance is not None]
+    for flow in topology.flows.values():
+        if flow.provenance is not None and flow.naming.policy != "identity":
+            problem = f"flow {flow.name}: provenance with naming policy {policy_word(flow.naming.policy)}"
+            why = "It is for names that stay; default names already say where records have been"
+            todo = "Write naming: {policy: identity}, or remove provenance"
+            yield Problem("provenance-naming", places.of(flow, "provenance"), problem, why, todo)
+
+    # An offset is translated over the records of two clusters; those of a third would be skipped silently.
+    for travel, other in product((travel for travel in carrying if travel.flow.groups.sync_offsets), carrying):
+        flow, third = travel.flow, other.flow
+        pair = (flow.source, flow.target)
+        if third.target not in pair or third.source in pair:
+            continue
+        if not (travel.custom or other.custom) and _common(travel.arriving, other.arriving) is None:
+            continue
+        yield Problem(
+            "offsets-of-three-clusters",
+            places.of(flow, "groups", "sync_offsets"),
+            f"flow {flow.name}: sync_offsets, but {third.source} writes to the same topics by {third.name}",
+            f"A group's offset says what it has read of {flow.source} and {flow.target}; records of {third.source} "
+            "could be skipped",
+            "Write sync_offsets: false and move groups with reconciler failover, which warns, or make their topics "
+            "disjoint",
+        )
+
+    for doubled in find_doubled(travels.values()):
+        if isinstance(doubled, Undecided):
+            problem = f"no proof that no record arrives twice over the flows {', '.join(doubled.flows)}"
+            why = (
+                "The paths or expressions are too many to follow all of them, or a custom naming policy is among the "
+                "flows"
+            )
+            todo = "Use provenance: local on all of them, or simpler expressions"
+            where = places.of(topology.flows[min(doubled.flows)], "provenance")
+            yield Problem("records-doubled-unproved", where, problem, why, todo)
+            continue
+        name, way = (", then ".join(way) for way in doubled.ways)
+        said, doubt = f"records of {doubled.origin}/{doubled.topic} would", ""
+        if doubled.doubtful:  # the name is of a wider rule, on which the expressions were not tried
+            said, doubt = f"records of {doubled.origin} may", f" (no proof covers {', '.join(doubled.doubtful)})"
+        yield Problem(
+            "records-doubled",
+            places.of(topology.flows[doubled.ways[1][-1]], "provenance"),
+            f"{said} arrive on {doubled.target} twice: by {name}, and by {way}{doubt}",
+            "Provenance keeps a record from coming back, not from coming on two ways",
+            "Use provenance: local, so that each record travels straight from where it was written, or remove a flow",
+        )
 
 
 def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
@@ -19,13 +79,14 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
     record work."""
     for flow in topology.flows.values():
         yield from _own(flow, places) if flow.keeps_offsets else _unused(flow, places)
-    keeping = [travel for travel in travels.values() if travel.flow.keeps_offsets]
-    for travel, other in product(keeping, travels.values()):
-        if travel.flow.target == other.flow.source and other.flow.target == travel.flow.source:
-            yield from _two_way(travel, other, places)
     for travel, other in product(travels.values(), travels.values()):
-        mixed = travel.flow.keeps_offsets != other.flow.keeps_offsets
-        if mixed and travel.flow.target == other.flow.source and other.flow.target != travel.flow.source:
+        flow, following = travel.flow, other.flow
+        if flow.target != following.source:
+            continue
+        if following.target == flow.source:
+            if flow.keeps_offsets:
+                yield from _two_way(travel, other, places)
+        elif flow.keeps_offsets != following.keeps_offsets:
             yield from _chain(travel, other, places)
 
 
@@ -33,7 +94,7 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
     name = f"flow {flow.name}"
     for work in flow.record_work:
         problem, todo = f"{name}: offsets: same beside {work}", f"Remove {work}, or write offsets: translated"
-        yield Problem("same-offsets-record-work", places.of(flow, work), problem, _WORK[work], todo)
+        yield Problem("same-offsets-record-work", places.of(flow, work), problem, _RECORD_WORK[work], todo)
     if flow.delivery is Delivery.AT_LEAST_ONCE:
         problem = f"{name}: offsets: same with delivery: at_least_once"
         why = "A record that came twice would move the offset of every later one"
@@ -53,20 +114,11 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
         yield Problem("same-offsets-condition", places.of(flow, "on_condition"), problem, why, todo)
 
 
-_WORK = {
-    "where": "A record that is left out would leave a hole where the source has a record",
-    "headers": "Batches would be made anew, where they are sent on as they are",
-    "provenance": "It is for several flows into one topic, which has one record at each offset",
-}
-
-
 def _unused(flow: Flow, places: Places) -> Iterator[Problem]:
     """Keys that nothing reads in other flows; they would look as if they held."""
-    asked: dict[tuple[Step, ...], bool] = {
-        ("filler_limit",): flow.filler_limit is not None,
-        ("groups", "both_ways"): flow.groups.both_ways,
-    }
-    for path in (path for path, written in asked.items() if written):
+    paths: list[tuple[Step, ...]] = [("filler_limit",)] if flow.filler_limit is not None else []
+    paths += [("groups", "both_ways")] if flow.groups.both_ways else []
+    for path in paths:
         name = ".".join(map(str, path))
         problem = f"flow {flow.name}: {name} without offsets: same"
         why = "Copies of this flow have the target's own offsets, and nothing reads it"
@@ -91,7 +143,7 @@ def _two_way(travel: FlowNaming, back: FlowNaming, places: Places) -> Iterator[P
 
 
 def _chain(travel: FlowNaming, following: FlowNaming, places: Places) -> Iterator[Problem]:
-    """Of a custom policy nobody knows which names meet: the plan looks at the topics that are there."""
+    """Under a custom policy it is unknown which names meet: there the plan looks at the live topics."""
     first, second = travel.flow, following.flow
     topic = None if travel.custom or following.custom else _common(travel.arriving, following.leaving)
     if topic is None:

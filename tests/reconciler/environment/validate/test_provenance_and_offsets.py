@@ -1,5 +1,5 @@
-"""What moves an offset is refused of a flow that keeps them. docs/change/messages.md has one case of each; here are
-edges."""
+"""What would move an offset of a flow that keeps them, and offsets translated over records of a third cluster, are
+refused. docs/change/messages.md has one case of each; here are edges."""
 
 from __future__ import annotations
 
@@ -68,3 +68,45 @@ def test_groups_both_ways_are_for_offsets_that_are_the_same() -> None:
     with pytest.raises(TopologyError) as caught:
         load({"e.yaml": FLOW % groups}, "e")
     assert [problem.code for problem in caught.value.problems] == ["same-offsets-unused"]
+
+
+# sync_offsets: an offset is translated over the records of two clusters
+
+CLUSTERS = "".join(f"  {name}: {{bootstrap_servers: ['127.0.0.1:{19092 + n}']}}\n" for n, name in enumerate("abc"))
+SAME = "naming: {policy: identity}, provenance: local"
+
+
+def problems(*flows: str) -> list[str]:
+    text = f"clusters:\n{CLUSTERS}flows:\n" + "".join(f"  f{n}: {{{flow}}}\n" for n, flow in enumerate(flows))
+    try:
+        load({"a.yaml": text}, "example")
+    except TopologyError as error:
+        return [problem.code for problem in error.problems]
+    return []
+
+
+def ab(topics: str = "orders", sync: str = "true") -> str:
+    return f"source: a, target: b, topics: ['{topics}'], {SAME}, groups: {{sync_offsets: {sync}}}"
+
+
+def other(source: str, target: str, topics: str = "orders") -> str:
+    return f"source: {source}, target: {target}, topics: ['{topics}'], {SAME}"
+
+
+@pytest.mark.parametrize("target", ["a", "b"])
+@pytest.mark.parametrize("topics", ["orders", "ord.*", ".*"])
+def test_a_third_cluster_that_writes_the_same_topics_is_refused(target: str, topics: str) -> None:
+    assert problems(ab(), other("c", target, topics)) == ["offsets-of-three-clusters"]
+
+
+@pytest.mark.parametrize(
+    "flows",
+    [
+        pytest.param((ab(), other("b", "a")), id="two clusters, both ways"),
+        pytest.param((ab(), other("c", "b", "prices")), id="other topics"),
+        pytest.param((ab(), other("b", "c")), id="away from both"),
+        pytest.param((ab(sync="false"), other("c", "b")), id="no sync"),
+    ],
+)
+def test_all_else_is_allowed(flows: tuple[str, ...]) -> None:
+    assert problems(*flows) == []

@@ -1,15 +1,18 @@
-"""Parses ``quotas`` entries: which keys fit whom."""
+"""``quotas``: which keys fit which entity, and no entity twice on one cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import MappingProxyType
 
-from reconciler.environment.parse.acls import is_address
-from reconciler.environment.parse.values import Wrong
-from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.declarations.acls import is_address
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.values import Wrong
+from reconciler.environment.yaml.locations import Places, unknown_clusters
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.model.quotas import CONNECTIONS, KEYS, OF_CLIENTS, Quota, entity
+from reconciler.errors import Problem
+from reconciler.model.environment.topology import Topology
+from reconciler.model.quotas import CONNECTIONS, KEYS, OF_CLIENTS, Quota, QuotaEntity, entity
 from reconciler.text import sentence, size_bytes
 
 FIELDS = {"user": "user", "client_id": "client-id", "ip": "ip"}
@@ -18,11 +21,27 @@ FIELDS = {"user": "user", "client_id": "client-id", "ip": "ip"}
 
 def build_quota(reading: Reading) -> Quota:
     """``reading.name`` is the entry's number, from 1."""
-    parts = {kind: _name(reading, field) for field, kind in FIELDS.items() if reading.node(field) is not None}
-    limits = dict(_limits(reading))
+    nodes = {kind: node for field, kind in FIELDS.items() if (node := reading.node(field)) is not None}
+    # ``{default: true}``, a mapping, is the default entity of its kind, which has no name.
+    parts = {kind: None if isinstance(node, YamlMapping) else str(node.data) for kind, node in nodes.items()}
+    _check_parts(reading, parts)
+
+    written = {key: node.data for key in KEYS if (node := reading.node(key)) is not None}
+    limits: dict[str, float] = {}
+    for key, data in written.items():
+        if isinstance(data, int | float):
+            limits[key] = float(data)
+            continue
+        try:
+            if not (size := size_bytes(str(data))):
+                raise ValueError("write a size above 0, or absent or remove for the end of a limit")
+            limits[key] = float(size)
+        except ValueError as error:
+            problem, why = f'{key} is "{data}"', "Kafka wants bytes per second here"
+            reading.wrong((key,), Wrong("bad-size", problem, why, sentence(error)))
+
     remove = reading.texts("remove")
     absent = reading.value("absent", default=False)
-    _whom(reading, parts)
     fitting = (CONNECTIONS,) if "ip" in parts else OF_CLIENTS
     for path, key in [*(((name,), name) for name in limits), *((("remove", n), name) for n, name in enumerate(remove))]:
         if key not in fitting and parts:
@@ -32,7 +51,6 @@ def build_quota(reading: Reading) -> Quota:
     for index, key in enumerate(remove):
         if key in limits:
             reading.wrong(("remove", index), _both(f"{key} is set and removed"))
-    written = [key for key in KEYS if reading.node(key) is not None]
     if absent and (written or remove):
         reading.wrong(("absent",), _both("it is absent and has limits"))
     if not (absent or written or remove):
@@ -53,13 +71,7 @@ def _both(subject: str) -> Wrong:
     return Wrong("quota-contradiction", subject, "One asks for a limit, the other for its end", "Remove one of the two")
 
 
-def _name(reading: Reading, field: str) -> str | None:
-    if isinstance(reading.node(field), YamlMapping):
-        return None
-    return str(reading.value(field, default=""))
-
-
-def _whom(reading: Reading, parts: dict[str, str | None]) -> None:
+def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
     todo = "Write user, client_id, both of them, or ip; {default: true} is everybody without a quota of their own"
     if not parts:
         why = "Kafka keeps a quota for a user, a client id, both, or an IP address"
@@ -78,21 +90,12 @@ def _whom(reading: Reading, parts: dict[str, str | None]) -> None:
         reading.wrong(("user",), Wrong("quota-entity", problem, why, f"Write {user.removeprefix('User:')}"))
 
 
-def _limits(reading: Reading) -> Iterator[tuple[str, float]]:
-    for key in KEYS:
-        node = reading.node(key)
-        if node is None:
-            continue
-        written = node.data
-        if isinstance(written, int | float):
-            yield key, float(written)
-            continue
-        try:
-            value = size_bytes(str(written))
-            if not value:
-                raise ValueError("write a size above 0, or absent or remove for the end of a limit")
-        except ValueError as error:
-            problem, why = f'{key} is "{written}"', "Kafka wants bytes per second here"
-            reading.wrong((key,), Wrong("bad-size", problem, why, sentence(error)))
-            continue
-        yield key, float(value)
+def check_quotas(topology: Topology, places: Places) -> Iterator[Problem]:
+    first: dict[tuple[str, QuotaEntity], Quota] = {}
+    for quota in topology.quotas:
+        yield from unknown_clusters(places, topology.clusters, quota, f"quota {quota.number}")
+        for index, name in enumerate(quota.clusters):
+            if (other := first.setdefault((name, quota.entity), quota)) is not quota:
+                problem = f"quota {quota.number} is for {quota.entity} on {name}, as the one at {other.where}"
+                why, where = "It would be unclear which of the two counts", places.of(quota, "clusters", index)
+                yield Problem("duplicate-quota", where, problem, why, "Put them together")

@@ -1,21 +1,24 @@
-"""Parses ``access`` entries: the fields that each role takes."""
+"""``access`` entries: the fields that each role takes, and rules that contradict each other."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from reconciler.environment.parse.values import Wrong
-from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.values import Wrong
+from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
+from reconciler.environment.yaml.nodes import Scalar, Sequence
+from reconciler.errors import Problem
 from reconciler.model.acls import (
     CLUSTER_NAME,
     WILDCARD,
     AccessRole,
     AccessRule,
+    AclBinding,
     ExactRule,
     NamePattern,
     Operation,
@@ -23,6 +26,8 @@ from reconciler.model.acls import (
     Permission,
     ResourceType,
 )
+from reconciler.model.environment.topology import Topology
+from reconciler.resources.acls.roles import expand_stable
 from reconciler.text import nearest
 
 EXACT = "resource"
@@ -75,15 +80,29 @@ def build_access(reading: Reading) -> AccessRule:
     """``reading.name`` is the entry's number, from 1."""
     word = reading.value("role", default=None)
     role = None if word is None else AccessRole(word)
-    _fields(reading, role)
+    _check_fields(reading, role)
+
+    principal = str(reading.value("principal", default=""))
+    kind, _, name = principal.partition(":")
+    if not is_principal(principal):
+        why = "Kafka compares principals letter by letter, so the rule would apply to no client"
+        todo = f"Write User:{name if name and nearest(kind, ['User']) else principal}"
+        reading.wrong(("principal",), Wrong("bad-principal", f'the principal is "{principal}"', why, todo))
+
+    hosts = reading.texts("hosts", default=(WILDCARD,))
+    for index, host in enumerate(hosts):
+        if host != WILDCARD and not is_address(host):
+            problem, why = f'hosts has "{host}"', "Kafka compares addresses, never names or networks"
+            reading.wrong(("hosts", index), Wrong("bad-host", problem, why, 'Write an IP address, or "*" for all'))
+
     names = {field: _patterns(reading, field) for field in ("topics", "groups", "transactional_ids", "reads", "writes")}
     return AccessRule(
         number=int(reading.name),
-        principal=_principal(reading),
+        principal=principal,
         clusters=reading.texts("clusters"),
         role=role,
-        exact=_exact(reading) if role is None else None,
-        hosts=_hosts(reading),
+        exact=_exact(reading) if role is None and reading.node(EXACT) is not None else None,
+        hosts=hosts,
         application_id=reading.value("application_id", default=""),
         flows=reading.texts("flows"),
         absent=reading.value("absent", default=False),
@@ -92,15 +111,15 @@ def build_access(reading: Reading) -> AccessRule:
     )
 
 
-def _fields(reading: Reading, role: AccessRole | None) -> None:
-    """Every field must have a meaning here: one that has none would look as if it held."""
+def _check_fields(reading: Reading, role: AccessRole | None) -> None:
     written = reading.place.entry.value
     assert isinstance(written, YamlMapping)
     if role is None and EXACT not in written.entries:
-        why = "Without either nobody knows what the principal may do"
+        why = "Without either it is unknown what the principal may do"
         todo = f"Write role: {' or '.join(AccessRole)}; or resource, names and operations"
         reading.wrong((), Wrong("access-without-role", "it has neither role nor resource", why, todo))
         return
+    # The schema allows the fields of all roles; one that this role does not read would look as if it held.
     kind, word = (EXACT, "a rule by resource") if role is None else (str(role), f"the role {role}")
     known = {*_ALWAYS, *REQUIRED[kind], *OPTIONAL.get(kind, ()), *(("role",) if role else ())}
     for field in written.entries.keys() - known:
@@ -115,31 +134,10 @@ def _fields(reading: Reading, role: AccessRole | None) -> None:
             reading.wrong((), Wrong("missing-field", f"{word} lacks the field {field}", why, todo))
 
 
-def _principal(reading: Reading) -> str:
-    text = str(reading.value("principal", default=""))
-    kind, principal, _ = text.partition(":")
-    near = nearest(kind, ["User"])
-    if is_principal(text):
-        return text
-    why = "Kafka compares principals letter by letter, so the rule would be about nobody"
-    todo = f"Write User:{text.partition(':')[2] if principal and near else text}"
-    reading.wrong(("principal",), Wrong("bad-principal", f'the principal is "{text}"', why, todo))
-    return text
-
-
 def is_principal(text: str) -> bool:
     """``User:`` and a name, or another type that a principal builder may make; nothing that is a slip for User."""
     kind = text.partition(":")[0]
     return bool(_PRINCIPAL.fullmatch(text)) and (kind == "User" or nearest(kind, ["User"]) is None)
-
-
-def _hosts(reading: Reading) -> tuple[str, ...]:
-    hosts = reading.texts("hosts", default=(WILDCARD,))
-    for index, host in enumerate(hosts):
-        if host != WILDCARD and not is_address(host):
-            problem, why = f'hosts has "{host}"', "Kafka compares addresses, never names or networks"
-            reading.wrong(("hosts", index), Wrong("bad-host", problem, why, 'Write an IP address, or "*" for all'))
-    return hosts
 
 
 def is_address(text: str) -> bool:
@@ -152,20 +150,18 @@ def is_address(text: str) -> bool:
 
 
 def _patterns(reading: Reading, field: str) -> tuple[NamePattern, ...]:
+    """Each item is a name, or ``{prefix: ...}``."""
     node = reading.node(field)
-    return tuple(_pattern(item) for item in node.items) if isinstance(node, Sequence) else ()
+    patterns = []
+    for item in node.items if isinstance(node, Sequence) else ():
+        name, kind = item, PatternType.LITERAL
+        if isinstance(item, YamlMapping):
+            name, kind = item.entries["prefix"].value, PatternType.PREFIXED
+        patterns.append(NamePattern(name.text if isinstance(name, Scalar) else "", kind))
+    return tuple(patterns)
 
 
-def _pattern(node: Node) -> NamePattern:
-    if isinstance(node, YamlMapping):
-        prefix = node.entries["prefix"].value
-        return NamePattern(prefix.text if isinstance(prefix, Scalar) else "", PatternType.PREFIXED)
-    return NamePattern(node.text if isinstance(node, Scalar) else "")
-
-
-def _exact(reading: Reading) -> ExactRule | None:
-    if reading.node(EXACT) is None:
-        return None
+def _exact(reading: Reading) -> ExactRule:
     resource = ResourceType(reading.value(EXACT, default="topic"))
     names = _patterns(reading, "names")
     if resource is ResourceType.CLUSTER:
@@ -184,3 +180,37 @@ def _exact(reading: Reading) -> ExactRule | None:
             wrong = Wrong("bad-operation", problem, "No request asks for it, so the rule would say nothing", todo)
             reading.wrong(("operations", index), wrong)
     return ExactRule(resource, names, operations, Permission(reading.value("permission", default="allow")))
+
+
+def check_access(topology: Topology, places: Places) -> Iterator[Problem]:
+    granted_by: dict[tuple[str, AclBinding], AccessRule] = {}
+    for rule in topology.access:
+        subject = f"access rule {rule.number}"
+        yield from unknown_clusters(places, topology.clusters, rule, subject)
+        for index, name in enumerate(rule.flows):
+            where = places.of(rule, "flows", index)
+            yield from unknown_name(places, topology.flows, name, subject, where, "flows")
+        if rule.role is AccessRole.MIRROR and rule.absent:
+            problem = f"{subject}: the role mirror is declared absent"
+            why = "What it comes to depends on live topics"
+            yield Problem("access-field", places.of(rule, "absent"), problem, why, "Name the rules by resource")
+        if not rule.absent:
+            for cluster in rule.clusters:
+                granted_by |= {(cluster, acl): rule for acl in expand_stable(rule)}
+
+    # A binding that is declared and declared absent. One a rule is reported: its others have the same cause.
+    for rule in (rule for rule in topology.access if rule.absent):
+        bindings = ((cluster, acl) for cluster in rule.clusters for acl in expand_stable(rule))
+        if (clash := next((binding for binding in bindings if binding in granted_by), None)) is not None:
+            problem = f"access rule {rule.number} wants this absent: {clash[1]}. {granted_by[clash].where} declares it"
+            why, todo = "One asks for the rule, the other for its end", "Remove one of the two"
+            yield Problem("access-contradiction", places.of(rule, "absent"), problem, why, todo)
+
+    for flow in topology.flows.values():
+        for name, other in flow.access.principals.items():
+            if ":" not in name or ":" not in other:
+                bad = name if ":" not in name else other
+                where = places.of(flow, "access", "principals", name)
+                problem = f'flow {flow.name}: access.principals has "{bad}"'
+                why = "Kafka compares principals letter by letter, so no rule would be about it"
+                yield Problem("bad-principal", where, problem, why, f"Write User:{bad}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.environment.parse.values import Wrong
+from reconciler.environment.declarations.values import Wrong
 from reconciler.environment.yaml.locations import Place, Step, locate
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence, node_at

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from reconciler.environment.parse.values import Wrong
+from reconciler.environment.declarations.values import Wrong
 from reconciler.environment.yaml.locations import Step
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence

@@ -1,0 +1,159 @@
+"""``clusters``: addresses, client settings, and the layers of defaults; one cluster under one name.
+
+Imports little, so that reads of clusters can begin before most of the program is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.values import client_setting, has_reference, retention_step, topic_config
+from reconciler.environment.yaml.locations import Places, locate
+from reconciler.errors import Problem, Where
+from reconciler.kafka.address import host_port
+from reconciler.kafka.client.auth.supported_settings import Refusal, forbidden, refusals, useless
+from reconciler.model.environment.topology import Cluster, Principal, TopicDefaults, Topology, Undeclared
+from reconciler.model.replicas import ReassignmentPace
+from reconciler.resources.topics.defaults import configs, layers_of, replication_factor
+from reconciler.resources.topics.limits import min_insync_above
+from reconciler.text import size_bytes
+
+_LEAST_IN_SYNC = "min.insync.replicas"
+
+
+def build_cluster(reading: Reading) -> Cluster:
+    at, usual = "reassignment", ReassignmentPace()
+    return Cluster(
+        name=reading.name,
+        bootstrap_servers=reading.texts("bootstrap_servers"),
+        cluster_id=reading.value("cluster_id", default=None),
+        region=reading.value("region", default=None),
+        client=reading.mapping("client", each=client_setting),
+        principals=MappingProxyType(
+            {
+                principal: reading.mapping("principals", principal.value, each=client_setting)
+                for principal in Principal
+                if reading.node("principals", principal.value) is not None
+            }
+        ),
+        defaults=build_defaults(reading, "defaults"),
+        prune_topics=reading.expressions("prune", "topics"),
+        reassignment=ReassignmentPace(
+            throttle=reading.quantity(at, "throttle_bytes_per_second", default=usual.throttle, read=size_bytes),
+            bytes_in_flight=reading.quantity(at, "bytes_in_flight", default=usual.bytes_in_flight, read=size_bytes),
+            partitions_in_flight=reading.value(at, "partitions_in_flight", default=usual.partitions_in_flight),
+        ),
+        where=reading.place.where,
+    )
+
+
+def build_defaults(reading: Reading, *path: str) -> TopicDefaults:
+    """The layer at ``path`` of an entry; without a path the entry is the layer."""
+    return TopicDefaults(
+        partitions=reading.value(*path, "partitions", default=None),
+        replication_factor=reading.value(*path, "replication_factor", default=None),
+        configs=reading.mapping(*path, "configs", each=topic_config),
+        lower_retention_by=reading.mapping(*path, "lower_retention_by", each=retention_step),
+        undeclared=read_undeclared(reading, *path),
+        where=reading.place.document.where(locate(reading.place.entry, path)),
+    )
+
+
+def read_undeclared(reading: Reading, *path: str) -> Undeclared | None:
+    word = reading.value(*path, "undeclared", default=None)
+    return None if word is None else Undeclared(word)
+
+
+def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
+    by_identity: dict[str, Cluster] = {}
+    for cluster in sorted(topology.clusters.values(), key=lambda cluster: cluster.name):
+        identities = []
+        for index, server in enumerate(cluster.bootstrap_servers):
+            where = places.of(cluster, "bootstrap_servers", index)
+            try:
+                host_port(server)
+            except ValueError as error:
+                why = "Credentials would go there, wherever it is"
+                yield Problem("bad-value", where, f"cluster {cluster.name}: {error}", why, "Write host:port")
+            identities.append((server.lower(), where, f"the bootstrap server {server}"))
+        if (key := cluster.cluster_id) is not None:
+            identities.append((f"id {key}", places.of(cluster, "cluster_id"), f"the cluster_id {key}"))
+        for key, where, shared in identities:
+            other = by_identity.setdefault(key, cluster)
+            if other is not cluster:
+                problem = f"the clusters {other.name} and {cluster.name} both have {shared}"
+                why = "One cluster under two aliases would be mirrored onto itself without the cycle rule seeing it"
+                todo = "Keep one of the two, or correct the address"
+                yield Problem("same-cluster-twice", where, problem, why, todo)
+        yield from _durability(topology, places, cluster)
+
+
+def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterator[Problem]:
+    """min.insync.replicas above the replication factor, which no broker can keep."""
+    layers = layers_of(topology, cluster.name)
+    wanted, factor = configs(layers).get(_LEAST_IN_SYNC), replication_factor(layers)
+    if wanted is not None and _too_few(wanted.value, factor):
+        at_cluster = wanted.layer.values is cluster.defaults
+        where = places.of(cluster, "defaults", "configs", _LEAST_IN_SYNC) if at_cluster else wanted.layer.where
+        yield _too_few_replicas(f"cluster {cluster.name}: defaults", wanted.value, factor, where)
+        return  # every topic would repeat it
+
+    # Layers are put together for topics that can differ from the cluster only: there may be ten thousand others.
+    classes = topology.rules.classes.values()
+    shared = wanted is not None or any(_LEAST_IN_SYNC in defaults.configs for defaults in classes)
+    for topic in topology.topics.values():
+        if cluster.name not in topic.clusters or not (shared or _LEAST_IN_SYNC in topic.configs):
+            continue
+        layers = layers_of(topology, cluster.name, topic)
+        least, factor = configs(layers).get(_LEAST_IN_SYNC), replication_factor(layers)
+        if least is not None and _too_few(least.value, factor):
+            where = places.of(topic, "configs" if _LEAST_IN_SYNC in topic.configs else "replication_factor")
+            yield _too_few_replicas(f"topic {topic.name} on {cluster.name}", least.value, factor, where)
+
+
+def _too_few(least: str, factor: int | None) -> bool:
+    return factor is not None and bool(re.fullmatch("[0-9]+", least)) and int(least) > factor
+
+
+def _too_few_replicas(subject: str, least: str, factor: int | None, where: Where) -> Problem:
+    assert factor is not None
+    problem = f"{subject}: {_LEAST_IN_SYNC} is {least}, replication_factor is {factor}"
+    todo = f"Raise replication_factor or lower {_LEAST_IN_SYNC}"
+    return Problem("too-few-replicas", where, problem, min_insync_above(factor), todo)
+
+
+def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Client settings that no client is given, that cannot log in, or that our own connections cannot honour."""
+    mirrored = {name for flow in topology.flows.values() for name in (flow.source, flow.target)}
+    for name in sorted(topology.clusters):
+        cluster = topology.clusters[name]
+        given = {("client",): cluster.client} | {("principals", who.value): s for who, s in cluster.principals.items()}
+        for path, settings in given.items():
+            code = "setting-not-allowed"
+            for refusal in forbidden(settings):
+                yield _refused(code, refusal, cluster, path, places)
+
+        # One login per set of settings: the mirror's on both sides of a flow, each principal with settings of its own,
+        # and the shared settings where nothing else uses them. What two logins refuse is reported of the mirror.
+        logins = [Principal.MIRROR] if name in mirrored else []
+        logins += [who for who in cluster.principals if who is not Principal.MIRROR]
+        said: set[Refusal] = set()
+        for who in logins or [Principal.PLAN]:
+            client = {key: None if has_reference(value) else value for key, value in cluster.client_for(who).items()}
+            no_login, unhonoured = useless(client), refusals(client)
+            for refusal in dict.fromkeys((*no_login, *unhonoured)):
+                if refusal in said or refusal in forbidden(client):
+                    continue
+                said.add(refusal)
+                own = refusal.setting in cluster.principals.get(who, {})
+                ours = refusal in unhonoured and (who is Principal.MIRROR or refusal not in no_login)
+                code = "setting-not-mirrored" if ours else "login-impossible"
+                yield _refused(code, refusal, cluster, ("principals", who.value) if own else ("client",), places)
+
+
+def _refused(code: str, refusal: Refusal, cluster: Cluster, path: tuple[str, ...], places: Places) -> Problem:
+    where = places.of(cluster, *path, refusal.setting)
+    return Problem(code, where, f"cluster {cluster.name}: {refusal.what}", refusal.why, refusal.todo)

@@ -1,0 +1,184 @@
+"""``flows``: what is copied, where each partition starts, how fast, and after which losses it goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.record_filter import additions, selection, time_ms
+from reconciler.environment.declarations.values import Wrong, label
+from reconciler.environment.yaml.locations import Places, unknown_name
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Scalar
+from reconciler.errors import Problem
+from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics, OffsetsKept
+from reconciler.model.environment.topology import Carry, Delivery, Flow, Isolation, Topology
+from reconciler.replication.handover import Naming, Start
+from reconciler.replication.names import CONTINUABLE
+from reconciler.replication.policy import canonical_policy
+from reconciler.resources.flows.names.carried import FlowNaming, policy_fault
+from reconciler.text import sentence, size_bytes
+
+HEARTBEATS_INTERVAL_MS = 1_000
+LEAST_RATE = 1024
+"""Bytes per second. One batch is the smallest piece that is copied, so less would only be a stutter."""
+
+
+def build_flow(reading: Reading) -> Flow:
+    standard, groups, of_tools = ConfigSync(), Groups(), "mirrormaker_topics"
+    tests, carry = reading.node("where"), reading.value("provenance", default=None)
+    beats, syncs = (reading.value(of_tools, field, default=False) for field in ("heartbeats", "offset_syncs"))
+    return Flow(
+        name=reading.name,
+        source=reading.value("source", default=""),
+        target=reading.value("target", default=""),
+        topics=reading.expressions("topics"),
+        exclude_topics=reading.expressions("exclude_topics"),
+        naming=Naming(
+            policy=canonical_policy(reading.value("naming", "policy", default="default")),
+            separator=reading.value("naming", "separator", default="."),
+        ),
+        replication_factor=reading.value("replication_factor", default=None),
+        delivery=Delivery(reading.value("delivery", default="exactly_once")),
+        isolation=Isolation(reading.value("isolation", default="read_committed")),
+        start=_start(reading),
+        lanes=reading.value("lanes", default=2),
+        rate_limit=_rate_limit(reading),
+        on_condition=_on_condition(reading),
+        configs=ConfigSync(
+            enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
+            exclude=reading.expressions("sync_topic_configs", "exclude", default=standard.exclude),
+            use_defaults_from=reading.value("sync_topic_configs", "use_defaults_from", default="target"),
+            carry_undeclared_limits=reading.value("sync_topic_configs", "carry_undeclared_limits", default=False),
+        ),
+        groups=Groups(
+            include=reading.expressions("groups", "include", default=groups.include),
+            exclude=reading.expressions("groups", "exclude", default=groups.exclude),
+            sync_offsets=reading.value("groups", "sync_offsets", default=False),
+            interval_ms=reading.interval("groups", "interval", default=groups.interval_ms),
+            follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
+            both_ways=reading.value("groups", "both_ways", default=False),
+        ),
+        mirrormaker_topics=MirrorMakerTopics(
+            heartbeats=reading.interval(of_tools, "heartbeats_interval", default=HEARTBEATS_INTERVAL_MS)
+            if beats
+            else None,
+            offset_syncs=reading.value(of_tools, "offset_syncs_location", default="source") if syncs else None,
+            internal_separator=reading.value(of_tools, "internal_topic_separator", default=True),
+        ),
+        selection=None if tests is None else selection(tests, reading.wrong),
+        headers=additions(reading.node("headers", "add"), reading.wrong),
+        provenance=None if carry is None else Carry(carry),
+        offsets=OffsetsKept(reading.value("offsets", default=OffsetsKept.TRANSLATED.value)),
+        filler_limit=reading.value("filler_limit", default=None),
+        access=AccessSync(
+            enabled=reading.value("access", "sync", default=False),
+            groups=reading.value("access", "groups", default=False),
+            principals=reading.mapping("access", "principals", each=label),
+        ),
+        labels=reading.mapping("labels", each=label),
+        where=reading.place.where,
+    )
+
+
+def _start(reading: Reading) -> Start:
+    node = reading.node("start")
+    if not isinstance(node, YamlMapping):
+        return Start(kind=str(reading.value("start", default="earliest")))
+    given = [field for field in ("timestamp", "offsets") if field in node.entries]
+    if len(given) != 1:
+        problem = "start has both timestamp and offsets" if given else "start has neither timestamp nor offsets"
+        why = "A partition starts at one place"
+        reading.wrong(("start",), Wrong("bad-value", problem, why, "Write one of the two"))
+        return Start()
+
+    if given == ["offsets"]:
+        topics = reading.node("start", "offsets")
+        offsets: dict[str, Mapping[int, int]] = {}
+        # Sorted, so that the hand-over and its fingerprint do not depend on the order in the file.
+        for topic, entry in sorted(topics.entries.items()) if isinstance(topics, YamlMapping) else ():
+            each = entry.value.data
+            if isinstance(each, dict):
+                at = {int(p): int(offset) for p, offset in each.items() if isinstance(offset, int)}
+                offsets[topic] = MappingProxyType(dict(sorted(at.items())))
+        otherwise = str(reading.value("start", "otherwise", default="earliest"))
+        return Start("offsets", None, MappingProxyType(offsets), otherwise)
+
+    if "otherwise" in node.entries:
+        problem, why = "start.otherwise is combined with timestamp", "A timestamp is for every partition"
+        reading.wrong(("start", "otherwise"), Wrong("bad-value", problem, why, "Remove it"))
+    written = node.entries["timestamp"].value
+    assert isinstance(written, Scalar)
+    moment = time_ms(written.text)
+    if isinstance(moment, Wrong):
+        description = f"start.timestamp is {moment.what}"
+        reading.wrong(("start", "timestamp"), Wrong(moment.code, description, moment.why, moment.todo))
+        return Start("earliest")
+    return Start("timestamp", moment)
+
+
+def _rate_limit(reading: Reading) -> int | None:
+    node = reading.node("rate_limit")
+    if not isinstance(node, Scalar):
+        return None
+    try:
+        rate = int(node.text) if re.fullmatch(r"[0-9]{1,19}", node.text) else size_bytes(node.text)
+    except ValueError as error:
+        problem, why = f'rate_limit is "{node.text}"', "Bytes per second are wanted here"
+        todo = f"{sentence(error)}, without a time: it is per second"
+        reading.wrong(("rate_limit",), Wrong("bad-size", problem, why, todo))
+        return None
+    if rate < LEAST_RATE:
+        why = "One batch is the smallest piece that is copied, so less would be a stutter"
+        todo = "Write 1KiB or more, or pause the flow with reconciler mirror pause"
+        reading.wrong(("rate_limit",), Wrong("out-of-range", f"rate_limit is {node.text}", why, todo))
+    return rate
+
+
+def _on_condition(reading: Reading) -> Mapping[str, str]:
+    """Only those that say ``continue``: ``stop`` is the default, so that writing it down changes no fingerprint."""
+    node = reading.node("on_condition")
+    if isinstance(node, YamlMapping):
+        reactions = {code: entry.value.data for code, entry in node.entries.items()}
+    else:
+        reactions = dict.fromkeys(CONTINUABLE, reading.value("on_condition", default="stop"))
+    return MappingProxyType({code: "continue" for code in sorted(reactions) if reactions[code] == "continue"})
+
+
+def check_flows(topology: Topology, places: Places) -> Iterator[Problem]:
+    for flow in topology.flows.values():
+        yield from check_ends(topology, places, flow)
+        if flow.source == flow.target:
+            problem = f"flow {flow.name}: source and target are both {flow.source}"
+            why = "Records would be copied into the cluster they come from"
+            yield Problem("same-source-and-target", places.of(flow, "target"), problem, why, "Name two clusters")
+        wrong = policy_fault(flow)
+        if wrong:
+            why = "Without it the names of remote topics are unknown"
+            todo = "Check the import path, or use default or identity"
+            yield Problem("bad-policy", places.of(flow, "naming", "policy"), f"flow {flow.name}: {wrong}", why, todo)
+
+
+def check_ends(topology: Topology, places: Places, flow: Flow) -> Iterator[Problem]:
+    for field, cluster in (("source", flow.source), ("target", flow.target)):
+        if cluster:
+            subject, where = f"flow {flow.name}: {field}", places.of(flow, field)
+            yield from unknown_name(places, topology.clusters, cluster, subject, where)
+
+
+def check_starts(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
+    """A start for a topic that the flow leaves out would never be read."""
+    for travel in travels.values():
+        flow = travel.flow
+        for topic in flow.start.offsets or ():
+            why = travel.selector.why_not(topic)
+            if why is not None:
+                yield Problem(
+                    "start-topic-not-mirrored",
+                    places.of(flow, "start", "offsets", topic),
+                    f"flow {flow.name}: start.offsets names the topic {topic}, which the flow does not mirror: {why}",
+                    "An offset that nothing reads would look as if it held",
+                    "Correct the name, or remove it",
+                )

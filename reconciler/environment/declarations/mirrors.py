@@ -1,0 +1,237 @@
+"""``mirrors``: Spark applications. Keys without effect for their master, and Spark settings that are the job's own.
+
+A setting that is read and changes nothing is worse than an error: its author counts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.values import Wrong, spark_setting
+from reconciler.environment.yaml.locations import Places
+from reconciler.errors import Problem
+from reconciler.model.environment.topology import SPARK_SECRET, Mirror, Topology
+from reconciler.replication.deployment import CLIENT, CLUSTER, Deployment, ExecutorPython, MasterKind, master_kind
+from reconciler.replication.handover import ChannelSettings
+from reconciler.replication.handover_reader import MOST_PORT
+from reconciler.text import suggestion
+
+_PATH = "spark.mirror.path"
+_SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+_SOCKET_NAME_BYTES, _SOCKET_PATH_BYTES = 42, 107
+"""Spark adds a slash, a dot, a UUID and four characters to the folder; Linux holds 108 bytes with the closing 0."""
+
+_OWN: Mapping[str, tuple[str, str]] = {
+    "spark.speculation": ("false", "a second copy of a task would fence the first one's lanes"),
+    "spark.scheduler.mode": ("FAIR", "each lease is a job of its own, and all have to run at the same time"),
+}
+"""Settings with one value under which the job works."""
+
+_BY_KEY: Mapping[str, str] = {
+    "spark.master": "master",
+    "spark.submit.deployMode": "deploy_mode",
+    "spark.executor.instances": "executors",
+    "spark.executor.cores": "cores",
+    "spark.executor.memory": "memory",
+    "spark.cores.max": "executors",
+    "spark.archives": "python.archive",
+    "spark.pyspark.python": "python.executable",
+}
+_ALWAYS_BY_KEY = frozenset({"spark.master", "spark.submit.deployMode"})
+_WATCHED = "Who starts the driver watches it by Spark's client, and would take one that only starts for one that ended"
+_NO_CLUSTER_MODE: Mapping[MasterKind, str] = {
+    MasterKind.LOCAL: "A local master has no machines but this one",
+    MasterKind.STANDALONE: "Spark runs no Python driver on a standalone cluster: its submission would be refused",
+}
+_NOT_IN_CLUSTER_MODE: Mapping[str, str] = {
+    "spark.driver.host": "Spark sets it to the address of the machine that it chooses, and executors connect there",
+    "spark.yarn.submit.waitAppCompletion": _WATCHED,
+    "spark.kubernetes.submission.waitAppCompletion": _WATCHED,
+}
+
+
+def build_mirror(reading: Reading) -> Mirror:
+    """``flows`` is empty when the entry names none; ``environment.load`` fills them in."""
+    return Mirror(
+        name=reading.name,
+        flows=tuple(sorted(reading.texts("flows"))),
+        master=reading.value("master", default="local[2]"),
+        parallelism=reading.value("parallelism", default=2),
+        spark_conf=reading.mapping("spark_conf", each=spark_setting),
+        refresh_interval_ms=reading.interval("refresh_interval", default=5_000),
+        status_interval_ms=reading.interval("status_interval", default=2_000),
+        metrics_port=reading.value("metrics_port", default=0),
+        metrics_host=reading.value("metrics_host", default="127.0.0.1"),
+        deployment=Deployment(
+            deploy_mode=reading.value("deploy_mode", default=CLIENT),
+            executors=reading.value("executors", default=0),
+            cores=reading.value("cores", default=0),
+            memory=reading.value("memory", default=""),
+            python=ExecutorPython(
+                archive=reading.value("python", "archive", default=""),
+                executable=reading.value("python", "executable", default=""),
+            ),
+        ),
+        verify_conf=reading.mapping("verify_conf", each=spark_setting),
+        channel=_channel(reading),
+        hosted=reading.value("hosted", default=False),
+        where=reading.place.where,
+    )
+
+
+def _channel(reading: Reading) -> ChannelSettings | None:
+    if reading.node("channel") is None:
+        return None
+    bind = reading.value("channel", "bind_address", default="")
+    advertised = reading.value("channel", "advertised_address", default="")
+    ports = reading.value("channel", "ports", default=None)
+    if ports is None:
+        return ChannelSettings(bind, advertised)
+    first, _, last = str(ports).partition("-")
+    if not 0 < int(first) < int(last) <= MOST_PORT:
+        why = f"Ports go from 1 to {MOST_PORT}, and a new application needs one while the old one still listens"
+        todo = "Write the lower port, -, and a higher one, such as 40000-40010"
+        reading.wrong(("channel", "ports"), Wrong("out-of-range", f'channel.ports is "{ports}"', why, todo))
+        return None
+    return ChannelSettings(bind, advertised, int(first), int(last))
+
+
+def check_mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Each flow is in one mirror."""
+    carriers: dict[str, Mirror] = {}
+    doubtful: set[str] = set()  # they name a flow that does not exist, perhaps a slip for one that does
+    for mirror in sorted(topology.mirrors.values(), key=lambda mirror: mirror.name):
+        if not mirror.flows and places.complete and not _with_errors("flows", topology.flows, places):
+            problem = f"mirror {mirror.name} has no flow"
+            why = f"It names none, and no flow that is still free goes to a cluster {mirror.name}"
+            todo = "Name its flows, give it the alias of a target cluster, or remove it"
+            yield Problem("mirror-without-flows", places.of(mirror), problem, why, todo)
+        for index, name in enumerate(mirror.flows):
+            where = places.of(mirror, "flows", index)
+            if name not in topology.flows:
+                doubtful.add(mirror.name)
+                if places.complete and not places.has("flows", name):
+                    todo = suggestion(name, topology.flows, "Declare it under flows")
+                    problem = f"mirror {mirror.name} names the unknown flow {name}"
+                    yield Problem("unknown-flow", where, problem, "No file of the environment declares it", todo)
+                continue
+            other = carriers.setdefault(name, mirror)
+            if other is not mirror:
+                problem = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
+                why = "Two applications would fence each other for ever"
+                yield Problem("flow-in-two-mirrors", where, problem, why, "Keep it in one of them")
+    idle = [flow for flow in topology.flows.values() if flow.name not in carriers and flow.target in topology.mirrors]
+    if not idle or not places.complete or _with_errors("mirrors", topology.mirrors, places):
+        return
+    for flow in idle:
+        if flow.target not in doubtful:
+            problem = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
+            todo = f"Add it to mirrors.{flow.target}.flows, or name it in a mirror of its own"
+            yield Problem("flow-without-mirror", places.of(flow), problem, "No application would run it", todo)
+
+
+def _with_errors(section: str, built: Collection[str], places: Places) -> bool:
+    """Whether an entry could not be read: a flow may belong to any such mirror, and such a mirror may name any flow."""
+    return any(of == section and name not in built for of, name in places.entries)
+
+
+def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
+    for mirror in topology.mirrors.values():
+        # An earlier release had a second way of copying; the word for the one that is left may stay.
+        path = mirror.spark_conf.get(_PATH, "batch")
+        if path != "batch":
+            problem = f'mirror {mirror.name}: {_PATH} is "{path}"'
+            why = "There is one way of copying now; it goes record by record by itself where whole batches cannot go"
+            todo = "Remove it. Apply then replaces the running job, which goes on from its positions"
+            yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
+
+        if mirror.deployment.deploy_mode == CLUSTER:
+            yield from _cluster_mode(mirror, places)
+        yield from _without_effect(mirror, places)
+        for section, conf in (("spark_conf", mirror.spark_conf), ("verify_conf", mirror.verify_conf)):
+            yield from _spark_settings(mirror, section, conf, places)
+
+
+def _cluster_mode(mirror: Mirror, places: Places) -> Iterator[Problem]:
+    kind = master_kind(mirror.master)
+    if kind in _NO_CLUSTER_MODE:
+        problem = f"mirror {mirror.name}: deploy_mode is cluster, and the master {mirror.master}"
+        todo = "Write client. With hosted: true, mirror hosts keep the driver alive on machines of your choice"
+        why = _NO_CLUSTER_MODE[kind]
+        yield Problem("deploy-mode", places.of(mirror, "deploy_mode"), problem, why, todo)
+    for setting, why in _NOT_IN_CLUSTER_MODE.items():
+        value = mirror.spark_conf.get(setting)
+        if value is not None and value.lower() != "true":
+            problem = f"mirror {mirror.name}: spark_conf sets {setting} to {value}, and deploy_mode is cluster"
+            yield Problem("set-by-the-job", places.of(mirror, "spark_conf", setting), problem, why, "Remove it")
+
+
+def _without_effect(mirror: Mirror, places: Places) -> Iterator[Problem]:
+    """Keys that this master does not read, and cores that no lease would ever get."""
+    said = f"mirror {mirror.name}: with the master {mirror.master}"
+    if mirror.channel is not None and mirror.master.startswith("local"):
+        why = "Its tasks run in the driver's own processes and reach it on loopback"
+        todo = "Remove it, or name the master of a cluster"
+        yield Problem("no-effect", places.of(mirror, "channel"), f"{said}, channel has no effect", why, todo)
+    if SPARK_SECRET in mirror.spark_conf and not mirror.master.startswith("spark://"):
+        problem, why = (
+            f"{said}, {SPARK_SECRET} has no effect",
+            "Spark makes a secret of its own for each application there",
+        )
+        yield Problem("no-effect", places.of(mirror, "spark_conf", SPARK_SECRET), problem, why, "Remove it")
+
+    deployment, kind = mirror.deployment, master_kind(mirror.master)
+    if kind is MasterKind.LOCAL:
+        for key in deployment.settings():
+            if key != "deploy_mode":
+                problem = f"mirror {mirror.name}: {key} has no effect with the master {mirror.master}"
+                why = "A local master has no executors: tasks run beside the driver, with the Python of this program"
+                todo = (
+                    f"Remove {key}; local[N] says how many tasks run at a time, spark.driver.memory their JVM's memory"
+                )
+                yield Problem("no-effect", places.of(mirror, *key.split(".")), problem, why, todo)
+        return
+    if kind is MasterKind.STANDALONE and deployment.executors and not deployment.cores:
+        problem = f"mirror {mirror.name}: executors has no effect on a standalone cluster without cores"
+        why = "There an executor gets all cores of its worker, unless cores says how many"
+        yield Problem("no-effect", places.of(mirror, "executors"), problem, why, "Set cores, too")
+    there = deployment.executors * deployment.cores
+    if 0 < there < mirror.parallelism:
+        problem = (
+            f"mirror {mirror.name}: {deployment.executors} executors of {deployment.cores} cores are {there} cores, "
+            f"and parallelism is {mirror.parallelism}"
+        )
+        why = "Each lease is a task that keeps a core, so some would never get one"
+        todo = "Raise executors or cores, or lower parallelism"
+        yield Problem("too-few-cores", places.of(mirror, "executors"), problem, why, todo)
+
+
+def _spark_settings(mirror: Mirror, section: str, conf: Mapping[str, str], places: Places) -> Iterator[Problem]:
+    for setting, value in conf.items():
+        where = places.of(mirror, section, setting)
+        if setting in _OWN and value.lower() != (wanted := _OWN[setting][0]).lower():
+            problem = f"mirror {mirror.name}: {section} sets {setting} to {value}"
+            why = f"The job works with {wanted} only: {_OWN[setting][1]}"
+            yield Problem("set-by-the-job", where, problem, why, "Remove it")
+        key = _BY_KEY.get(setting, "")
+        if setting in _ALWAYS_BY_KEY or (section == "spark_conf" and key in mirror.deployment.settings()):
+            problem = f"mirror {mirror.name}: {section} sets {setting}, which is said by {key}"
+            why = "What is said in two places holds in one of them only"
+            yield Problem("set-twice", where, problem, why, f"Remove it, and set mirrors.{mirror.name}.{key}")
+
+    # Without a folder of their own the sockets lie in that of the container, whose path is longer on YARN.
+    folder = conf.get(_SOCKET_FOLDER, "")
+    most = _SOCKET_PATH_BYTES - _SOCKET_NAME_BYTES
+    if len(folder.encode()) > most:
+        problem = f"mirror {mirror.name}: {section} sets {_SOCKET_FOLDER} to a path of {len(folder.encode())} bytes"
+        why = f"With the name of a socket it would be longer than {_SOCKET_PATH_BYTES} bytes, and no task could start"
+        todo = f"Name a folder of at most {most} bytes, such as /tmp"
+        yield Problem("socket-path", places.of(mirror, section, _SOCKET_FOLDER), problem, why, todo)
+    elif conf.get(_SOCKETS) == "true" and not folder and master_kind(mirror.master) is not MasterKind.LOCAL:
+        problem = f"mirror {mirror.name}: {section} sets {_SOCKETS} and no {_SOCKET_FOLDER}"
+        why = (
+            "The sockets would lie in the folder of a container; on YARN its path is too long, and no task could start"
+        )
+        todo = f"Set {_SOCKET_FOLDER} to a short folder that every executor has, such as /tmp, or remove it"
+        yield Problem("socket-path", places.of(mirror, section, _SOCKETS), problem, why, todo)
