@@ -29,7 +29,7 @@ from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.run import answering
 from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.plan.html import AboutPlan, plan_html
-from reconciler.render.reports.status.status import StatusInputs
+from reconciler.render.reports.status import StatusInputs
 from reconciler.replication.status import FlowStatus
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
 from tests.support.fakes.chromium import Chromium

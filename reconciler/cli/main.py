@@ -136,9 +136,9 @@ def status(
     from reconciler.operations.controller.rollout_world import lock_of, standing
     from reconciler.operations.mirror.verdict_now import verdict_now
     from reconciler.operations.session.session import now_ms, open_session
-    from reconciler.render.live_table import repeat
-    from reconciler.render.reports.status.status import StatusInputs, status_code, status_json, status_text
-    from reconciler.render.reports.status.verdict import check_code
+    from reconciler.render.reports.status import StatusInputs, status_code, status_json, status_text
+    from reconciler.render.reports.verdict import check_code
+    from reconciler.render.reports.watch import repeat
 
     if watch and check:
         raise ReconcilerError("--check and --watch are both given", "A check is one look.", "Give one of them.")
@@ -146,10 +146,8 @@ def status(
         if watch and form is OutputFormat.JSON:
             return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms()), form))
         if watch:
-            from reconciler.render.live_table import columns
-            from reconciler.render.live_table import watch as live_table
-            from reconciler.render.reports.status.catch_up import LagTrend
-            from reconciler.render.reports.status.watch import watch_frame
+            from reconciler.render.reports.watch import LagTrend, columns, watch_frame
+            from reconciler.render.reports.watch import watch as live_table
 
             catch_up = LagTrend()
 

@@ -19,10 +19,9 @@ from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.options import ReportFormat
 from reconciler.render import completion
 from reconciler.render.escape import lines_of, no_command
-from reconciler.render.moving_line import MOVING, terminal_width
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
-from reconciler.render.wrap import wrapped
+from reconciler.render.terminal import MOVING, terminal_width, wrapped
 from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.text import duration_ms
 

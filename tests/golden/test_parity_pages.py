@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.engine.drift.parity import Disparity, Parity
 from reconciler.errors import Unknown
-from reconciler.render.comment_limit import GITHUB_LIMIT, marker
-from reconciler.render.reports.parity import parity_in
+from reconciler.render.plan.markdown import GITHUB_LIMIT, marker
+from reconciler.render.reports.drift import parity_in
 from reconciler.render.style import Format
 from tests.support.documents.pages import FOREIGN, NASTY, elements, undressed, unescaped, words
 from tests.support.documents.plans import agrees

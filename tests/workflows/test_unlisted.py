@@ -15,7 +15,7 @@ from typing import Any
 import git
 import pytest
 
-from reconciler.render.comment_limit import marker
+from reconciler.render.plan.markdown import marker
 from tests.support.paths import ROOT
 from tests.support.workflow_runner import GitHub, Job, github
 

@@ -73,7 +73,7 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
     from reconciler.operations.review import drift as drifting
     from reconciler.operations.review.reviews import make_plan
     from reconciler.operations.session.session import open_session
-    from reconciler.render.plan.formats import drift_in
+    from reconciler.render.reports.drift import drift_in
 
     with open_session(env, Principal.PLAN, begun) as session:
         plan = make_plan(session)
@@ -83,7 +83,7 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
 
 def _parity(env: Path, form: Page) -> tuple[str, int]:
     from reconciler.operations.review import drift as drifting
-    from reconciler.render.reports.parity import parity_in
+    from reconciler.render.reports.drift import parity_in
 
     parity = drifting.parity_report(env)
     return parity_in(parity, form, style()), parity.exit_code

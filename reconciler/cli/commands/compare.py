@@ -41,7 +41,7 @@ def compare(
 ) -> None:
     """What ENV_B would have to declare to be as ENV_A: topics, flows, access, settings. Asks no cluster."""
     from reconciler.operations.review.plan import compare_folders
-    from reconciler.render.reports.edits.promotion import promotion_in
+    from reconciler.render.reports.promotion import promotion_in
 
     report = compare_folders(env_a, env_b, names or ())
     text = promotion_in(report, form, style())

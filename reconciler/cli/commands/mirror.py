@@ -82,7 +82,7 @@ def seek(
 ) -> None:
     """Show the positions of a flow, or move them: of paused or stopped partitions, or while no job runs."""
     from reconciler.operations.mirror import seek as seeking
-    from reconciler.render.reports.seek import positions_json, positions_text
+    from reconciler.render.reports.positions import positions_json, positions_text
 
     request = _request(flow, topic, partition)
     if to and from_flow:
@@ -126,7 +126,7 @@ def import_positions(
 ) -> None:
     """Take over the positions of a stopped MirrorMaker 2: show them, or write them as the flow's start."""
     from reconciler.operations.importers import positions as inheritance
-    from reconciler.render.reports.import_positions import inherited_json, inherited_text
+    from reconciler.render.reports.positions import inherited_json, inherited_text
 
     request = inheritance.ImportRequest(flow or "", offsets_topic, connector, alias, on)
     imported = inheritance.import_positions(env, request, write, say)

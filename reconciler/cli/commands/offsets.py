@@ -61,7 +61,7 @@ def translate(
     """Where positions on one cluster are on the other: to the record, or to the next one that was copied."""
     from reconciler.operations.failover.translate_offsets import translated
     from reconciler.operations.session.session import read_topology
-    from reconciler.render.reports.offsets import translations_csv, translations_json, translations_text
+    from reconciler.render.reports.positions import translations_csv, translations_json, translations_text
     from reconciler.resources.flows.routes import selector_of
 
     topology = read_topology(env)

@@ -24,7 +24,7 @@ def show(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
     from reconciler.errors import Unknown
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.session.session import open_session
-    from reconciler.render.plan.replicas import reassignments_json, under_way
+    from reconciler.render.reports.reassignments import reassignments_json, under_way
     from reconciler.resources.replicas.observe import facts_of
 
     with open_session(env, Principal.PLAN) as session:

@@ -64,7 +64,7 @@ def validate(
 ) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
     from reconciler.environment.load import load
-    from reconciler.render.reports.validate import problems_json, valid_json, valid_text
+    from reconciler.render.reports.declared import problems_json, valid_json, valid_text
 
     name = environment_name(env)
     try:
@@ -168,7 +168,7 @@ def explain(
 ) -> None:
     """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
     from reconciler.operations.review import plan as reviewing
-    from reconciler.render.reports.explain import explanation_json, explanation_text
+    from reconciler.render.reports.declared import explanation_json, explanation_text
 
     explanation = reviewing.explained(env, subject, offline)
     text = explanation_json(explanation) if form is OutputFormat.JSON else explanation_text(explanation, style())

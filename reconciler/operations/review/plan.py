@@ -36,8 +36,8 @@ from reconciler.model.state.last_apply import Consent
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.early_reads import Begun, begin
 from reconciler.operations.session.session import Session, open_session, read_topology
-from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review
+from reconciler.render.plan.sections import Handoff
 from reconciler.replication.allowed import allowed
 from reconciler.resources.flows.renames import as_called_now
 

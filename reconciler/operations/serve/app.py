@@ -20,10 +20,9 @@ from starlette.types import ASGIApp
 from reconciler.errors import Unknown
 from reconciler.operations.serve.access import Access, Guard
 from reconciler.render.live.groups import Standings
-from reconciler.render.live.pages import digest, live_html, regions
-from reconciler.render.live.style import live_policy
+from reconciler.render.live.pages import digest, live_html, live_policy, regions
 from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, affairs_now, live_now
-from reconciler.render.reports.status.status import status_json
+from reconciler.render.reports.status import status_json
 
 EVERY_SECONDS = 1.0
 BEAT = 10

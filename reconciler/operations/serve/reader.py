@@ -34,8 +34,8 @@ from reconciler.render.live.view import (
     affairs_now,
     live_now,
 )
-from reconciler.render.reports.status.catch_up import LagTrend
-from reconciler.render.reports.status.status import StatusInputs
+from reconciler.render.reports.status import StatusInputs
+from reconciler.render.reports.watch import LagTrend
 
 SLICE_SECONDS = 0.2
 """How soon a requested end is heard."""

@@ -21,7 +21,7 @@ from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead, SilenceReader
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.live.view import AuditTrail
-from reconciler.render.reports.status.status import StatusInputs
+from reconciler.render.reports.status import StatusInputs
 
 LOOK_SECONDS = 0.3
 """How long one look waits for clusters that have not answered yet."""

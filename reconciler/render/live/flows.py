@@ -9,12 +9,21 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
-from reconciler.render.elements import code, codes, mono, table
 from reconciler.render.escape import page as safe
-from reconciler.render.live.parts import STATE_OF, ages, pill
-from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, live_now, verdict_now
+from reconciler.render.live.view import (
+    STATE_OF,
+    LivePage,
+    LiveView,
+    PageKind,
+    Region,
+    ages,
+    live_now,
+    pill,
+    verdict_now,
+)
+from reconciler.render.page import code, codes, mono, table
 from reconciler.render.plan.impact import size
-from reconciler.render.reports.status.status import (
+from reconciler.render.reports.status import (
     figures,
     flow_cells,
     limit_lines,
@@ -23,7 +32,7 @@ from reconciler.render.reports.status.status import (
     unread_words,
     work_lines,
 )
-from reconciler.render.reports.status.verdict import headline
+from reconciler.render.reports.verdict import headline
 from reconciler.replication.names import WAITING, runbook_of
 from reconciler.replication.status import FlowStatus
 from reconciler.text import counted

@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 from reconciler.errors import Unknown
 from reconciler.model.reports.failover import ConsumerMove, GroupMove, GroupOffset
-from reconciler.render.elements import code, folded, table
 from reconciler.render.escape import page as safe
-from reconciler.render.live.parts import clock, pill
-from reconciler.render.live.view import LivePage, LiveView, PageKind, Region
+from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, clock, pill
+from reconciler.render.page import code, folded, table
 from reconciler.text import counted
 
 MOST_GROUPS = 200

@@ -10,26 +10,37 @@ from reconciler.engine.topology_map import moved_on
 from reconciler.errors import Unknown
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict, worst
-from reconciler.render.elements import code, mono, table
 from reconciler.render.escape import page as safe
 from reconciler.render.live.flows import flow_table, todo_cards
-from reconciler.render.live.parts import STATE_OF, STATES, ages, pill, tile
-from reconciler.render.live.view import LiveReading, LiveView, PageKind, Region, affairs_now, live_now
-from reconciler.render.map.section import FIGURE
+from reconciler.render.live.view import (
+    STATE_OF,
+    STATES,
+    LiveReading,
+    LiveView,
+    PageKind,
+    Region,
+    affairs_now,
+    ages,
+    live_now,
+    pill,
+    tile,
+)
+from reconciler.render.map.formats import FIGURE
 from reconciler.render.map.svg import map_figure
+from reconciler.render.page import code, mono, table
 from reconciler.render.reports.drift import drift_verdict
-from reconciler.render.reports.status.rollout import standing_lines
-from reconciler.render.reports.status.status import (
+from reconciler.render.reports.status import (
     StatusInputs,
     cluster_words,
     figures,
     lag_of_all,
     lock_line,
     since_when,
+    standing_lines,
     unknown_words,
     verdict_in,
 )
-from reconciler.render.reports.status.verdict import brief_words, headline
+from reconciler.render.reports.verdict import brief_words, headline
 from reconciler.text import counted
 
 MOST_FLOWS = 40

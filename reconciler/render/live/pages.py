@@ -1,25 +1,259 @@
-"""Every page of the live page: its parts, and the whole of it."""
+"""Every page of the live page: its parts, and the whole with style, script and the policy that allows only these."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
+from urllib.parse import urlencode
 
+from reconciler.engine.topic_list import TopicRow
 from reconciler.errors import Unknown
+from reconciler.model.state.audit_chain import ChainReport
 from reconciler.render.escape import page as safe
 from reconciler.render.live.flows import flows_page
 from reconciler.render.live.groups import Standings, groups_page
-from reconciler.render.live.history import history_page
 from reconciler.render.live.overview import overview
-from reconciler.render.live.parts import age
-from reconciler.render.live.style import LIVE_CSS, LIVE_SCRIPT
-from reconciler.render.live.topics import topics_page
-from reconciler.render.live.view import LivePage, LiveView, PageKind, Region
+from reconciler.render.live.view import (
+    TOO_OLD_MS,
+    AuditTrail,
+    LivePage,
+    LiveView,
+    PageKind,
+    Region,
+    affairs_now,
+    age,
+    ages_of,
+    live_now,
+    pill,
+)
+from reconciler.render.page import CSS, SCRIPT, code, codes, folded, table
 from reconciler.render.plan.html import AboutPlan, plan_body, report_body
-from reconciler.render.plan.html_style import SCRIPT
 from reconciler.render.reports.drift import drift_page
+from reconciler.render.reports.status import lock_line
 from reconciler.render.style import Format
+from reconciler.text import counted, grouped
+
+_OWN_CSS = """
+.skip{position:absolute;left:-99rem}.skip:focus{left:.5rem;top:.5rem;background:var(--card);padding:.4rem;z-index:3}
+.bar{position:sticky;top:0;z-index:2;display:flex;flex-wrap:wrap;align-items:center;gap:.3rem 1rem;padding:.45rem 1rem;
+background:var(--card);border-bottom:1px solid var(--line)}
+.bar nav{margin:0;gap:.2rem}.bar nav a{border-color:transparent}
+nav a[aria-current]{border-color:var(--ink);font-weight:600}
+#connection{margin-left:auto;font-size:.85rem;color:var(--faint)}
+.cut #connection{color:var(--remove);font-weight:600}
+.changed{position:sticky;top:3rem;z-index:1;margin:0;padding:.4rem 1rem;background:var(--warn);
+border-bottom:1px solid var(--warnline)}
+main{max-width:90rem}
+a{color:inherit}a:focus-visible,summary:focus-visible,.scroll:focus-visible,input:focus-visible,select:focus-visible,
+button:focus-visible{outline:2px solid var(--restart);outline-offset:2px}
+#tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(11.5rem,100%),1fr));gap:.5rem;margin:.6rem 0}
+.tile{display:flex;flex-direction:column;gap:.1rem;background:var(--card);border:1px solid var(--line);
+border-left:4px solid var(--line);border-radius:8px;padding:.4rem .7rem;text-decoration:none;line-height:1.35}
+.tile small{color:var(--faint)}.tile span{font-size:.95rem;font-weight:600}
+.tile.ok{border-left-color:var(--add)}.tile.problem{border-left-color:var(--remove)}
+.tile.unknown{border-left-color:var(--faint);border-left-style:dashed}.tile.idle,.tile.busy{border-left-color:var(--change)}
+.pill{display:inline-block;border:1px solid var(--line);border-radius:99px;padding:0 .5rem;font-size:.8rem;
+white-space:nowrap}.pill.ok{color:var(--add);border-color:var(--add)}
+.pill.problem{color:var(--remove);border-color:var(--remove);font-weight:600}
+.pill.unknown{border-style:dashed;border-color:var(--faint);color:var(--faint)}
+.pill.idle,.pill.busy{color:var(--change);border-color:var(--change)}
+p.unknown{color:var(--faint);border-left:3px dashed var(--faint);padding-left:.6rem}
+.late{color:var(--remove);font-weight:600}
+form{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center;margin:.6rem 0}
+form label{display:flex;align-items:center;gap:.4rem;color:var(--faint);font-size:.9rem}
+form label{white-space:nowrap}@media (min-width:36.01rem){form input{min-width:18rem}}
+form input,select,button{font:inherit;font-size:.95rem;line-height:1.4;width:auto;padding:.35rem .6rem;
+border:1px solid var(--line);border-radius:8px;background:var(--card);color:var(--ink);margin:0}
+button{cursor:pointer}
+td:nth-child(n+4),.number{font-variant-numeric:tabular-nums}
+@media (min-width:36.01rem){th.number,td.number{text-align:right;padding-right:1.4rem}}
+.urgent .cards{margin-bottom:.4rem}
+@media (max-width:36rem){main{display:flex;flex-direction:column}main>section{min-width:0;order:2}
+main>#head{order:0}main>#todo{order:1}}
+@media print{.bar,.changed,.skip{display:none}}
+"""
+LIVE_CSS = CSS + _OWN_CSS
+
+# Parts come as HTML that the server escaped; the policy of the page keeps scripts out of them whatever they hold.
+LIVE_SCRIPT = """
+(function(){
+var main=document.getElementById('main'),state=document.getElementById('connection');
+var offset=Date.now()-Number(main.getAttribute('data-now')),heard=Date.now();
+function cut(){document.body.classList.add('cut');
+state.textContent='not connected: what you see is old, and is asked for again'}
+function ages(){if(Date.now()-heard>20000){cut()}
+[].forEach.call(document.querySelectorAll('time[data-at]'),function(each){
+var seconds=Math.max(0,Math.round((Date.now()-offset-Number(each.getAttribute('data-at')))/1000));
+each.title=each.getAttribute('datetime');
+each.textContent=seconds<120?seconds+' s ago':seconds<7200?Math.round(seconds/60)+' min ago':
+seconds<172800?Math.round(seconds/3600)+' h ago':Math.round(seconds/86400)+' days ago'})}
+function opened(part){var names={};[].forEach.call(part.querySelectorAll('details[id]'),function(each){
+names[each.id]=each.open});return names}
+function put(name,html,digest){var part=document.getElementById(name);
+if(!part||part.getAttribute('data-digest')===digest){return}
+if(part.hasAttribute('data-calm')){document.getElementById('changed').hidden=false;return}
+var names=opened(part),active=document.activeElement,
+place=active&&part.contains(active)?[].indexOf.call(part.querySelectorAll('a,summary,[tabindex]'),active):-1,
+moved=[].map.call(part.querySelectorAll('.scroll'),function(each){return each.scrollLeft});
+part.innerHTML=html;part.setAttribute('data-digest',digest);
+[].forEach.call(part.querySelectorAll('details[id]'),function(each){if(each.id in names){each.open=names[each.id]}});
+[].forEach.call(part.querySelectorAll('.scroll'),function(each,i){if(moved[i]){each.scrollLeft=moved[i]}});
+var again=place<0?null:part.querySelectorAll('a,summary,[tabindex]')[place];
+if(again){again.focus({preventScroll:true})}}
+ages();setInterval(ages,1000);
+if(!window.EventSource){state.textContent='this browser cannot listen: reload the page';return}
+var source=new EventSource(main.getAttribute('data-events'));
+source.addEventListener('parts',function(event){var told=JSON.parse(event.data);
+heard=Date.now();offset=heard-told.now;document.body.classList.remove('cut');state.textContent='live';
+told.parts.forEach(function(each){put(each.name,each.html,each.digest)});ages()});
+source.onerror=cut})();
+"""
+
+
+def live_policy() -> str:
+    """The Content-Security-Policy of every page: its own style and scripts by their digests, its own events."""
+    scripts = " ".join(f"'sha256-{_allowed(script)}'" for script in (SCRIPT, LIVE_SCRIPT))
+    return (
+        f"default-src 'none'; style-src 'sha256-{_allowed(LIVE_CSS)}'; script-src {scripts}; connect-src 'self';"
+        " img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+def _allowed(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+MOST_RUNS = 50
+MOST_CHANGES = 200
+Line = Mapping[str, Any]
+
+
+def history_page(view: LiveView, now_ms: int) -> tuple[Region, ...]:
+    lock = lock_line(affairs_now(view, now_ms).lock, live_now(view, now_ms), now_ms)
+    trail = view.audit.value
+    runs = "<p class=unknown>unknown: it was not read</p>" if trail is None else "".join(_runs(trail.lines))
+    return (
+        Region("head", f"<h1>{safe(lock[:1].upper() + lock[1:])}</h1>"),
+        Region("ages", ages_of({"lock": view.lock, "audit record": view.audit}, now_ms)),
+        Region("chains", "".join(_chain_table(trail)) if trail is not None else ""),
+        Region("runs", f"<h2>Who changed what</h2>{runs}", calm=True),
+    )
+
+
+def _chain_table(trail: AuditTrail) -> Iterator[str]:
+    rows = [(code(place), *_chain(report)) for place, report in trail.checked.places.items()]
+    yield table(("audit record of", "state", "why"), rows)
+
+
+def _chain(report: ChainReport | Unknown) -> tuple[str, str]:
+    if isinstance(report, Unknown):
+        return pill("unknown", "unknown"), safe(f"{report.error}. {report.todo}")
+    if report.broken is not None:
+        return pill("broken", "problem"), safe(f"{report.broken.problem}, at {report.broken.at}")
+    if report.doubts:
+        return pill("not proved", "problem"), safe("; ".join(report.doubts))
+    if not report.since:
+        return pill("not checked", "unknown"), "no record has a digest of the one before it"
+    return pill("whole", "ok"), safe(f"{counted(report.records, 'record')} since {report.since}")
+
+
+def _runs(lines: Sequence[Line]) -> Iterator[str]:
+    runs = list(grouped((str(line.get("run", "")), line) for line in lines).items())
+    if not runs:
+        yield "<p>no run is recorded</p>"
+    for name, its in reversed(runs[-MOST_RUNS:]):
+        yield _run(name, its)
+    if len(runs) > MOST_RUNS:
+        yield f"<p>and {len(runs) - MOST_RUNS:,} earlier runs in the record</p>"
+
+
+def _run(name: str, lines: Sequence[Line]) -> str:
+    begin = next((line for line in lines if line.get("kind") == "begin"), lines[0])
+    ended = any(line.get("kind") == "end" for line in lines)
+    changes = [line for line in lines if line.get("kind") == "change"]
+    undone = sum(line.get("result") != "done" for line in changes)
+    state = pill("ended", "ok") if ended else pill("no end recorded", "unknown")
+    state += f" {pill(f'{undone} not done', 'problem')}" if undone else ""
+    who = f"{begin.get('who', 'unknown')}@{begin.get('host', 'unknown')}"
+    words = f"{safe(str(begin.get('at', '')))} {code(str(begin.get('command', 'unknown')))} by {safe(who)}"
+    summary = f"{words}: {counted(len(changes), 'change')} {state}"
+    rows = ((code(str(c.get("id"))), safe(str(c.get("result"))), safe(str(c.get("error") or ""))) for c in changes)
+    shown = table(("change", "result", "error"), list(rows)[:MOST_CHANGES]) if changes else "<p>no change</p>"
+    more = f"<p>and {len(changes) - MOST_CHANGES:,} more</p>" if len(changes) > MOST_CHANGES else ""
+    commit = f"<p>commit {codes([str(begin['commit'])])}</p>" if begin.get("commit") else ""
+    return folded(summary, f"{commit}{shown}{more}", f"run-{name}")
+
+
+AT_ONCE = 100
+_NUMBERS = frozenset(("partitions", "replicas"))
+
+
+def topics_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
+    if (seen := view.clusters.value) is None:
+        return (Region("head", "<h1>Topics: unknown</h1>"), Region("ages", age("topics", view.clusters, now_ms)))
+    rows = [row for row in seen.topics if _matches(row, page)]
+    old = " when they were last read" if view.clusters.age_ms(now_ms) > TOO_OLD_MS else ""
+    problems = sum(bool(row.problem) for row in rows)
+    words = f"{counted(len(rows), 'topic')}, {problems:,} with a problem{old}"
+    return (
+        Region("head", f"<h1>{words}</h1>"),
+        Region("ages", age("topics", view.clusters, now_ms)),
+        Region("choice", "".join(_choice(view, page)), calm=True),
+        Region("topics", "".join(_topic_table(rows, page)), calm=True),
+    )
+
+
+def _matches(row: TopicRow, page: LivePage) -> bool:
+    """Every word stands in the name, the owner or what is wrong."""
+    if page.cluster not in ("", row.cluster):
+        return False
+    text = f"{row.name} {row.owner} {row.problem}".lower()
+    return all(word in text for word in page.search.lower().split())
+
+
+def _choice(view: LiveView, page: LivePage) -> Iterator[str]:
+    """A form, so that it works without scripts."""
+    options = ['<option value="">all clusters</option>']
+    for name in view.topology.clusters:
+        chosen = " selected" if name == page.cluster else ""
+        options.append(f'<option value="{safe(name)}"{chosen}>{safe(name)}</option>')
+    yield f'<form action="/{PageKind.TOPICS.value}" method="get" role="search">'
+    yield f'<label>cluster <select name="cluster">{"".join(options)}</select></label>'
+    hint = "name, flow, file, problem"
+    yield f'<label>search <input type="search" name="q" value="{safe(page.search)}" placeholder="{hint}"></label>'
+    yield "<button>Show</button></form>"
+
+
+def _topic_table(rows: Sequence[TopicRow], page: LivePage) -> Iterator[str]:
+    pages = max(1, -(-len(rows) // AT_ONCE))
+    number = min(max(1, page.number), pages)
+    shown = rows[(number - 1) * AT_ONCE : number * AT_ONCE]
+    if not shown:
+        yield "<p>no topic is so</p>"
+        return
+    yield table(("cluster", "topic", "partitions", "replicas", "problem", "whose"), map(_topic_row, shown), _NUMBERS)
+    if pages > 1:
+        yield f'<nav class="pages" aria-label="pages">{"".join(_numbers(page, number, pages))}</nav>'
+
+
+def _topic_row(row: TopicRow) -> tuple[str, ...]:
+    partitions = "" if row.partitions is None else f"{row.partitions:,}"
+    factor = "" if row.partitions is None else "differ" if row.factor is None else f"{row.factor}"
+    state = "unknown" if row.problem.startswith("unknown") else "problem"
+    problem = pill(row.problem, state) if row.problem else ""
+    return code(row.cluster), code(row.name), partitions, factor, problem, safe(row.owner)
+
+
+def _numbers(page: LivePage, number: int, pages: int) -> Iterator[str]:
+    wanted = sorted({1, 2, number - 1, number, number + 1, pages - 1, pages} & set(range(1, pages + 1)))
+    for before, each in zip([0, *wanted], wanted, strict=False):
+        yield "<span>\u2026</span>" if each - before > 1 else ""
+        query = urlencode({"cluster": page.cluster, "q": page.search, "page": each})
+        here = ' aria-current="page"' if each == number else ""
+        yield f'<a href="/{PageKind.TOPICS.value}?{safe(query)}"{here}>{each:,}</a>'
+
 
 TITLES = {
     PageKind.OVERVIEW: "Overview",

@@ -1,22 +1,91 @@
-"""The map in its formats."""
+"""The map in its formats, and in a page: the picture, and the same as tables, to be read out and searched."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
 from reconciler.errors import ExitCode
 from reconciler.model.options import MapFormat
-from reconciler.model.reports.topology_map import MapCluster, State, TopologyMap
+from reconciler.model.reports.topology_map import MapCluster, MapFlow, State, TopologyMap
 from reconciler.render.escape import page as safe
-from reconciler.render.map.dot import map_dot
-from reconciler.render.map.mermaid import map_mermaid
-from reconciler.render.map.section import map_section
-from reconciler.render.map.svg import map_svg
-from reconciler.render.map.words import headline
-from reconciler.render.plan.html import page_html
+from reconciler.render.map.charts import map_dot, map_mermaid
+from reconciler.render.map.svg import map_figure, map_svg
+from reconciler.render.map.words import (
+    UNKNOWN,
+    Edge,
+    cluster_facts,
+    edges_of,
+    flow_delivery,
+    flow_lag,
+    flow_rate,
+    flow_state,
+    headline,
+    planned_words,
+)
+from reconciler.render.page import code, codes, page_html, table
+from reconciler.render.plan.waves import gates_words
 from reconciler.render.report_json import report_json
 from reconciler.replication.json_codec import Codec
+from reconciler.text import counted
+
+FIGURE = 1_500
+"""Width in pixels up to which a picture is shrunk to the page; a wider one is moved under its frame."""
+
+
+def map_section(drawn: TopologyMap, opened: bool = False) -> Iterator[str]:
+    """``opened``: with its tables open."""
+    figure = map_figure(drawn)
+    wide = " wide" if int(figure.partition(' width="')[2].partition('"')[0]) > FIGURE else ""
+    yield f'<section id="map"><h2>Map</h2><div class="scroll map{wide}" tabindex="0">{figure}</div>'
+    if drawn.gates is not None and drawn.waves:
+        yield f'<p class="faint">{safe(gates_words(drawn.gates))}</p>'
+    yield f"<details{' open' if opened else ''}><summary>The map as tables</summary>"
+    yield table(("cluster", "region", "state", "holds", "plan", "outside of git"), map(_cluster_row, drawn.clusters))
+    yield from _flows(drawn)
+    if drawn.chains:
+        rows = [
+            (code(" \u2192 ".join(chain.clusters)), codes(chain.flows), f"{chain.topics:,}") for chain in drawn.chains
+        ]
+        yield f"<h3>Hop by hop</h3>{table(('way', 'flows', 'topics'), rows)}"
+    yield "</details></section>"
+
+
+def _cluster_row(cluster: MapCluster) -> tuple[str, ...]:
+    state = "; ".join((cluster.state.value, *cluster.problems)) if cluster.problems else cluster.state.value
+    outside = "" if cluster.planned is None else UNKNOWN if cluster.outside is None else f"{cluster.outside:,}"
+    words = cluster.region, state, cluster_facts(cluster), planned_words(cluster), outside
+    return (code(cluster.name), *map(safe, words))
+
+
+def _flows(drawn: TopologyMap) -> Iterator[str]:
+    edges = edges_of(drawn.flows)
+    single = [edge.flows[0] for edge in edges if len(edge.flows) == 1]
+    if single:
+        yield _flow_table(single)
+    for edge in edges:
+        if len(edge.flows) > 1:
+            yield _folded(edge)
+
+
+def _folded(edge: Edge) -> str:
+    words = ", ".join(part for part in (counted(len(edge.flows), "flow"), edge.figures, edge.plan_words) if part)
+    title = f"{code(edge.source)} to {code(edge.target)}: {safe(words)}"
+    return f"<details><summary>{title}</summary>{_flow_table(edge.flows)}</details>"
+
+
+def _flow_table(flows: Sequence[MapFlow]) -> str:
+    heads = "flow", "from, to", "state", "records", "lag", "topics", "delivery", "plan"
+    return table(heads, map(_flow_row, flows))
+
+
+def _flow_row(flow: MapFlow) -> tuple[str, ...]:
+    topics = UNKNOWN if flow.topics is None else f"{flow.topics:,}"
+    plan = "; ".join((flow.mark.value, *flow.plan_why)) if flow.mark is not None else ""
+    words = flow_state(flow), flow_rate(flow), flow_lag(flow), topics, flow_delivery(flow).replace("_", " "), plan
+    return code(flow.name), f"{code(flow.source)} {code(flow.target)}", *map(safe, words)
+
 
 _CODEC = Codec()
 

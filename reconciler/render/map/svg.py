@@ -7,12 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
 from reconciler.render.escape import page as safe
-from reconciler.render.map.fold import Edge, edges_of
 from reconciler.render.map.layout import layout
-from reconciler.render.map.measures import PAD, TITLE
-from reconciler.render.map.paths import Box, EdgePath, Ends, Layout, Point
-from reconciler.render.map.style import MAP_CSS
-from reconciler.render.map.words import cluster_facts, flow_delivery, headline, legend, planned_words, wave_lines
+from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath, Ends, Layout, Point
+from reconciler.render.map.words import (
+    Edge,
+    cluster_facts,
+    edges_of,
+    flow_delivery,
+    headline,
+    legend,
+    planned_words,
+    wave_lines,
+)
+from reconciler.render.page import MAP_CSS
 from reconciler.text import counted
 
 ALL_LABELS = 60

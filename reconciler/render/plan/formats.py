@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import assert_never
 
-from reconciler.engine.drift.causes import NOTHING
 from reconciler.engine.edits.effects import lead
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.amounts import Amount
 from reconciler.errors import ExitCode, Problem, ReconcilerError
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Outcome, Plan
-from reconciler.model.reports.drift import History
+from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison, NoEffect, Sign
-from reconciler.model.reports.probe import Probe
 from reconciler.model.reports.topology_map import TopologyMap
-from reconciler.render.comment_limit import GITHUB_LIMIT, Handoff
-from reconciler.render.plan.html import NO_OWNERS, AboutPlan, offline_html, plan_html, report_html
-from reconciler.render.plan.markdown import offline_markdown, plan_markdown, report_markdown
-from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.plan.table import Owners
+from reconciler.render.plan.html import NO_OWNERS, AboutPlan, Owners, offline_html, plan_html, report_html
+from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan_markdown, report_markdown
+from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem
 from reconciler.render.plan.text import AboutEdit, plan_text
-from reconciler.render.reports.apply import Rolled, outcome_page, outcomes_json, outcomes_text
-from reconciler.render.reports.drift import drift_json, drift_page, drift_text
-from reconciler.render.reports.edits.edit import (
+from reconciler.render.reports.edit import (
     comparison_sections,
     comparison_text,
     effects_section,
@@ -127,24 +119,6 @@ def report_in(form: Format, text: Callable[[], str], json: Callable[[], str], pa
             return report_html(page())
         case _:
             assert_never(form)
-
-
-def drift_in(plan: Plan, form: Format, style: Style = PLAIN, history: History = NOTHING) -> str:
-    text, page = partial(drift_text, plan, style, history), partial(drift_page, plan, form, history)
-    return report_in(form, text, partial(drift_json, plan, history), page)
-
-
-def outcomes_in(
-    plan: Plan,
-    outcomes: Sequence[Outcome],
-    form: Format,
-    style: Style = PLAIN,
-    probes: Sequence[Probe] = (),
-    rolled: Rolled | None = None,
-) -> str:
-    results = plan, outcomes, probes, rolled
-    text = partial(outcomes_text, plan, outcomes, style, probes, rolled)
-    return report_in(form, text, partial(outcomes_json, *results), partial(outcome_page, *results))
 
 
 def lasting(plan: Plan | None, undone: EditComparison) -> Section:

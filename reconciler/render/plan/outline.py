@@ -9,8 +9,7 @@ from itertools import groupby
 from reconciler.model.changes import AclChange, ChangeOfTopic, CreateTopic, Risk, Stage
 from reconciler.model.plan import Basis, Plan, Planned, SeenCluster
 from reconciler.render.plan.impact import stakes_lines
-from reconciler.render.plan.kinds import described, headline, signature, words_of
-from reconciler.render.plan.kinds.topics import OutlinedValue, outlined_values
+from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
 from reconciler.render.plan.waves import wave_heading
 from reconciler.resources.topics.risk import EXCLUDE
 from reconciler.text import counted, grouped

@@ -11,16 +11,16 @@ from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
 from reconciler.render.escape import lines_of
-from reconciler.render.plan.access_shifts import shift_sections
-from reconciler.render.plan.amounts import amounts_lines, amounts_sentence
+from reconciler.render.plan.impact import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, basis_words, outline, risk_words, seen
-from reconciler.render.plan.outside import outside_lines
 from reconciler.render.plan.sections import (
     UNMANAGED_ACCESS,
     ignored_by_rule,
     left_sections,
     load_sections,
+    outside_lines,
     refusals,
+    shift_sections,
     unmanaged_rules,
 )
 from reconciler.render.plan.waves import gates_words, ignored_words

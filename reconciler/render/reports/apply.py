@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from reconciler.engine.apply.limits import exit_code
@@ -13,9 +14,10 @@ from reconciler.errors import ExitCode
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
 from reconciler.render.escape import lines_of
+from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
+from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import grouped, sentence
 
 FOLD = 3
@@ -161,3 +163,16 @@ def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
     for error, names in alike.items():
         yield f"  {style.paint(colour, word)}: {', '.join(names) if all_of_them else style.listed(names)}"
         yield from (f"      {line}" for line in error.removeprefix(f"{word}: ").splitlines())
+
+
+def outcomes_in(
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    form: Format,
+    style: Style = PLAIN,
+    probes: Sequence[Probe] = (),
+    rolled: Rolled | None = None,
+) -> str:
+    results = plan, outcomes, probes, rolled
+    text = partial(outcomes_text, plan, outcomes, style, probes, rolled)
+    return report_in(form, text, partial(outcomes_json, *results), partial(outcome_page, *results))

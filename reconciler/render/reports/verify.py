@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
-from reconciler.render.elements import code, table
 from reconciler.render.escape import lines_of
 from reconciler.render.escape import page as safe
-from reconciler.render.plan.html import page_html, report_body
+from reconciler.render.page import code, page_html, table
+from reconciler.render.plan.html import report_body
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.render.wrap import table_lines
+from reconciler.render.terminal import table_lines
 from reconciler.text import counted
 
 MOST_ROWS = 40

@@ -43,10 +43,11 @@ from reconciler.model.plan import Plan
 from reconciler.model.quotas import entity
 from reconciler.model.reports.edit import Against
 from reconciler.model.users import Mechanism
-from reconciler.render.comment_limit import Handoff
 from reconciler.render.map.formats import map_in
-from reconciler.render.plan.formats import Review, drift_in, render
-from reconciler.render.reports.explain import explanation_text
+from reconciler.render.plan.formats import Review, render
+from reconciler.render.plan.sections import Handoff
+from reconciler.render.reports.declared import explanation_text
+from reconciler.render.reports.drift import drift_in
 from reconciler.render.style import Format
 from tests.e2e.hostile import watch
 from tests.e2e.hostile.folders import RIGHT, HostileEnvironment, HostileFile, hostile_environments

@@ -16,7 +16,7 @@ from reconciler.model.plan import Plan
 from reconciler.model.quotas import entity
 from reconciler.model.reports.impact import AccessShift
 from reconciler.model.users import user_words
-from reconciler.render.plan.access_shifts import shift_sections
+from reconciler.render.plan.sections import shift_sections
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
 from reconciler.render.style import Style

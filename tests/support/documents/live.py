@@ -16,7 +16,7 @@ from reconciler.model.reports.failover import ConsumerMove, GroupMove, GroupOffs
 from reconciler.model.state.audit_chain import check
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import AuditTrail, ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
-from reconciler.render.reports.status.status import StatusInputs
+from reconciler.render.reports.status import StatusInputs
 from reconciler.replication.status import FlowStatus
 from tests.support.builders import World, cluster, flow, topic, topology
 from tests.support.documents.live_values import condition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from reconciler.render.plan.html_style import CSS, SCRIPT
+from reconciler.render.page import CSS, SCRIPT
 
 NASTY = "a|b `x` ``` <img src=x onerror=alert(1)> @octocat #12 </details> --> **b** https://e.vil\n# h\u202e"
 

@@ -16,7 +16,7 @@ from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import TopicDefaults, Topology
 from reconciler.model.live import LiveState, Source
 from reconciler.model.schemas import schema as schema_of
-from reconciler.render.reports.parity import parity_json, parity_text
+from reconciler.render.reports.drift import parity_json, parity_text
 from reconciler.replication.handover import Naming
 from reconciler.resources.flows.routes import Route, find_routes
 from tests.support.builders import World, altered, cluster, flow, topic, topology, world

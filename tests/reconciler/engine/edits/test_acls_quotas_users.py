@@ -16,7 +16,7 @@ from reconciler.model.environment.topology import Protection, Rules, Tombstone, 
 from reconciler.model.quotas import Quota, entity
 from reconciler.model.reports.edit import Sign
 from reconciler.model.users import ScramUser
-from reconciler.render.reports.edits.edit import comparison_verdict
+from reconciler.render.reports.edit import comparison_verdict
 from tests.support.builders import cluster
 from tests.support.documents.edits import AGAINST, fields, shop, with_flow, with_topic
 

@@ -18,9 +18,9 @@ from reconciler.model.environment.flows import ConfigSync, Groups, OffsetsKept
 from reconciler.model.environment.topology import Mirror, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import EditComparison, Fate, Sign
 from reconciler.model.schemas import schema
-from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review, format_of, lasting, render
-from reconciler.render.reports.edits.edit import comparison_sections, comparison_verdict
+from reconciler.render.plan.sections import Handoff
+from reconciler.render.reports.edit import comparison_sections, comparison_verdict
 from reconciler.render.style import Format, Style
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world

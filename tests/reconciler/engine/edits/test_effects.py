@@ -18,8 +18,8 @@ from reconciler.model.live import LiveState
 from reconciler.model.quotas import entity
 from reconciler.model.reports.edit import EditComparison, NoEffect
 from reconciler.model.users import Mechanism
-from reconciler.render.comment_limit import NO_HANDOFF
 from reconciler.render.plan.formats import Review, render
+from reconciler.render.plan.sections import NO_HANDOFF
 from reconciler.render.style import Format
 from tests.support.access.acls import rules
 from tests.support.builders import World, world

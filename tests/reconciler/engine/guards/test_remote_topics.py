@@ -25,7 +25,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts, Stakes
 from reconciler.model.state.last_apply import Applied
-from reconciler.render.plan.amounts import amounts_sentence
+from reconciler.render.plan.impact import amounts_sentence
 from reconciler.replication.handover import Start
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark
 from tests.support.builders import flow, topology, world

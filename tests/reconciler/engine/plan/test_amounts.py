@@ -16,7 +16,7 @@ from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.impact import ImpactQuery, Stakes
-from reconciler.render.plan.amounts import amounts_lines, amounts_section, amounts_sentence
+from reconciler.render.plan.impact import amounts_lines, amounts_section, amounts_sentence
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.text import plan_text
 from reconciler.resources.flows.routes import TopicHop

@@ -17,7 +17,7 @@ from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import TopicRef, Topology
-from reconciler.render.reports.import_positions import inherited_json, inherited_text
+from reconciler.render.reports.positions import inherited_json, inherited_text
 from reconciler.replication.handover import Start
 from reconciler.replication.offsets.in_flight import InFlight
 from tests.support.paths import SCHEMAS

@@ -16,7 +16,7 @@ from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind
-from reconciler.render.reports.status.status import StatusInputs, status_json
+from reconciler.render.reports.status import StatusInputs, status_json
 from tests.support.documents.live import NOW_MS, seen_view, standings
 from tests.support.documents.maps import copying, observed, regions, running
 from tests.support.fakes.browser import ask

@@ -21,7 +21,7 @@ from reconciler.operations.serve.standings import KEPT_SECONDS, StandingsReader
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.pages import regions as parts_of
 from reconciler.render.live.view import SILENCE_HOLDS_MS, AuditTrail, LivePage, LiveView, live_now
-from reconciler.render.reports.status.status import StatusInputs
+from reconciler.render.reports.status import StatusInputs
 from tests.support.builders import topic, world
 from tests.support.documents.live import standings
 from tests.support.documents.maps import copying, regions, regions_world, running

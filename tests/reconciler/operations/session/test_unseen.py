@@ -17,7 +17,7 @@ from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session import unseen_jobs
 from reconciler.operations.session.session import ReadApply, Session
-from reconciler.render.reports.status.status import status_text
+from reconciler.render.reports.status import status_text
 from tests.support.builders import flow, topology
 
 

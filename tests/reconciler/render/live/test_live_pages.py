@@ -11,8 +11,7 @@ import pytest
 from reconciler.errors import Unknown
 from reconciler.model.live import LiveMirror
 from reconciler.render.live.groups import Standings
-from reconciler.render.live.pages import TITLES, live_html, regions
-from reconciler.render.live.style import LIVE_CSS, LIVE_SCRIPT, live_policy
+from reconciler.render.live.pages import LIVE_CSS, LIVE_SCRIPT, TITLES, live_html, live_policy, regions
 from reconciler.render.live.view import (
     TOO_OLD_MS,
     JobsSeen,
@@ -23,8 +22,8 @@ from reconciler.render.live.view import (
     affairs_now,
     live_now,
 )
-from reconciler.render.plan.html_style import SCRIPT
-from reconciler.render.reports.status.status import status_json
+from reconciler.render.page import SCRIPT
+from reconciler.render.reports.status import status_json
 from reconciler.replication.status import PartitionLag
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.documents.live import NOW_MS, large_view, seen_view, standings, view_of

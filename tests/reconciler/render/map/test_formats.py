@@ -16,11 +16,10 @@ from reconciler.errors import ExitCode
 from reconciler.model.options import MapFormat
 from reconciler.model.reports.topology_map import MapFlow, State, TopologyMap
 from reconciler.model.schemas import schema
-from reconciler.render.map.dot import map_dot
-from reconciler.render.map.fold import Edge
+from reconciler.render.map.charts import map_dot, map_mermaid
 from reconciler.render.map.formats import map_code, map_html, map_in, map_json
-from reconciler.render.map.mermaid import map_mermaid
 from reconciler.render.map.svg import map_svg
+from reconciler.render.map.words import Edge
 from tests.support.documents.maps import changed_plan, documented, drawn, large, regions
 from tests.support.documents.pages import NASTY, elements, words
 from tests.support.paths import ROOT

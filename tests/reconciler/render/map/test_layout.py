@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.reports.topology_map import MapCluster, MapFlow, TopologyMap
-from reconciler.render.map.fold import edges_of
-from reconciler.render.map.layers import ordered, ranks
-from reconciler.render.map.layout import PAGE, layout
+from reconciler.render.map.layout import PAGE, layout, ordered, ranks
 from reconciler.render.map.paths import Box, EdgePath, Layout, Point
+from reconciler.render.map.words import edges_of
 from tests.support.documents.maps import drawn, fans, large
 
 NAMES = st.sampled_from("abcdefgh")

@@ -8,10 +8,9 @@ import pytest
 
 from reconciler.engine.plan.owners import owners
 from reconciler.model.environment.topology import TopicRef
-from reconciler.render.plan.html import AboutPlan, plan_html
+from reconciler.render.plan.html import AboutPlan, anchor, change_tables, plan_html
 from reconciler.render.plan.kinds import fields_of
 from reconciler.render.plan.outline import outline
-from reconciler.render.plan.table import anchor, change_tables
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.documents.pages import NASTY, elements, words
 from tests.support.documents.plans import PLANS

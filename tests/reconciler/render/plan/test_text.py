@@ -19,9 +19,9 @@ from reconciler.model.environment.topology import TopicDefaults
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.schemas import schema
 from reconciler.operations.review.plan import goes_on
-from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.sections import Handoff
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_verdict
 from reconciler.render.style import Style

@@ -16,7 +16,7 @@ from reconciler.model.acls import AccessRole, Unsupported
 from reconciler.model.changes import About, Subject
 from reconciler.model.plan import Result
 from reconciler.render.plan.text import plan_text
-from reconciler.render.reports.explain import explanation_text
+from reconciler.render.reports.declared import explanation_text
 from tests.support.access.acls import applied, env, gone, made, rule, rules
 from tests.support.builders import world
 from tests.support.paths import ROOT

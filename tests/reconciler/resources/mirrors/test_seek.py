@@ -16,7 +16,7 @@ from reconciler_mirror.model.lane import Claim
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.render.reports.seek import positions_json, positions_text
+from reconciler.render.reports.positions import positions_json, positions_text
 from reconciler.replication.offsets.position_metadata import END, moved
 from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus, ReportedCondition, ReportedPause

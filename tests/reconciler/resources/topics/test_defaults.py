@@ -13,7 +13,7 @@ from reconciler.errors import TopologyError
 from reconciler.model.changes import CreateTopic, Risk
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import Against
-from reconciler.render.reports.edits.edit import comparison_verdict
+from reconciler.render.reports.edit import comparison_verdict
 from tests.support.builders import altered, changed, world
 
 CLUSTERS = """\

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from reconciler.model.reports.offsets import TranslatedOffset, Translations
-from reconciler.render.reports.offsets import translations_csv, translations_json, translations_text
+from reconciler.render.reports.positions import translations_csv, translations_json, translations_text
 from reconciler.replication.offsets.map import Exactness, Translation
 
 EXACT = TranslatedOffset("billing", "orders", 0, 120, "east.orders", Translation(140, Exactness.RECORD))

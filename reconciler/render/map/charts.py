@@ -1,4 +1,5 @@
-"""The map as a Mermaid flowchart, which GitHub and GitLab draw in comments and pages."""
+"""The map for others to draw: as a Mermaid flowchart, which GitHub and GitLab draw in comments and pages, and for
+Graphviz."""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from collections.abc import Iterator
 
 from reconciler.model.reports.topology_map import MapCluster, State, TopologyMap
 from reconciler.render.escape import visible
-from reconciler.render.map.fold import Edge, edges_of
-from reconciler.render.map.words import cluster_facts, planned_words, wave_lines
+from reconciler.render.map.words import Edge, cluster_facts, edges_of, planned_words, wave_lines
 from reconciler.text import grouped
 
 MOST_EDGES = 200
@@ -86,3 +86,36 @@ def _waves(drawn: TopologyMap) -> Iterator[str]:
 
 def _quoted(*lines: str) -> str:
     return '"' + "<br/>".join(_PLAIN.sub(lambda each: f"#{ord(each.group())};", visible(line)) for line in lines) + '"'
+
+
+_STYLES = {State.OK: "solid", State.PROBLEM: "bold", State.IDLE: "dotted", State.UNKNOWN: "dashed"}
+
+
+def map_dot(drawn: TopologyMap) -> str:
+    lines = [f"digraph {_dot_quoted(drawn.environment)} {{", "  rankdir=LR;", "  node [shape=box, style=rounded];"]
+    for number, (region, clusters) in enumerate(grouped((each.region, each) for each in drawn.clusters).items()):
+        if region:
+            lines += [f"  subgraph cluster_{number} {{", f"    label={_dot_quoted(f'region {region}')};"]
+        lines += [f"    {_dot_quoted(each.name)} [label={_dot_quoted(*_dot_lines(each))}];" for each in clusters]
+        lines += ["  }"] if region else []
+    lines += [_dot_edge(edge) for edge in edges_of(drawn.flows)]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _dot_lines(cluster: MapCluster) -> Iterator[str]:
+    yield cluster.name
+    yield cluster_facts(cluster)
+    yield from cluster.problems
+    if plan := planned_words(cluster):
+        yield plan
+
+
+def _dot_edge(edge: Edge) -> str:
+    label = _dot_quoted(*(part for part in (edge.name, edge.figures, edge.plan_words) if part))
+    return f"  {_dot_quoted(edge.source)} -> {_dot_quoted(edge.target)} [label={label}, style={_STYLES[edge.state]}];"
+
+
+def _dot_quoted(*lines: str) -> str:
+    """A quoted string (the DOT language, ``ID``): only the quote and the backslash mean something in it."""
+    escaped = (visible(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'

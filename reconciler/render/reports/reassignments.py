@@ -1,26 +1,14 @@
-"""Reassignments under way, in words and as JSON; and the load of each broker before, during and after a plan."""
+"""Reassignments under way, in words and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.replicas import BrokerLoad, Load, ReassignmentInFlight, ReplicaFacts, largest
+from reconciler.model.replicas import ReassignmentInFlight, ReplicaFacts, largest
 from reconciler.render.report_json import report_json
 from reconciler.text import size_words
-
-LOADS_WHY = "before -> after, and the most each holds meanwhile where that is more"
-
-
-def load_lines(loads: Sequence[BrokerLoad]) -> Iterator[str]:
-    """One a broker: ``east broker 1 (rack a): 4 -> 12 replicas, 4 leaders, 20.0 MiB -> 60.0 MiB``."""
-    for load in loads:
-        rack = f" (rack {load.rack})" if load.rack else ""
-        replicas = _span(str, load, lambda load: load.replicas)
-        leaders = _span(str, load, lambda load: load.leaders)
-        size = _span(size_words, load, lambda load: load.bytes)
-        yield f"{load.cluster} broker {load.broker}{rack}: {replicas} replicas, {leaders} preferred leaders, {size}"
 
 
 def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
@@ -77,9 +65,3 @@ def _bytes_left(move: ReassignmentInFlight, facts: ReplicaFacts) -> int | None:
 
 def _throttled(facts: ReplicaFacts) -> list[int]:
     return sorted({broker for broker, _ in facts.journal.brokers}) if facts.journal is not None else []
-
-
-def _span(words: Callable[[int], str], broker_load: BrokerLoad, part: Callable[[Load], int]) -> str:
-    before, during, after = part(broker_load.before), part(broker_load.during), part(broker_load.after)
-    peak = f" (meanwhile {words(during)})" if during > max(before, after) else ""
-    return words(before) if before == after and not peak else f"{words(before)} -> {words(after)}{peak}"

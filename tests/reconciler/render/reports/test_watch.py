@@ -27,10 +27,8 @@ from reconciler.model.state.lock import Holder, LockRecord, Steal
 from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
 from reconciler.render.live.pages import live_html, regions
 from reconciler.render.live.view import JobsSeen, LivePage, LiveReading, PageKind
-from reconciler.render.live_table import REFRESH_SECONDS, watch
-from reconciler.render.reports.status.catch_up import LagTrend
-from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
-from reconciler.render.reports.status.watch import NO_TIME_LEFT, watch_frame
+from reconciler.render.reports.status import Lock, StatusInputs, status_code, status_json, status_text
+from reconciler.render.reports.watch import NO_TIME_LEFT, REFRESH_SECONDS, LagTrend, watch, watch_frame
 from reconciler.replication.names import with_former_names
 from reconciler.replication.status import ConditionCount, FlowStatus, PartitionLag, PathCount, PauseCounts
 from tests.support.builders import flow, topology

@@ -1,4 +1,4 @@
-"""What ``status`` prints: clusters, mirrors, and the lag of each flow, as text or JSON."""
+"""What ``status`` prints: clusters, mirrors, the lag of each flow, the lock and the rollout, as text or JSON."""
 
 from __future__ import annotations
 
@@ -7,23 +7,73 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.status import RolloutStatus
+from reconciler.engine.rollout.status import RolloutStatus, wave_state
 from reconciler.errors import ExitCode, Unknown
+from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict
 from reconciler.model.state.lock import LockRecord
+from reconciler.model.state.rollout_progress import Promotion
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
-from reconciler.render.reports.status.rollout import standing_lines, standing_value
-from reconciler.render.reports.status.verdict import cause_lines, check_code, headline, verdict_value
-from reconciler.render.wrap import table_lines
+from reconciler.render.reports.verdict import cause_lines, check_code, headline, verdict_value
+from reconciler.render.terminal import table_lines
 from reconciler.replication.json_codec import sparse_fields
 from reconciler.replication.names import WAITING, runbook_of
 from reconciler.replication.status import FlowStatus, flow_document
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
 from reconciler.text import counted, time_words
+
+
+def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
+    """For JSON."""
+    kept = status.promotion if isinstance(status.promotion, Promotion) else None
+    return {
+        "under_way": None if isinstance(status.promotion, Unknown) else status.under_way,
+        "halted": kept.halted if kept else "",
+        "holder": _holder(status, now_ms) or None,
+        "waves": [
+            {"name": wave.name, "clusters": list(wave.clusters), "state": wave_state(wave, status.promotion)}
+            | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
+            for wave in status.course.waves
+        ],
+        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in status.found],
+    }
+
+
+def standing_lines(status: RolloutStatus, now_ms: int) -> list[str]:
+    if isinstance(status.promotion, Unknown):
+        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
+    elif status.under_way:
+        holder = _holder(status, now_ms)
+        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run goes on with it'}"]
+        lines += [f"  wave {wave.name}: {_wave_words(wave, status.promotion)}" for wave in status.course.waves]
+        if status.promotion is not None and status.promotion.halted:
+            lines.append(f"  halted: {status.promotion.halted}")
+    else:
+        lines = [f"rollout: none under way; waves: {', '.join(status.course.names)}"]
+    lines += [f"  gate: {fault}" for fault in status.found] or ["  all gates hold"]
+    return lines
+
+
+def _holder(status: RolloutStatus, now_ms: int) -> str:
+    if status.lock is None or status.lock.left_ms(now_ms) <= 0:
+        return ""
+    return status.lock.words(now_ms)
+
+
+def _wave_words(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
+    match wave_state(wave, kept):
+        case "begun":
+            return "begun, its changes are not all done"
+        case "soaking" if isinstance(kept, Promotion):
+            rest = max(0, wave.soak_ms - kept.soaked_ms(kept.pending(wave.clusters)))
+            return f"its changes are done, {time_words(rest / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
+        case other:
+            return other
+
 
 Lock = LockRecord | Unknown | None
 """None: nobody ever held it. Unknown: it could not be read."""

@@ -1,13 +1,16 @@
-"""What ``status --watch`` shows: one row for each flow, made anew at each look."""
+"""What ``status --watch`` shows again and again: a row for each flow, with the time until it has caught up."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TextIO
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -15,10 +18,10 @@ from reconciler.engine.observe.verdict import verdict_of
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
-from reconciler.render.reports.status.status import figures, flow_cells
-from reconciler.render.reports.status.verdict import headline
+from reconciler.render.reports.status import figures, flow_cells
+from reconciler.render.reports.verdict import headline
 from reconciler.replication.status import FlowStatus
-from reconciler.text import counted
+from reconciler.text import counted, time_words
 
 _NUMBERS = {"records/s", "MB/s", "lag", "seconds", "left"}
 _WHOLE = {"records/s", "MB/s", "seconds"}
@@ -94,3 +97,70 @@ def _conditions(flow: FlowStatus) -> str:
     if requests:
         words.append(f"paused ({counted(requests, 'request', 'requests')}, {counted(paused, 'partition')})")
     return ", ".join(words)
+
+
+WINDOW_SECONDS = 30.0
+"""The rate is that of the last half minute."""
+_AT_REST_SECONDS = 2.0
+"""Of lag: a flow that is not further behind is not catching up, it is there."""
+
+
+@dataclass(slots=True)
+class LagTrend:
+    """Looked at again and again. ``samples``: of each flow, times in seconds and lags in records."""
+
+    samples: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
+
+    def look(self, now: float, live: LiveState) -> Mapping[tuple[str, str], str]:
+        """Words by mirror and flow. A lag that is not known, or not current, begins anew: unknown stays unknown."""
+        return {
+            (name, flow.name): self._words((name, flow.name), now, flow, mirror)
+            for name, mirror in live.mirrors.items()
+            if isinstance(mirror, LiveMirror)
+            for flow in mirror.flows.values()
+        }
+
+    def _words(self, key: tuple[str, str], now: float, flow: FlowStatus, mirror: LiveMirror) -> str:
+        lag = flow.records_lag
+        if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or lag is None:
+            self.samples.pop(key, None)
+            return _UNKNOWN
+        kept = [sample for sample in self.samples.get(key, []) if now - sample[0] <= WINDOW_SECONDS] + [(now, lag)]
+        self.samples[key] = kept
+        if lag == 0 or (flow.seconds_lag is not None and flow.seconds_lag <= _AT_REST_SECONDS):
+            return "-"
+        (began, first), (last, _) = kept[0], kept[-1]
+        if last <= began:
+            return _UNKNOWN
+        fall = (first - lag) / (last - began)
+        return time_words(lag / fall) if fall > 0 else "not falling"
+
+
+REFRESH_SECONDS = 2.0
+PLAIN_WIDTH = 160
+"""Columns where there is no terminal that has a width."""
+
+
+def columns(out: TextIO) -> int:
+    """How wide ``out`` is."""
+    return Console(file=out).width if out.isatty() else PLAIN_WIDTH
+
+
+def watch(frame: Callable[[], RenderableType], out: TextIO, pause: Callable[[float], None] = time.sleep) -> None:
+    """Returns at Ctrl-C; what was shown last stays."""
+    console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH)
+    if not console.is_terminal:
+        repeat(lambda: console.print(frame()), pause)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        repeat(lambda: live.update(frame(), refresh=True), pause)
+
+
+def repeat(do: Callable[[], None], pause: Callable[[float], None] = time.sleep) -> None:
+    """Returns at Ctrl-C."""
+    try:
+        while True:
+            do()
+            pause(REFRESH_SECONDS)
+    except KeyboardInterrupt:
+        return

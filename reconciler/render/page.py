@@ -1,8 +1,54 @@
-"""CSS and the filter script of the HTML page."""
+"""What all HTML pages share: their elements, style, filter script and frame.
+
+``mono``, ``code`` and ``codes`` take texts, and escape them; the others take HTML.
+"""
 
 from __future__ import annotations
 
-from reconciler.render.map.style import MAP_CSS
+import base64
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+
+from reconciler.render.escape import page as safe
+
+
+def mono(text: str) -> str:
+    return f'<span class="mono">{safe(text)}</span>'
+
+
+def code(text: str) -> str:
+    return f"<code>{safe(text)}</code>"
+
+
+def codes(names: Iterable[str]) -> str:
+    return ", ".join(map(code, names))
+
+
+def folded(summary: str, inner: str, name: str = "", opened: bool = False) -> str:
+    """``name``: of the element, where somebody may come back to it."""
+    place = (f' id="{safe(name)}"' if name else "") + (" open" if opened else "")
+    return f"<details{place}><summary>{summary}</summary>{inner}</details>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collection[str] = ()) -> str:
+    """``heads`` are words of ours; columns of ``numbers`` are aligned at their last digit. Where it is wider
+    than the page it is moved under its frame, also by keys. On a phone, where a row is no row any more, each cell has
+    its head before it, but two or three columns speak for themselves."""
+    labelled = len(heads) > 3
+    classes = [' class="number"' if head in numbers else "" for head in heads]
+    head = "".join(column_head(each, css) for each, css in zip(heads, classes, strict=True))
+    labels = [f' data-head="{head}"' if labelled and head else "" for head in heads]
+    starts = [f"<td{label}{css}>" for label, css in zip(labels, classes, strict=True)]
+    body = "".join(
+        f"<tr>{''.join(f'{start}{cell}</td>' for start, cell in zip(starts, row, strict=True))}</tr>" for row in rows
+    )
+    return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def column_head(head: str, css: str = "") -> str:
+    """``head`` in markup. A column without one is no header: a screen reader would read out an empty one."""
+    return f'<th scope="col"{css}>{head}</th>' if head else "<td></td>"
+
 
 PAGE_CSS = """
 :root{color-scheme:light dark;--ink:#1d2329;--faint:#57606a;--page:#f6f7f9;--card:#fff;--line:#d5dae0;--code:#eef1f4;
@@ -84,6 +130,38 @@ details.kind>summary{font-weight:600}
 .map.wide svg{width:auto;max-width:none}
 @media screen and (max-width:700px){.map svg{width:auto;max-width:none;min-width:0}}
 """
+MAP_CSS = """
+.topology{--m-ink:#1d2329;--m-faint:#57606a;--m-card:#fff;--m-line:#c5ccd4;--m-region:#eef1f4;--m-page:#f6f7f9;
+--m-ok:#1a7f37;--m-problem:#b3122b;--m-idle:#6e7781;--m-unknown:#6e7781;--m-added:#116329;--m-changed:#8a5a00;
+--m-restarting:#6f3fb5;--m-removed:#b3122b;--m-blocked:#b3122b}
+@media screen and (prefers-color-scheme:dark){
+.topology{--m-ink:#e6e9ed;--m-faint:#a0a9b4;--m-card:#1a1f25;--m-line:#454e59;--m-region:#20262d;--m-page:#111418;
+--m-ok:#5fc27e;--m-problem:#ff8f97;--m-idle:#98a2ad;--m-unknown:#98a2ad;--m-added:#6fd08c;--m-changed:#e3b35c;
+--m-restarting:#c3a1f5;--m-removed:#ff8f97;--m-blocked:#ff8f97}}
+.topology text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:var(--m-ink)}
+.topology .back{fill:var(--m-page)}
+.topology .region{fill:var(--m-region)}.topology .faint{fill:var(--m-faint)}
+.topology .node{fill:var(--m-card);stroke:var(--m-line);stroke-width:1.2}
+.topology .name{font-weight:600;font-size:13.5px}.topology .small{font-size:11.5px}
+.topology .edge{fill:none;stroke:var(--m-idle);stroke-opacity:.85}.topology .arrow{fill:var(--m-idle)}
+.topology .ok.edge{stroke:var(--m-ok)}.topology .ok.arrow,.topology .ok.dot{fill:var(--m-ok)}
+.topology .problem.edge{stroke:var(--m-problem)}.topology .problem.arrow,.topology .problem.dot{fill:var(--m-problem)}
+.topology .idle.edge{stroke-dasharray:1.5 5;stroke-linecap:round}.topology .idle.dot{fill:var(--m-idle)}
+.topology .unknown.edge{stroke-dasharray:7 5}
+.topology .unknown.dot{fill:none;stroke:var(--m-unknown);stroke-width:1.5}
+.topology .problem.said{fill:var(--m-problem);font-weight:600}
+.topology .marked{font-weight:600}
+.topology .mark-added{fill:var(--m-added)}.topology .mark-changed{fill:var(--m-changed)}
+.topology .mark-restarting{fill:var(--m-restarting)}.topology .mark-removed{fill:var(--m-removed)}
+.topology .mark-blocked{fill:var(--m-blocked)}.topology .mark-unknown{fill:var(--m-faint)}
+.topology .lined-added{stroke:var(--m-added);stroke-width:2.4}
+.topology .lined-changed{stroke:var(--m-changed);stroke-width:2.4}
+.topology .lined-restarting{stroke:var(--m-restarting);stroke-width:2.4}
+.topology .lined-removed{stroke:var(--m-removed);stroke-width:2.4}
+.topology .lined-blocked{stroke:var(--m-blocked);stroke-width:2.4}
+.topology .lined-unknown{stroke:var(--m-faint);stroke-dasharray:5 4;stroke-width:2}
+"""
+"""Of the map, in a page as in an SVG file of its own."""
 CSS = PAGE_CSS + MAP_CSS
 
 # The field is made by the script, so that nobody without scripts meets a field that does nothing.
@@ -107,3 +185,23 @@ left.textContent=field.value?shown+' of '+all+' lines shown':''});
 var nav=document.querySelector('main nav');nav.parentNode.insertBefore(left,nav.nextSibling);
 nav.parentNode.insertBefore(field,left)})();
 """
+
+
+def page_html(title: str, body: Iterable[str]) -> str:
+    """A whole page. ``body``: elements, escaped."""
+    allowed = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
+    head = (
+        "<!doctype html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{safe(title)}</title>",
+        f"<style>{CSS}</style>",
+        "</head>",
+        "<body><main>",
+    )
+    return "\n".join([*head, *body, "</main>", f"<script>{SCRIPT}</script>", "</body></html>"]) + "\n"

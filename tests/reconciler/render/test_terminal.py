@@ -1,8 +1,10 @@
-"""On a terminal of 80 columns lines break between words; in files and pipes they stay whole."""
+"""On a terminal of 80 columns lines break between words, elsewhere they stay whole; words that count seconds."""
 
 from __future__ import annotations
 
 import io
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.render.moving_line import EVERY_S, MovingLine, terminal_width
 from reconciler.render.reports.failover import failover_text
 from reconciler.render.reports.verify import verify_text
 from reconciler.render.style import PLAIN, Style
-from reconciler.render.wrap import NARROWEST, table_lines, wrapped
+from reconciler.render.terminal import (
+    EVERY_S,
+    NARROWEST,
+    MovingLine,
+    counting_seconds,
+    table_lines,
+    terminal_width,
+    wrapped,
+)
 from tests.support.documents.reports import REPORT, VERIFICATION
 from tests.support.paths import ROOT
 
@@ -105,3 +114,19 @@ def test_progress_in_a_log_is_a_line_now_and_then() -> None:
 def test_a_long_name_stays_whole() -> None:
     name = "a-flow-with-a-name-that-is-longer-than-a-terminal-is-wide-and-nobody-may-cut-it-or-it-is-lost"
     assert name in wrapped(f"flow {name} is paused", WIDE).split("\n")[1].split()
+
+
+def test_seconds_are_told_while_it_lasts_and_not_after_it() -> None:
+    told: list[str] = []
+    later = threading.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if len(told) == 2:
+            later.set()
+
+    with counting_seconds("reading cluster east", tell):
+        assert later.wait(60)
+    assert told[0] == "reading cluster east"
+    assert re.fullmatch(r"reading cluster east: \d+ s", told[1])
+    assert "seconds" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,175 @@
+"""Reports on positions: translated by ``offsets``, set by ``mirror seek``, taken by ``mirror import-positions``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from reconciler.environment.importers.positions.judge import Inheritance
+from reconciler.environment.importers.positions.write_yaml import merged, written
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.reports.offsets import TranslatedOffset, Translations
+from reconciler.render.escape import lines_of
+from reconciler.render.report_json import report_json
+from reconciler.render.terminal import table_lines
+from reconciler.resources.mirrors.seek import TopicPositions, table
+from reconciler.text import columns, counted
+
+_EXACT = {"record": "", "next": ": the next record that was copied", "end": ": nothing after it was copied yet"}
+
+
+def translations_text(report: Translations, width: int | None = None) -> str:
+    """One row a position, widths as the longest needs; what is not exact says why. ``width``: of the terminal, in
+    columns."""
+    head: tuple[str, ...] = "group", f"on {report.origin}", "offset", f"on {report.destination}", "offset", ""
+    rows = [_cells(row) for row in report.rows]
+    if not any(row.group for row in report.rows):
+        head, rows = head[1:], [cells[1:] for cells in rows]
+    lines = table_lines((head, *rows), width)
+    lines += [f"left out: {description}" for description in report.left_out]
+    exact = sum(row.found.exact for row in report.rows)
+    lines.append(f"{counted(len(rows), 'position')}, {exact} exact")
+    return lines_of(line.rstrip() for line in lines)
+
+
+def translations_json(report: Translations) -> str:
+    """As schemas/reports/translations.schema.json."""
+    positions = [
+        {
+            **({"group": row.group} if row.group else {}),
+            "topic": row.topic,
+            "partition": row.partition,
+            "offset": row.offset,
+            "to_topic": row.other,
+            "to_offset": row.found.offset,
+            "exactness": row.found.exactness,
+            **({"reason": row.found.reason} if row.found.reason else {}),
+        }
+        for row in report.rows
+    ]
+    names = {"flow": report.flow, "from": report.origin, "to": report.destination}
+    result = {"exact": report.exact, "exit_code": report.exit_code, "positions": positions, "left_out": report.left_out}
+    return report_json("translations", report.environment, **names, **result)
+
+
+def translations_csv(report: Translations) -> str:
+    """For ``kafka-consumer-groups --reset-offsets --from-file``: topic,partition,offset, with the group first when
+    there are several. Positions without an offset are left out, so that the tool does not touch them."""
+    several = len({row.group for row in report.rows}) > 1
+    known = [row for row in report.rows if row.found.offset is not None]
+    groups = [f"{row.group}," if several else "" for row in known]
+    rows = zip(groups, known, strict=True)
+    return "".join(f"{group}{row.other},{row.partition},{row.found.offset}\n" for group, row in rows)
+
+
+def _cells(row: TranslatedOffset) -> tuple[str, ...]:
+    translation = row.found
+    exactness = translation.exactness.value
+    how = f"exact{_EXACT[exactness]}" if translation.exact else exactness
+    how += f": {translation.reason}" if translation.reason else ""
+    offset = "-" if translation.offset is None else str(translation.offset)
+    return (row.group, f"{row.topic}-{row.partition}", str(row.offset), f"{row.other}-{row.partition}", offset, how)
+
+
+def positions_text(positions: TopicPositions) -> str:
+    if not positions.moved and not positions.left:
+        return lines_of(table(positions.standings))
+    lines = [f"{positions.topic}-{number} goes on at source offset {at}" for number, at in positions.moved.items()]
+    lines += [
+        f"{positions.topic}-{number} stays: flow {positions.taken_from} has no position for it"
+        for number in positions.left
+    ]
+    lines.append("A paused partition goes on when it is resumed, a stopped one by itself within a minute.")
+    return lines_of(lines)
+
+
+def positions_json(positions: TopicPositions) -> str:
+    """As schemas/reports/positions.schema.json."""
+    partitions = [{**asdict(partition), "behind": partition.behind} for partition in positions.standings]
+    for row in partitions:
+        row |= {"moved_to": positions.moved[row["partition"]]} if row["partition"] in positions.moved else {}
+    return report_json(
+        "positions",
+        positions.environment,
+        exit_code=0,
+        flow=positions.flow.name,
+        source=positions.flow.source,
+        target=positions.flow.target,
+        topic=positions.topic,
+        remote_topic=positions.remote,
+        partitions=partitions,
+    )
+
+
+def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]) -> str:
+    """``files``: those that were written; then the lines to write by hand are left out."""
+    lines: list[str] = []
+    for inheritance in flows:
+        lines += [*_flow(inheritance), *([] if files else _to_write(inheritance)), ""]
+    lines += [f"flow {name}: {place} is not there; nothing is taken over" for name, place in absent.items()]
+    if files:
+        lines += [f"Written into {', '.join(files)}; review and commit. Then: reconciler plan, reconciler apply."]
+    return lines_of(lines).rstrip("\n") + "\n"
+
+
+def _flow(inheritance: Inheritance) -> Iterator[str]:
+    taken = [topic for topic in inheritance.topics if topic.positions]
+    count = sum(len(topic.positions) for topic in taken)
+    positions = f"{counted(count, 'position')} of {counted(len(taken), 'topic')}"
+    yield f"flow {inheritance.flow.name}: {positions} from {inheritance.place}"
+    rows = [("topic", "partitions", "positions", "behind", "goes on in")]
+    for topic in taken:
+        numbers = (str(topic.partitions), str(len(topic.positions)), f"{topic.behind:,}")
+        rows.append((topic.name, *numbers, f"{inheritance.flow.target}/{topic.remote}"))
+    if taken:
+        yield from (f"  {line}" for line in columns(rows, right=(1, 2, 3)))
+    if inheritance.left:
+        yield "  left aside:"
+        yield from (f"    {left.subject}: {left.why}" for left in inheritance.left)
+    yield from (f"  note: {note}" for note in inheritance.notes)
+    yield from (f"  prevents taking over: {why}" for why in inheritance.obstacles)
+
+
+def _to_write(inheritance: Inheritance) -> Iterator[str]:
+    if inheritance.offsets and inheritance.flow.start.kind != "timestamp":
+        yield f"  into flow {inheritance.flow.name} ({inheritance.flow.where}), or run again with --write:"
+        for line in written(merged(inheritance.flow.start, inheritance.offsets), 4).splitlines():
+            yield line if line.startswith(" ") else f"    {line}"
+
+
+def inherited_json(
+    environment: str, flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]
+) -> str:
+    """As schemas/reports/imported-positions.schema.json."""
+    lacking = [{"flow": name, **_offsets_topic(place)} for name, place in absent.items()]
+    documents = [_document(flow) for flow in flows]
+    return report_json("imported", environment, exit_code=0, flows=documents, absent=lacking, written=files)
+
+
+def _offsets_topic(place: TopicRef) -> dict[str, str]:
+    return {"cluster": place.cluster, "offsets_topic": place.name}
+
+
+def _document(inheritance: Inheritance) -> dict[str, Any]:
+    return {
+        "flow": inheritance.flow.name,
+        "source": inheritance.flow.source,
+        "target": inheritance.flow.target,
+        **_offsets_topic(inheritance.place),
+        "topics": [
+            {
+                "topic": topic.name,
+                "remote_topic": topic.remote,
+                "partitions": topic.partitions,
+                "positions": dict(topic.positions),
+                "behind": topic.behind,
+                "without_position": topic.fresh,
+            }
+            for topic in inheritance.topics
+            if topic.positions or topic.fresh
+        ],
+        "left": inheritance.left,
+        "notes": inheritance.notes,
+        "obstacles": inheritance.obstacles,
+    }
