@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
@@ -21,7 +23,7 @@ from reconciler.render import completion
 from reconciler.render.escape import lines_of, no_command
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
-from reconciler.render.terminal import MOVING, terminal_width, wrapped
+from reconciler.render.wrap import NARROWEST, wrapped
 from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.text import duration_ms
 
@@ -73,6 +75,10 @@ _PROBLEMS = 1_000
 _SHOWN = Style(colour=True, full=True)
 """Of a text that is ready: what it colours stays, and what it lists in full."""
 INTERRUPTED = 130
+EVERY_S = 5.0
+"""Between two lines of a log that tell how far something is."""
+_ERASE = "\r\x1b[K"
+_ERASE_ABOVE = "\x1b[A\x1b[K"
 Env = Annotated[
     Path,
     typer.Argument(
@@ -92,6 +98,78 @@ StealOption = Annotated[
     str,
     typer.Option("--steal-lock", metavar="REASON", help="take the lock from a running holder; recorded in the audit"),
 ]
+
+
+def terminal_width(out: TextIO | None, environ: Mapping[str, str] = os.environ) -> int | None:
+    """Columns of the terminal ``out``, or what COLUMNS says; None if it is no terminal, or too narrow to break lines
+    for."""
+    if out is None or not out.isatty():
+        return None
+    given = environ.get("COLUMNS", "")
+    try:
+        width = int(given) if given.isdecimal() and len(given) < 6 else os.get_terminal_size(out.fileno()).columns
+    except (OSError, ValueError):
+        return None
+    return width if width >= NARROWEST else None
+
+
+class MovingLine:
+    """Progress in words: on a terminal each text replaces the last, in a log one line every few seconds.
+
+    Other writers to the same terminal call ``erase`` first. The first text, and the first after a pause, appear at
+    once."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, environ: Mapping[str, str] = os.environ) -> None:
+        self._clock, self._environ = clock, environ
+        self._rows = 0
+        self._next = float("-inf")
+
+    def tell(self, text: str, out: TextIO) -> None:
+        """Raises OSError."""
+        width = terminal_width(out, self._environ)
+        if width is None or self._environ.get("TERM") == "dumb":
+            if self._clock() >= self._next:
+                self._next = self._clock() + EVERY_S
+                out.write(f"{text}\n")
+                out.flush()
+            return
+        # One column less than there are: a terminal that is full to its last column moves to the next line by itself.
+        shown = wrapped(" ".join(text.split("\n")), width - 1)
+        out.write(f"{self._erased()}{shown}")
+        out.flush()
+        self._rows = shown.count("\n") + 1
+
+    def erase(self, out: TextIO) -> None:
+        """Raises OSError."""
+        if self._rows:
+            out.write(self._erased())
+            self._rows = 0
+
+    def _erased(self) -> str:
+        return _ERASE + _ERASE_ABOVE * (self._rows - 1) if self._rows else ""
+
+
+@contextmanager
+def counting_seconds(text: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """Calls ``tell`` with ``text`` and the seconds it has taken, each second while the body runs."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def count() -> None:
+        tell(text)
+        while not ended.wait(1.0):
+            tell(f"{text}: {time.monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=count, name="seconds", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+MOVING = MovingLine()
+"""The one of this process's standard error."""
 
 
 def seconds(option: str, text: str) -> float:

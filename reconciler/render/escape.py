@@ -1,6 +1,6 @@
 """Escapes text from clusters and files for HTML, Markdown and terminals.
 
-Names of topics obey Kafka's rules, but errors, reasons and labels hold whatever somebody wrote.
+Names of topics obey Kafka's rules, but errors, reasons and labels hold whatever their authors wrote.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from reconciler.text import LONGEST_TEXT, shortened
 # Anything that could start a construct of GitHub's Markdown, as an entity: entities are text and never structure.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<&|~$]")
 # GitHub and GitLab look for these in the finished page, after entities are text again; an empty space between stops it.
-# GitLab also notes in the issue, merge request, epic or snippet that it finds that somebody mentioned it.
+# GitLab also notes the mention in the issue, merge request, epic or snippet that it finds.
 _LINKED = re.compile(
     r"@(?=\w)|#(?=\d)|[!&$](?=\d)|\[(?=\w+:)|://|(?<=\bwww)\.|(?<=\bG[HL])-(?=\d)|:(?=[a-z0-9_+-]+:)", re.IGNORECASE
 )
 _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
-# A runner of Azure DevOps, TeamCity and GitHub's first syntax look for these wherever they stand in a line.
+# A runner of Azure DevOps, TeamCity and GitHub's first syntax look for these anywhere in a line.
 _COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
 # GitHub's today, at the beginning of a line.
 _ORDER = re.compile(r"^(\s*):(?=:)")
@@ -31,13 +31,18 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 def visible(text: str, longest: int | None = LONGEST_TEXT) -> str:
     """One line in which no character hides: control, format and bidirectional characters become their escapes, as do
-    commands that some CI obeys anywhere in a line. What is too long is shortened (``shortened``)."""
+    commands that some CI obeys anywhere in a line. A text that is too long is shortened (``shortened``)."""
     text = shortened(text, longest)
     if not text.isprintable():  # nearly all is: none of the categories below, and no white space but the space
-        text = "".join(
-            " " if char in "\r\n\t" else char if unicodedata.category(char) not in _HIDDEN else _escape(char)
-            for char in text
-        )
+        chars = []
+        for char in text:
+            if char in "\r\n\t":
+                chars.append(" ")
+            elif unicodedata.category(char) not in _HIDDEN:
+                chars.append(char)
+            else:
+                chars.append(f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}")
+        text = "".join(chars)
     return no_command(text)
 
 
@@ -47,20 +52,21 @@ def no_command(text: str) -> str:
 
 
 def lines_of(lines: Iterable[str], style: Style = PLAIN) -> str:
-    """Text output. What a value holds begins no line of its own, which a log of CI might obey, and steers no terminal.
-    ``style``: with colour its codes stay; in full, so do lists of any length."""
-    return "".join(f"{_shown(line, style)}\n" for line in lines)
-
-
-def _shown(line: str, style: Style) -> str:
-    longest = None if style.full else LONGEST_TEXT
-    parts = _SGR.split(line) if style.colour else [line]
-    return _ORDER.sub(r"\1\\u003a", "".join(part if part in CODES else visible(part, longest) for part in parts))
+    """Text output. No value begins a line of its own, which a log of CI might obey, or steers a terminal. With colour
+    the codes of ``style`` stay; in full, so do lists of any length."""
+    longest, shown = None if style.full else LONGEST_TEXT, []
+    for line in lines:
+        parts = _SGR.split(line) if style.colour else [line]
+        escaped = "".join(part if part in CODES else visible(part, longest) for part in parts)
+        shown.append(_ORDER.sub(r"\1\\u003a", escaped) + "\n")
+    return "".join(shown)
 
 
 def markdown(text: str) -> str:
     """Plain text within a line of GitHub's Markdown, a table cell or a summary: no markup, mention or link."""
-    apart = _LINKED.sub(lambda match: _parted(match.group()), visible(text))
+    apart = _LINKED.sub(
+        lambda match: f":{_ZERO_WIDTH}//" if match.group() == "://" else match.group() + _ZERO_WIDTH, visible(text)
+    )
     return _MARKDOWN.sub(lambda match: f"&#{ord(match.group())};", apart)
 
 
@@ -82,13 +88,5 @@ def page(text: str, longest: int | None = LONGEST_TEXT) -> str:
 
 
 def findable(texts: Iterable[str]) -> str:
-    """An attribute's value, by which the filter of a page finds what holds one of ``texts`` as they are shown."""
+    """An attribute's value, by which the filter of a page finds the elements that show one of ``texts``."""
     return page(" ".join(map(shortened, texts)).lower(), None)
-
-
-def _escape(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
-
-
-def _parted(text: str) -> str:
-    return text + _ZERO_WIDTH if text != "://" else f":{_ZERO_WIDTH}//"

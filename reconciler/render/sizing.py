@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, FlowSize, MirrorSize, disk_by_cluster
 from reconciler.errors import ExitCode, Unknown
 from reconciler.render.report_json import report_json
-from reconciler.render.terminal import table_lines
+from reconciler.render.wrap import table_lines
 from reconciler.text import counted, size_words
 
 UNKNOWN = "unknown"

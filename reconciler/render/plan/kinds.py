@@ -1,4 +1,7 @@
-"""Changes in words, by kind of resource, all of them in ``WORDS``."""
+"""Changes in words, by kind of resource, all of them in ``WORDS``.
+
+What is decided about a change is in ``resources.<kind>.kind``; here is what people read of it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from reconciler.model.changes import (
     ConfigChange,
     CreateAcl,
     CreateTopic,
-    CredentialChange,
     DeleteTopic,
     DeleteUser,
     FinishReassignment,
@@ -35,18 +37,21 @@ from reconciler.model.changes import (
 from reconciler.model.config_values import human
 from reconciler.model.live import Source
 from reconciler.model.quotas import limit_words
-from reconciler.model.replicas import Placement
 from reconciler.model.users import user_words
 from reconciler.text import counted, first_of, size_words, time_words
 
 Changed = TypeVar("Changed")
 SHOWN = 5
+FEW = 2
+"""Configs that a headline names with their values."""
+_FEW_REPLICAS = 3
+_TAKEN_OVER = "and {} configs at what the source's brokers have by default (use_defaults_from: source)"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """One field of a change, for a table: how it is and how it will be. ``name`` empty: the thing as a whole.
-    ``before`` empty: it is not there, None: there is nothing to say of it; ``after`` empty: it goes."""
+    """One field of a change, for a table: how it is and how it will be. ``name`` empty: the resource as a whole.
+    ``before`` empty: it does not exist yet, None: there is nothing to say of it; ``after`` empty: it is removed."""
 
     name: str
     before: str | None
@@ -56,7 +61,7 @@ class FieldValues:
 @dataclass(frozen=True, slots=True)
 class Words(Generic[Changed]):
     """``noun``: of several that change alike. ``subject``: within its cluster. ``headline``: what happens, given
-    ``; why`` or nothing. ``signature``: equal for changes that may be told as one. ``lines``: under the headline, of
+    ``; why`` or nothing. ``signature``: equal for changes that can share an entry. ``lines``: under the headline, of
     changes with one signature; origins may differ and are then left out. ``fields``: of the first of such changes."""
 
     noun: str
@@ -67,15 +72,13 @@ class Words(Generic[Changed]):
     fields: Callable[[Changed], Iterable[FieldValues]]
 
 
-FEW = 2
-"""Configs that a headline names with their values."""
-_TAKEN_OVER = "and {} configs at what the source's brokers have by default (use_defaults_from: source)"
+# topics
 
 
 @dataclass(frozen=True, slots=True)
 class OutlinedValue:
-    """One config in words. ``before`` is empty for a topic that is new; ``by`` is empty where origins differ. Without
-    ``after``: several keys, of which ``by`` tells the same."""
+    """One config in words. ``before`` is empty for a new topic; ``by`` is empty if origins differ. Without ``after``:
+    several keys that share the origin ``by``."""
 
     key: str
     before: str
@@ -91,30 +94,47 @@ class OutlinedValue:
         return f"{self.key}{before} {self.after}{by}"
 
 
+def outlined_values(changes: Sequence[Change]) -> Iterator[OutlinedValue]:
+    """The configs of changes with one signature; none of other changes."""
+    first = changes[0]
+    if not isinstance(first, CreateTopic | AlterConfigs):
+        return
+    # ``use_defaults_from: source`` writes what is a mere default at the source on a new topic. If these are many they
+    # share one line: twenty of them hide the few that an author chose.
+    fresh = [config for config in first.configs if config.before is None and not config.before_source]
+    usual = [config for config in fresh if config.origin.endswith(f", {Source.BUILT_IN.value}")]
+    usual = usual if len(usual) > SHOWN else []
+    for index, config in enumerate(first.configs):
+        if config in usual:
+            continue
+        origins = {other.configs[index].origin for other in changes if isinstance(other, type(first))}
+        by = (config.origin if len(origins) == 1 else "", "in no file" if config.undeclared else "")
+        before = "" if config in fresh else human(config.key, config.before)
+        after = "remove the override" if config.after is None else human(config.key, config.after)
+        yield OutlinedValue(config.key, before, config.before_source, after, ", ".join(filter(None, by)))
+    if usual:
+        yield OutlinedValue(", ".join(config.key for config in usual), "", "", "", _TAKEN_OVER.format(len(usual)))
+
+
 def _topic_headline(change: TopicChange, why: str) -> str:
     match change:
         case CreateTopic():
             return f"create, {change.shape}{why}"
         case AddPartitions():
             return f"partitions {change.before} -> {change.after}{why}"
+        case AlterConfigs(configs=configs) if len(configs) > FEW:
+            return f"{counted(len(configs), 'config')}{why}"
         case AlterConfigs():
-            return f"{_config_words(change.configs)}{why}"
+            few = []  # with their values: they are what the change is
+            for config in change.configs:
+                before = human(config.key, config.before) if config.before else "(not set)"
+                after = "no override" if config.after is None else human(config.key, config.after)
+                few.append(f"{config.key} {before} -> {after}")
+            return f"{', '.join(few)}{why}"
         case DeleteTopic():
             return f"DELETE, {counted(change.partitions, 'partition')}{why}"
         case _:
             assert_never(change)
-
-
-def _config_words(configs: Sequence[ConfigChange]) -> str:
-    """A few with their values: they are what the change is."""
-    if len(configs) > FEW:
-        return counted(len(configs), "config")
-    return ", ".join(map(_short, configs))
-
-
-def _short(config: ConfigChange) -> str:
-    before = human(config.key, config.before) if config.before else "(not set)"
-    return f"{config.key} {before} -> {'no override' if config.after is None else human(config.key, config.after)}"
 
 
 def _topic_signature(change: TopicChange) -> object:
@@ -131,48 +151,19 @@ def _topic_signature(change: TopicChange) -> object:
             assert_never(change)
 
 
+def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str, str | None, bool], ...]:
+    """Without their origins."""
+    return tuple(
+        (config.key, config.before, config.before_source, config.after, config.undeclared) for config in configs
+    )
+
+
 def _topic_lines(changes: Sequence[TopicChange]) -> Iterator[str]:
     first = changes[0]
     if isinstance(first, DeleteTopic):
         until = f"; the tombstone counts until {first.expires}" if first.expires else ""
         yield f"topic id {first.topic_id}{until}"
     yield from map(str, outlined_values(changes))
-
-
-def outlined_values(changes: Sequence[Change]) -> Iterator[OutlinedValue]:
-    """The configs of changes with one signature; none of other changes."""
-    first = changes[0]
-    if not isinstance(first, CreateTopic | AlterConfigs):
-        return
-    usual = _defaults_taken_over(first)
-    for index, config in enumerate(first.configs):
-        origins = {other.configs[index].origin for other in changes if isinstance(other, type(first))}
-        if config not in usual:
-            yield _value(config, config.origin if len(origins) == 1 else "")
-    if usual:
-        yield OutlinedValue(", ".join(config.key for config in usual), "", "", "", _TAKEN_OVER.format(len(usual)))
-
-
-def _defaults_taken_over(change: CreateTopic | AlterConfigs) -> tuple[ConfigChange, ...]:
-    """What ``use_defaults_from: source`` writes on a new topic though nobody at the source chose it. Told in one line
-    where they are many: twenty of them hide the few that somebody chose."""
-    fresh = [config for config in change.configs if config.before is None and not config.before_source]
-    configs = tuple(config for config in fresh if config.origin.endswith(f", {Source.BUILT_IN.value}"))
-    return configs if len(configs) > SHOWN else ()
-
-
-def _value(change: ConfigChange, by: str) -> OutlinedValue:
-    fresh = change.before is None and not change.before_source
-    before = "" if fresh else human(change.key, change.before)
-    after = "remove the override" if change.after is None else human(change.key, change.after)
-    by = ", ".join(part for part in (by, "in no file" if change.undeclared else "") if part)
-    return OutlinedValue(change.key, before, change.before_source, after, by)
-
-
-def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str, str | None, bool], ...]:
-    return tuple(
-        (config.key, config.before, config.before_source, config.after, config.undeclared) for config in configs
-    )
 
 
 def _topic_fields(change: TopicChange) -> Iterator[FieldValues]:
@@ -193,11 +184,16 @@ def _topic_fields(change: TopicChange) -> Iterator[FieldValues]:
 
 
 TOPICS: Words[TopicChange] = Words(
-    "topic", lambda change: change.ref.name, _topic_headline, _topic_signature, _topic_lines, _topic_fields
+    noun="topic",
+    subject=lambda change: change.ref.name,
+    headline=_topic_headline,
+    signature=_topic_signature,
+    lines=_topic_lines,
+    fields=_topic_fields,
 )
 
 
-_FEW_REPLICAS = 3
+# replicas
 
 
 def _replica_headline(change: ReplicaChange, why: str) -> str:
@@ -213,67 +209,58 @@ def _replica_signature(change: ReplicaChange) -> object:
 
 
 def _replica_lines(changes: Sequence[ReplicaChange]) -> Iterator[str]:
-    if isinstance(changes[0], FinishReassignment):
-        yield from _finished(changes[0])
-    else:
-        yield from _reassigned([change for change in changes if isinstance(change, ReassignReplicas)])
-
-
-def _reassigned(changes: Sequence[ReassignReplicas]) -> Iterator[str]:
-    """Lines for one topic, or for several that change alike."""
-    moved = [placement for change in changes for placement in change.placements]
-    if len(changes) == 1:
-        yield from map(_placement, moved[:_FEW_REPLICAS])
+    first = changes[0]
+    if isinstance(first, FinishReassignment):
+        if first.in_flight:
+            yield f"waits for {counted(first.in_flight, 'partition')} on the way"
+        if first.brokers:
+            yield f"clears our throttle rates on broker {', '.join(map(str, first.brokers))}"
+        if first.topics:
+            more = len(first.topics) - _FEW_REPLICAS
+            others = f" and {counted(more, 'topic')} more" if more > 0 else ""
+            yield f"clears our throttled replicas of {', '.join(first.topics[:_FEW_REPLICAS])}{others}"
+        return
+    alike = [change for change in changes if isinstance(change, ReassignReplicas)]
+    moved = [placement for change in alike for placement in change.placements]
+    if len(alike) == 1:  # one topic has room for where its partitions go
+        for placement in moved[:_FEW_REPLICAS]:
+            before, after = (", ".join(map(str, brokers)) for brokers in (placement.before, placement.after))
+            yield f"partition {placement.partition}: {before} -> {after}"
         if len(moved) > _FEW_REPLICAS:
             yield f"and {counted(len(moved) - _FEW_REPLICAS, 'partition')} more"
-        later = changes[0].partitions - len(moved)
-        if changes[0].before is not None and later > 0:
-            yield f"partitions that come in this plan follow: {changes[0].partitions} in all"
+        if first.before is not None and first.partitions > len(moved):
+            yield f"partitions that come in this plan follow: {first.partitions} in all"
     else:
         yield counted(len(moved), "partition")
-    if begun := sum(change.in_flight for change in changes):
+    if begun := sum(change.in_flight for change in alike):
         yield f"goes on with {counted(begun, 'partition')} that an earlier run began"
-    if size := sum(change.bytes_to_copy for change in changes):
-        pace, together = changes[0].pace, time_words(sum(change.seconds for change in changes))
+    if size := sum(change.bytes_to_copy for change in alike):
+        pace, together = first.pace, time_words(sum(change.seconds for change in alike))
         at_once = f"{size_words(pace.bytes_in_flight)} or {counted(pace.partitions_in_flight, 'partition')}"
         throttled = f"throttled to {size_words(pace.throttle)}/s a broker"
         yield f"{size_words(size)} to copy, {throttled}, about {together}; at most {at_once} at a time"
 
 
-def _finished(change: FinishReassignment) -> Iterator[str]:
-    if change.in_flight:
-        yield f"waits for {counted(change.in_flight, 'partition')} on the way"
-    if change.brokers:
-        yield f"clears our throttle rates on broker {', '.join(map(str, change.brokers))}"
-    if change.topics:
-        more = len(change.topics) - _FEW_REPLICAS
-        others = f" and {counted(more, 'topic')} more" if more > 0 else ""
-        yield f"clears our throttled replicas of {', '.join(change.topics[:_FEW_REPLICAS])}{others}"
-
-
-def _placement(placement: Placement) -> str:
-    before, after = (", ".join(map(str, brokers)) for brokers in (placement.before, placement.after))
-    return f"partition {placement.partition}: {before} -> {after}"
-
-
-def _replica_subject(change: ReplicaChange) -> str:
-    return change.ref.name if isinstance(change, ReassignReplicas) else "reassignment"
-
-
 def _replica_fields(change: ReplicaChange) -> Iterator[FieldValues]:
     if isinstance(change, FinishReassignment):
         yield FieldValues("reassignment", "on the way", "finished")
-    else:
-        yield FieldValues("replication factor", str(change.before or "mixed"), str(change.after))
-        if change.bytes_to_copy:
-            yield FieldValues(
-                "to copy", None, f"{size_words(change.bytes_to_copy)}, about {time_words(change.seconds)}"
-            )
+        return
+    yield FieldValues("replication factor", str(change.before or "mixed"), str(change.after))
+    if change.bytes_to_copy:
+        yield FieldValues("to copy", None, f"{size_words(change.bytes_to_copy)}, about {time_words(change.seconds)}")
 
 
 REPLICAS: Words[ReplicaChange] = Words(
-    "topic", _replica_subject, _replica_headline, _replica_signature, _replica_lines, _replica_fields
+    noun="topic",
+    subject=lambda change: change.ref.name if isinstance(change, ReassignReplicas) else "reassignment",
+    headline=_replica_headline,
+    signature=_replica_signature,
+    lines=_replica_lines,
+    fields=_replica_fields,
 )
+
+
+# access rules and quotas
 
 
 def _acl_fields(change: AclChange) -> Iterator[FieldValues]:
@@ -296,12 +283,12 @@ def _quota_headline(change: AlterQuota, why: str) -> str:
     return f"{'remove ' if gone else ''}{counted(len(change.limits), 'limit')}{why}"
 
 
-def _limit(change: LimitChange) -> str:
-    limit = _quota_field(change)
-    return f"{limit.name}: {limit.before or 'none'} -> {limit.after or 'none'}"
+def _quota_lines(changes: Sequence[AlterQuota]) -> Iterator[str]:
+    for limit in map(_limit, changes[0].limits):
+        yield f"{limit.name}: {limit.before or 'none'} -> {limit.after or 'none'}"
 
 
-def _quota_field(change: LimitChange) -> FieldValues:
+def _limit(change: LimitChange) -> FieldValues:
     values = (change.before, change.after)
     before, after = ("" if value is None else limit_words(change.key, value) for value in values)
     return FieldValues(change.key, before, after)
@@ -312,22 +299,22 @@ QUOTAS: Words[AlterQuota] = Words(
     subject=lambda change: str(change.entity),
     headline=_quota_headline,
     signature=lambda change: ("quota", change.limits, change.reason.code),
-    lines=lambda changes: map(_limit, changes[0].limits),
-    fields=lambda change: map(_quota_field, change.limits),
+    lines=_quota_lines,
+    fields=lambda change: map(_limit, change.limits),
 )
+
+
+# users
 
 
 def _user_headline(change: UserChange, why: str) -> str:
     if isinstance(change, DeleteUser):
         return f"{'delete ' + ', '.join(change.mechanisms) if change.left else 'DELETE the user'}{why}"
-    return f"{'create with' if change.is_new and change.recorded is None else 'set'} {_password(change)}{why}"
-
-
-def _password(change: AlterUser) -> str:
+    verb = "create with" if change.is_new and change.recorded is None else "set"
     if change.recorded == change.version:
-        return f"the password of version {change.version} again"
+        return f"{verb} the password of version {change.version} again{why}"
     before = "" if change.recorded is None else f", before {change.recorded}"
-    return f"the password of version {change.version}{before}"
+    return f"{verb} the password of version {change.version}{before}{why}"
 
 
 def _user_signature(change: UserChange) -> object:
@@ -343,15 +330,11 @@ def _user_lines(changes: Sequence[UserChange]) -> Iterator[str]:
         stays = f", {' and '.join(first.left)} stays" if first.left else ""
         yield f"{' and '.join(first.mechanisms)} goes{stays}"
         return
-    yield from map(_credential, first.credentials)
+    for each in first.credentials:
+        before = "" if each.before == each.after else f"{each.before or 'none'} -> "
+        yield f"{each.mechanism}: {before}{each.after} iterations, salted anew"
     references = list(dict.fromkeys(change.password for change in changes if isinstance(change, AlterUser)))
     yield f"password from {first_of(references, SHOWN)}"
-
-
-def _credential(change: CredentialChange) -> str:
-    if change.before == change.after:
-        return f"{change.mechanism}: {change.after} iterations, salted anew"
-    return f"{change.mechanism}: {change.before or 'none'} -> {change.after} iterations, salted anew"
 
 
 def _user_fields(change: UserChange) -> Iterator[FieldValues]:
@@ -365,23 +348,27 @@ def _user_fields(change: UserChange) -> Iterator[FieldValues]:
 
 
 USERS: Words[UserChange] = Words(
-    "user",
-    lambda change: f"SCRAM {user_words(change.user)}",
-    _user_headline,
-    _user_signature,
-    _user_lines,
-    _user_fields,
+    noun="user",
+    subject=lambda change: f"SCRAM {user_words(change.user)}",
+    headline=_user_headline,
+    signature=_user_signature,
+    lines=_user_lines,
+    fields=_user_fields,
 )
 
 
-def _mirror_headline(change: MirrorChange, why: str) -> str:
+# mirror jobs
+
+
+def _job(change: MirrorChange) -> tuple[str, FieldValues]:
+    """What happens to the job, in a headline and as a field."""
     match change:
         case StartMirror():
-            return f"start{why}"
+            return "start", FieldValues("job", "", "started")
         case RestartMirror():
-            return f"restart once{why}"
+            return "restart once", FieldValues("job", "running", "restarted once")
         case StopMirror():
-            return f"stop{why}"
+            return "stop", FieldValues("job", "running", "")
         case _:
             assert_never(change)
 
@@ -395,23 +382,15 @@ def _mirror_lines(changes: Sequence[MirrorChange]) -> Iterator[str]:
 
 
 def _mirror_fields(change: MirrorChange) -> Iterator[FieldValues]:
-    match change:
-        case StartMirror():
-            yield FieldValues("job", "", "started")
-        case RestartMirror():
-            yield FieldValues("job", "running", "restarted once")
-        case StopMirror():
-            yield FieldValues("job", "running", "")
-        case _:
-            assert_never(change)
+    yield _job(change)[1]
     if not isinstance(change, StopMirror):
         yield from (FieldValues("because", None, line) for line in change.because)
 
 
 MIRRORS: Words[MirrorChange] = Words(
-    "mirror",
-    lambda change: str(change.subject),
-    _mirror_headline,
+    noun="mirror",
+    subject=lambda change: str(change.subject),
+    headline=lambda change, why: f"{_job(change)[0]}{why}",
     signature=lambda change: change,
     lines=_mirror_lines,
     fields=_mirror_fields,
@@ -439,7 +418,7 @@ def headline(change: Change, alone: bool = True) -> str:
 
 
 def signature(change: Change) -> object:
-    """Equal for changes that may be told as one."""
+    """Equal for changes that can share an entry."""
     return words_of(change).signature(change)
 
 

@@ -22,7 +22,7 @@ from reconciler.render.plan.html import report_body
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.render.terminal import table_lines
+from reconciler.render.wrap import table_lines
 from reconciler.text import counted, total
 
 MOST_ROWS = 40

@@ -12,7 +12,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.reports.offsets import TranslatedOffset, Translations
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
-from reconciler.render.terminal import table_lines
+from reconciler.render.wrap import table_lines
 from reconciler.resources.mirrors.seek import TopicPositions, table
 from reconciler.text import columns, counted
 

@@ -17,7 +17,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.reports.edit import LONGEST
 from reconciler.render.style import PLAIN, Format, Style
-from reconciler.render.terminal import table_lines
+from reconciler.render.wrap import table_lines
 from reconciler.text import counted
 
 SECTIONS = {

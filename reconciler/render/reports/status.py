@@ -18,7 +18,7 @@ from reconciler.model.state.rollout_progress import Promotion
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.reports.verdict import cause_lines, check_code, headline, verdict_value
-from reconciler.render.terminal import table_lines
+from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import sparse_fields
 from reconciler.replication.names import WAITING, runbook_of
 from reconciler.replication.status import FlowStatus, flow_document

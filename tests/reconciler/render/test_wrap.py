@@ -12,18 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.render.console import EVERY_S, MovingLine, counting_seconds, terminal_width
 from reconciler.render.reports.failover import failover_text
 from reconciler.render.reports.verify import verify_text
 from reconciler.render.style import PLAIN, Style
-from reconciler.render.terminal import (
-    EVERY_S,
-    NARROWEST,
-    MovingLine,
-    counting_seconds,
-    table_lines,
-    terminal_width,
-    wrapped,
-)
+from reconciler.render.wrap import NARROWEST, table_lines, wrapped
 from tests.support.documents.reports import REPORT, VERIFICATION
 from tests.support.paths import ROOT
 
