@@ -133,8 +133,7 @@ def status(
     """A verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
     from reconciler.errors import ReconcilerError
     from reconciler.model.environment.topology import Principal
-    from reconciler.operations.controller.rollout_world import lock_of, standing
-    from reconciler.operations.mirror.verdict_now import verdict_now
+    from reconciler.operations.clusters.status import lock_of, standing, verdict_now
     from reconciler.operations.session.session import now_ms, open_session
     from reconciler.render.reports.status import StatusInputs, status_code, status_json, status_text
     from reconciler.render.reports.verdict import check_code
@@ -191,7 +190,7 @@ def verify(
     """Prove both sides of a flow equal, record by record, while the mirror runs."""
     from reconciler.model.environment.topology import Principal
     from reconciler.model.reports.verify import VerificationRequest
-    from reconciler.operations.mirror.verify import prove
+    from reconciler.operations.mirror.foreground import prove
     from reconciler.operations.session.session import open_session
     from reconciler.render.reports.verify import verify_html, verify_json, verify_text
     from reconciler.resources.mirrors.verify_request import time_ms
@@ -243,7 +242,7 @@ def run(
     key: live.KeyOption = None,
 ) -> None:
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
-    from reconciler.operations.controller import run as controller
+    from reconciler.operations.apply import controller
 
     beside_page = live.page_of_run(env, live.PageOptions(page_port, bind, names, token, certificate, key), page)
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)

@@ -24,7 +24,7 @@ from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult, Way
 from reconciler.operations.failover.decide import move_of
-from reconciler.operations.failover.fence import Fence, denial
+from reconciler.operations.failover.steps import Fence, denial
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology
 from tests.support.clusters import CreateTopic as MakeTopic

@@ -73,7 +73,7 @@ def init(
 ) -> None:
     """Ask a few questions and write a first environment from live clusters. Asks nothing where options answer."""
     from reconciler.operations.adopt import init as initial
-    from reconciler.operations.adopt.init_options import InitOptions, command_line, init_request
+    from reconciler.operations.adopt.init import InitOptions, command_line, init_request
     from reconciler.operations.adopt.questions import completed
 
     initial.require_new(env)

@@ -120,7 +120,6 @@ def adopt(
     ] = None,
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
-    from reconciler.operations.adopt import into
     from reconciler.operations.adopt import run as adoption
 
     if servers is not None:
@@ -132,7 +131,7 @@ def adopt(
         why = "An undeclared cluster needs an address; the files of a declared one say how to reach it."
         todo = "Give --bootstrap-servers, or --topic alone to take topics of a cluster that --out declares."
         raise ReconcilerError(given if client else f"{given} is given", why, todo)
-    show(into.take_topics(out, name, topics, exclude or (), say))
+    show(adoption.take_topics(out, name, topics, exclude or (), say))
 
 
 @app.command(epilog=ending("0 no problem; 1 a problem, or an error", "doctor environments/prod"))

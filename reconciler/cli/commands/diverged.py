@@ -69,8 +69,7 @@ def export(
 ) -> None:
     """Write the records that only one side has to a file or a topic, before the topic is recreated."""
     from reconciler.operations.failover.diverged import export as write
-    from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
-    from reconciler.operations.failover.diverged_topic import export_to_topic, export_topic
+    from reconciler.operations.failover.diverged import export_to_topic, export_topic, parted, partitions_of, sides_of
     from reconciler.operations.session.session import read_topology
 
     if (file is None) == (topic is None):

@@ -94,8 +94,8 @@ class PageOptions:
 
     def served(self) -> ServeOptions:
         """Raises ReconcilerError."""
+        from reconciler.operations.serve.connections import certificate_files
         from reconciler.operations.serve.run import ServeOptions
-        from reconciler.operations.serve.tls import certificate_files
 
         files = certificate_files(self.certificate, self.key)
         return ServeOptions(self.bind, self.port, tuple(self.names or ()), self.token, files)

@@ -156,9 +156,9 @@ def start(
     steal: StealOption = "",
 ) -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
-    from reconciler.operations.apply.met_clusters import require_met_targets
+    from reconciler.operations.apply.records import require_met_targets
     from reconciler.operations.apply.run import changing
-    from reconciler.operations.mirror import until_caught_up as migrating
+    from reconciler.operations.mirror import foreground as migrating
     from reconciler.resources.mirrors.handover import handovers
 
     if lag_zero_for is not None and not until_caught_up:
@@ -171,7 +171,7 @@ def start(
         if until_caught_up:
             show(migrating.catch_up(execute, mirrors, flow, calm_s))
         for name in () if until_caught_up else mirrors:
-            execute.by_hand(f"start:{name}", partial(session.runner.start, name, texts[name], say))
+            execute.perform(f"start:{name}", partial(session.runner.start, name, texts[name], say))
             show(f"mirror {name} runs")
 
 
@@ -198,7 +198,7 @@ def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
             say(f"cluster {silent}, which keeps the environment's lock, does not answer: taken on {keeper.name}")
         with execution(session, "mirror stop", steal, keeper=keeper) as execute:
             for name in mirrors:
-                execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
+                execute.perform(f"stop:{name}", partial(session.runner.stop, name, say))
                 show(f"mirror {name} is stopped")
 
 
@@ -231,7 +231,7 @@ def host(
     ],
 ) -> None:
     """Keep mirror jobs running as apply asks in __mirror_control: start, watch, restart. Runs until SIGTERM."""
-    from reconciler.operations.session.mirror_host import host as serve
+    from reconciler.operations.mirror.foreground import host as serve
 
     serve(env, accept)
 

@@ -56,7 +56,7 @@ def cancel(
         else:
             tell("nothing of this environment is under way" + (" on the clusters that answered" if silent else ""))
         for name in begun:
-            execute.by_hand(f"cancel-reassignment:{name}", partial(_cancel, clusters[name], environment))
+            execute.perform(f"cancel-reassignment:{name}", partial(_cancel, clusters[name], environment))
     raise typer.Exit(int(bool(silent)))
 
 

@@ -35,7 +35,7 @@ def map_(
     out: OutOption = None,
 ) -> None:
     """Draw clusters by region and the flows between them, with rates and lag; and what a saved plan does to them."""
-    from reconciler.operations.clusters.topology_map import draw
+    from reconciler.operations.review.plan import draw
     from reconciler.render.map.formats import map_code, map_in
 
     drawn = draw(env, plan_file, offline)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from reconciler.errors import ReconcilerError
 from reconciler.operations.adopt.arguments import bootstrap_servers, certificate, client_value, require_alias
-from reconciler.operations.adopt.init_options import (
+from reconciler.operations.adopt.init import (
     CERTIFICATE,
     MECHANISMS,
     NO_FLOW,

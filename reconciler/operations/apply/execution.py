@@ -3,70 +3,51 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from types import FrameType
 
+from reconciler.backends.clusters.permissions import rights
+from reconciler.backends.connections.credentials import client_settings
 from reconciler.backends.git import revision
 from reconciler.backends.secrets import require_secrets
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.backends.state.environment_records import read_promotion
 from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.backends.state.lock.home import HomeLock
 from reconciler.backends.state.lock.kafka_lock import KafkaLock, held_no_longer, this_process
-from reconciler.engine.apply.audit_lines import Actor, Line, begun, changed, ended, probe_line
+from reconciler.engine.apply.audit_lines import Actor, begun, ended
 from reconciler.engine.apply.limits import ApplyLimits, Gate, NoRollout, Progress, Silent, WavePromotion, open_gate
 from reconciler.engine.apply.run import apply
+from reconciler.engine.rollout.gates import GateScope
 from reconciler.engine.rollout.run import Conductor, RolloutOptions
 from reconciler.engine.rollout.soak import Settling
-from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError, SecretError, or_unknown
 from reconciler.model.changes import AlterUser, RestartMirror, StartMirror
-from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.options import PROBE_PATIENCE_S
-from reconciler.model.plan import Outcome, Plan, Planned, Result
-from reconciler.model.reports.probe import Probe
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.health import Sight
+from reconciler.model.reports.probe import Needs
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
 from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.operations.apply import left_by_apply
-from reconciler.operations.apply.met_clusters import record_of, require_met
-from reconciler.operations.apply.prober import SessionProber
-from reconciler.operations.controller.rollout_world import LiveRolloutIO, RolloutCallbacks
-from reconciler.operations.session.session import NOTHING_AGREED, Session
+from reconciler.model.state.rollout_progress import Promotion, promotion_key
+from reconciler.model.state.rollout_progress import dumps as promotion_text
+from reconciler.operations.apply.audit import Audit, Recorder, recorded
+from reconciler.operations.apply.records import keep_left, record_of, require_met, strike
+from reconciler.operations.session.session import NOTHING_AGREED, Session, now_ms
 from reconciler.render.console import say
+from reconciler.resources.acls.authorizer.lockout import needs_of
+from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import handovers
-
-
-class Audit:
-    """The record of runs: a file that must be complete, and a copy in a topic where the topology declares one."""
-
-    def __init__(self, file: AuditFile, topic: AuditTopicLog | None) -> None:
-        self.file = file
-        self.topic = topic
-
-    def begin(self, line: Line) -> None:
-        """Raises ReconcilerError when it cannot be kept."""
-        self.file.write(line)
-        if self.topic is not None:
-            self.topic.begin(line)
-
-    def write(self, line: Line) -> None:
-        self.file.write(line)
-        if self.topic is not None:
-            self.topic.write(line)
-
-    def heads(self) -> dict[str, str]:
-        """Digest of the last record by the place where it is kept, as ``reconciler audit verify`` names them."""
-        kept = {"this machine": self.file.head()}
-        if self.topic is not None:
-            kept[f"{self.topic.cluster.name}/{self.topic.topic}"] = self.topic.head or ""
-        return {place: head for place, head in kept.items() if head}
-
-    def left(self) -> str:
-        return self.topic.left() if self.topic is not None else ""
 
 
 class Execution:
@@ -97,24 +78,24 @@ class Execution:
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
         """``stop`` may end it between two steps, as a lost lock and an unwritable audit record do. Raises what
         ``engine.apply.apply`` raises, and BlockedError while gates of a rollout do not hold."""
+        # What would fail in the middle for lack of Spark or of a secret fails before the first step.
         changes = [planned.change for planned in plan.changes]
         self.session.runner.require_startable(
             it.mirror for it in changes if isinstance(it, StartMirror | RestartMirror)
         )
         require_secrets((f"user {it.cluster}/{it.user}", it.password) for it in changes if isinstance(it, AlterUser))
         run, texts = uuid.uuid4().hex, handovers(self.session.topology)
-        basis = plan.basis
         promotion = self._promotion(plan, progress, stop)
-        recorder = _Recorder(self, run, plan, progress)
-        lost = self.lock.lost
+        recorder, lost = Recorder(self.audit, run, plan, progress), self.lock.lost
         prober = SessionProber(self.session)
         limits = ApplyLimits(
             lambda: stop() or recorder.stopped() or lost(), lost, prober, self.probe_patience, promotion
         )
         outcomes: tuple[Outcome, ...] = ()
         try:
-            self._begin(run, basis.revision, basis.dirty, plan, len(plan.changes))
-            self.unremembered = left_by_apply.strike(self.session, self.lock, plan)
+            actor = self._actor(plan.basis.revision, dirty=plan.basis.dirty)
+            self.audit.begin(begun(run, time.time(), actor, plan, len(plan.changes)))
+            self.unremembered = strike(self.session, self.lock, plan)
             outcomes = apply(plan, self.session.clusters, self.session.runner, texts, recorder, limits)
         finally:
             rolled = promotion if isinstance(promotion, Conductor) else None
@@ -124,7 +105,14 @@ class Execution:
             self.unrecorded = recorder.unwritten
             if unwritten := self.audit.left():
                 progress.note("audit", unwritten)
-        self._remember(plan)
+
+        # The record that the next run is compared with is advice: a failure to write it stops no run.
+        environment, holder = self.session.topology.environment, self.lock.holder
+        by = Applied(environment, now_ms(), holder.who, plan.basis.revision, {}, (), ())
+        if (unsaved := record_of(self.session, plan, self.consent, by)) is not None:
+            self.unremembered = self.lock.keep(applied_key(environment), dumps(unsaved))
+            self.session.last = replace(self.session.last, applied=unsaved)
+        self.unremembered = self.unremembered or keep_left(self.session, self.lock, plan, by)
         return outcomes
 
     def _promotion(self, plan: Plan, progress: Progress, stop: Gate) -> WavePromotion:
@@ -135,15 +123,6 @@ class Execution:
         conductor = Conductor(plan, self.session.topology, world, self.manner, self.settlings)
         conductor.require_open()
         return conductor
-
-    def _remember(self, plan: Plan) -> None:
-        """Writes the record that the next run is compared with. It is advice, so a failure to write it stops no run."""
-        environment, holder = self.session.topology.environment, self.lock.holder
-        by = Applied(environment, int(time.time() * 1000), holder.who, plan.basis.revision, {}, (), ())
-        if (unsaved := record_of(self.session, plan, self.consent, by)) is not None:
-            self.unremembered = self.lock.keep(applied_key(environment), dumps(unsaved))
-            self.session.last = replace(self.session.last, applied=unsaved)
-        self.unremembered = self.unremembered or left_by_apply.keep(self.session, self.lock, plan, by)
 
     def tend(self, plan: Plan) -> None:
         """Goes on with what earlier rounds left to soak. Raises ClusterError."""
@@ -157,22 +136,12 @@ class Execution:
             self.manner = RolloutOptions(heedless=True)
             self.ignoring = reason
 
-    def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
+    def perform(self, change_id: str, act: Callable[[], object]) -> None:
         """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
-        run, now = uuid.uuid4().hex, revision(self.session.folder)
-        began = time.monotonic()
-        outcome = Outcome(change_id, Result.FAILED, "interrupted")
-        try:
-            self._begin(run, now.commit, now.dirty, None, 1)
+        now, began = revision(self.session.folder), time.monotonic()
+        with recorded(self.audit, uuid.uuid4().hex, self._actor(now.commit, dirty=now.dirty), [change_id]) as outcomes:
             act()
-            outcome = Outcome(change_id, Result.DONE, "", time.monotonic() - began)
-        except ReconcilerError as error:
-            outcome = Outcome(change_id, Result.FAILED, str(error), time.monotonic() - began)
-            raise
-        finally:
-            if self.audit.file.holds(run):
-                self.audit.write(changed(run, time.time(), outcome, None))
-                self.audit.write(ended(run, time.time(), (outcome,), ""))
+            outcomes.append(Outcome(change_id, Result.DONE, "", time.monotonic() - began))
 
     def require_lock(self) -> None:
         """Raises LockHeld when the lock is someone else's, ReconcilerError while it cannot be renewed."""
@@ -200,47 +169,9 @@ class Execution:
             "Declare it again, or move the lock before it leaves: apply --move-lock CLUSTER.",
         )
 
-    def _begin(self, run: str, commit: str, dirty: bool, plan: Plan | None, changes: int) -> None:
+    def _actor(self, commit: str, *, dirty: bool) -> Actor:
         environment = self.session.topology.environment
-        actor = Actor(self.command, environment, self.lock.holder, commit, dirty, self.lock.steal, self.ignoring)
-        self.audit.begin(begun(run, time.time(), actor, plan, changes))
-
-
-class _Recorder:
-    """A ``Progress`` that writes each outcome down before it passes it on."""
-
-    def __init__(self, execution: Execution, run: str, plan: Plan, progress: Progress) -> None:
-        self.execution = execution
-        self.run = run
-        self.planned: dict[str, Planned] = {planned.id: planned for planned in plan.changes}
-        self.progress = progress
-        self.outcomes: list[Outcome] = []
-        self.unwritten = ""
-        """Why a line could not be written. Finished steps are reported all the same; no further step begins."""
-
-    def stopped(self) -> str:
-        return self.unwritten.partition("\n")[0]
-
-    def write(self, line: Line) -> None:
-        try:
-            self.execution.audit.write(line)
-        except ReconcilerError as error:
-            self.unwritten = self.unwritten or str(error)
-
-    def outcome(self, outcome: Outcome) -> None:
-        self.outcomes.append(outcome)
-        self.write(changed(self.run, time.time(), outcome, self.planned.get(outcome.id)))
-        self.progress.outcome(outcome)
-
-    def note(self, change_id: str, text: str) -> None:
-        self.progress.note(change_id, text)
-
-    def moving(self, change_id: str, text: str) -> None:
-        self.progress.moving(change_id, text)
-
-    def probed(self, probe: Probe) -> None:
-        self.write(probe_line(self.run, time.time(), probe))
-        self.progress.probed(probe)
+        return Actor(self.command, environment, self.lock.holder, commit, dirty, self.lock.steal, self.ignoring)
 
 
 @contextmanager
@@ -267,9 +198,12 @@ def ended_by_signals(handle: Callable[[int, FrameType | None], None], *others: s
             signal.signal(number, handler)
 
 
-def _audit_topic(topology: Topology) -> AuditTopicLog | None:
-    place = topology.audit_place()
-    return AuditTopicLog(topology.clusters[place.cluster], place.name, topology.environment) if place else None
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """Set by SIGTERM, SIGINT, and a terminal that is closed. Only the main thread can hear signals."""
+    stop = threading.Event()
+    with ended_by_signals(lambda _number, _frame: stop.set(), signal.SIGINT):
+        yield stop
 
 
 def answering(session: Session) -> Cluster | None:
@@ -281,10 +215,6 @@ def answering(session: Session) -> Cluster | None:
             continue
         return session.topology.clusters[name]
     return None
-
-
-def _unasked(_cluster: Cluster, _applied: bytes | None) -> None:
-    """Every cluster is vouched for."""
 
 
 @contextmanager
@@ -308,9 +238,8 @@ def execution(
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         holder = this_process(command)
-        home = HomeLock(
-            session.topology, holder, _unasked if consent.first_contact else partial(require_met, session), say
-        )
+        vouched = (lambda *_: None) if consent.first_contact else partial(require_met, session)
+        home = HomeLock(session.topology, holder, vouched, say)
         if keeper is None:
             lock = home.take(steal, to)
             session.topology = replace(session.topology, lock_home=lock.cluster.name)
@@ -320,6 +249,103 @@ def execution(
         stack.callback(lock.release)
         for note in home.notes.values():
             say(note)
-        held = Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))
+        topology, place = session.topology, session.topology.audit_place()
+        copy = AuditTopicLog(topology.clusters[place.cluster], place.name, topology.environment) if place else None
+        held = Execution(command, session, lock, Audit(file, copy))
         held.consent = consent
         yield held
+
+
+class SessionProber:
+    """Routes are those of the last look at all clusters; a saved plan has had none, so then there is one now."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        return find_routes(self.session.topology, self.session.last.live or self.session.observe()).routes
+
+    def needs(self, cluster: str) -> Sequence[Needs]:
+        """Plan logs in as apply does where nothing else is set; what apply works with contains what plan does."""
+        declared = self.session.topology.clusters[cluster]
+        alike = declared.client_for(Principal.PLAN) == declared.client_for(Principal.APPLY)
+        entries = needs_of(self.session.topology, cluster, self.routes)
+        return tuple(entry for entry in entries if not (alike and entry.kind is Principal.PLAN))
+
+    def why_not(self, cluster: str, kind: Principal) -> str:
+        try:
+            client_settings(self.session.topology.clusters[cluster], kind)
+        except SecretError as error:
+            return f"cannot log in from here ({error.what})"
+        return ""
+
+    def rights(self, cluster: str, kind: Principal, ask: Ask) -> Rights:
+        return rights(self.session.topology.clusters[cluster], kind, ask)
+
+    def server(self, cluster: str) -> str:
+        return self.session.topology.clusters[cluster].bootstrap_servers[0]
+
+
+SLICE_SECONDS = 0.2
+"""How soon a requested stop is heard while nothing else happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutCallbacks:
+    """``stop``: why nothing further may begin, cheap to ask. ``held``: why the lock is lost; asking renews it.
+    ``note``: about what, and what happens."""
+
+    stop: Callable[[], str]
+    held: Callable[[], str]
+    note: Callable[[str, str], None]
+
+
+class LiveRolloutIO:
+    """``conducting.World`` over a session and a lock that is held."""
+
+    def __init__(self, session: Session, lock: KafkaLock, ears: RolloutCallbacks) -> None:
+        self.session = session
+        self.lock = lock
+        self.ears = ears
+
+    def look(self, scope: GateScope) -> Sight:
+        with ThreadPoolExecutor(len(scope.clusters) + len(scope.flows) + 1) as pool:
+            clusters = {
+                name: pool.submit(or_unknown, f"cluster {name}", self.session.clusters[name].health)
+                for name in scope.clusters
+            }
+            observe = self.session.runner.observe
+            mirrors = {name: pool.submit(or_unknown, f"mirror {name}", partial(observe, name)) for name in scope.flows}
+            return Sight(
+                {name: future.result() for name, future in clusters.items()},
+                {name: future.result() for name, future in mirrors.items()},
+            )
+
+    def kept(self) -> Promotion:
+        """Raises ClusterError."""
+        environment = self.session.topology.environment
+        promotion = read_promotion(self.lock.cluster, environment, Principal.APPLY)
+        return promotion or Promotion(environment)
+
+    def keep(self, promotion: Promotion) -> str:
+        """Runs on a separate thread: an interrupt in the middle of the write would leave its transaction open."""
+        this_promotion = replace(promotion, at_ms=now_ms(), who=self.lock.holder.who)
+        with ThreadPoolExecutor(1) as aside:
+            return aside.submit(
+                self.lock.keep, promotion_key(promotion.environment), promotion_text(this_promotion)
+            ).result()
+
+    def now_ms(self) -> int:
+        return int(time.monotonic() * 1000)
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (seconds_left := until - time.monotonic()) > 0 and not self.ears.stop():
+            time.sleep(min(SLICE_SECONDS, seconds_left))
+
+    def closed(self) -> str:
+        return self.ears.stop() or self.ears.held()
+
+    def note(self, about: str, text: str) -> None:
+        self.ears.note(about, text)

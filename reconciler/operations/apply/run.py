@@ -10,10 +10,9 @@ from pathlib import Path
 
 from reconciler.engine.apply import limits
 from reconciler.engine.guards import is_prune
-from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.engine.rollout.result import RolloutResult, code_of, ending, require_wave
-from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
+from reconciler.errors import BlockedError, ExitCode, StalePlan
 from reconciler.model.changes import Why
 from reconciler.model.environment.topology import Principal
 from reconciler.model.options import PROBE_PATIENCE_S
@@ -21,8 +20,8 @@ from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
-from reconciler.operations.apply.saved_plan import guard_saved, what_moved
-from reconciler.operations.review.covered_by_review import beyond, uncovered
+from reconciler.operations.apply.saved_plan import beyond, guard_saved, uncovered, what_moved
+from reconciler.operations.review.plan import read_plan
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, show_last, style
@@ -106,15 +105,6 @@ def _require_reviewed(plan: Plan, path: Path) -> None:
     if unseen := uncovered(plan, read_plan(path)):
         raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
     say("checked: every change of the fresh plan is in the reviewed one")
-
-
-def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
-    """A saved plan. ``why``: what it means that it cannot be read. Raises ReconcilerError."""
-    try:
-        return planfile.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"the saved plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
-        raise ReconcilerError(problem, why, "Make it with: reconciler plan ENV --out FILE.") from None
 
 
 def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:

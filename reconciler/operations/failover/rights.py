@@ -1,18 +1,22 @@
-"""Which rights a failover or failback would miss on its way: brokers are asked before anything is done, so that no step
-fails with others done. Asking changes nothing."""
+"""Asks brokers, before any step, for the rights that a failover or failback needs, so that no step fails with others
+done; and for topics and groups of the origin by name, since a broker omits what a principal may not describe. Asking
+changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.connections.credentials import speaker_of
+from reconciler.engine.doctor.rights import GroupNeed, moved_groups
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Flow, Principal
 from reconciler.model.reports.doctor import Ask, Rights
-from reconciler.model.reports.failover import FailoverCheck, Level
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Leg, Level
 from reconciler.replication.names import STATUS_TOPIC
+from reconciler.replication.policy import TopicSelector
 from reconciler.text import counted, first_of
 
 SHOWN = 3
@@ -97,3 +101,47 @@ def _stop(need: StepNeeds, refusal: str, why: str, operation: str, resource: str
 def _unasked(need: StepNeeds, unknown: Unknown) -> FailoverCheck:
     text = f"what principal {need.principal} may do on {need.cluster.name} could not be asked: {unknown.error}"
     return FailoverCheck("rights", Level.WARNS, text, unknown.todo)
+
+
+def hidden(
+    move: ConsumerMove,
+    sides: tuple[Side, Side],
+    flows: Mapping[str, Flow],
+    selectors: Mapping[str, TopicSelector],
+    seen: Collection[str],
+) -> Iterator[FailoverCheck]:
+    """``sides``: origin and destination, both reachable. ``seen``: groups of the origin. Raises ClusterError."""
+    origin, destination = sides
+    wanted: set[str] = set()
+    for leg in move.legs:
+        state = flows[leg.flow].state_name
+        copied = (destination if leg.forward else origin).positions(state)
+        wanted.update(_topics(leg, copied, selectors[leg.flow]))
+    if denied := origin.denied_topics(sorted(wanted)):
+        names = first_of(denied, SHOWN)
+        text = f"{origin.name} hides topics that were copied from the principal {origin.principal}: {names}"
+        yield FailoverCheck("hidden-topics", Level.STOPS, f"{text}; groups that read them would be left behind", _TODO)
+    for need in moved_groups(flows[move.flow]):
+        if origin.is_denied_group(need.asked):
+            yield _group(origin, need, seen)
+
+
+_TODO = "The principal mirror lacks Read on each topic there. reconciler doctor ENV has the commands"
+
+
+def _group(origin: Side, need: GroupNeed, seen: Collection[str]) -> FailoverCheck:
+    speaker = origin.speaker
+    text = f"principal {origin.principal} may not describe {need.words} on {origin.name}, which hides them silently"
+    text += f"; {len(seen)} groups are seen there, and others would be left behind" if seen else "; no group is seen"
+    todo = f"It lacks Describe on {need.resource.removeprefix('--')}. Allow it: "
+    todo += speaker.acl_command("Describe", need.resource)
+    return FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)
+
+
+def _topics(leg: Leg, positions: Iterable[Key], selector: TopicSelector) -> Iterable[str]:
+    """Topics of the origin by the positions of a flow at its target, which name what it has copied."""
+    copies = {topic for topic, _ in positions}
+    if not leg.forward:
+        return copies
+    names = {selector.policy.upstream_topic(topic) for topic in copies}
+    return {name for name in names if name is not None and selector.why_not(name) is None}

@@ -1,4 +1,4 @@
-"""The steps that move consumer groups at a failover: drain, pause, set offsets, start. Each can be repeated.
+"""The steps that move consumer groups at a failover: fence, drain, pause, set offsets, start. Each can be repeated.
 
 Killed at any moment, run again: steps that are done are recognised.
 """
@@ -6,13 +6,26 @@ Killed at any moment, run again: steps that are done are recognised.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
 from reconciler.backends.clusters.groups import GroupPosition
-from reconciler.errors import ClusterError, ReconcilerError, Unknown
-from reconciler.model.environment.topology import Principal
-from reconciler.model.live import JobState, LiveMirror
+from reconciler.backends.state.ownership import FENCED, SubjectRecord
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.model.acls import (
+    ANYONE,
+    WILDCARD,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    Unsupported,
+)
+from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import JobState, LiveMirror, Made
 from reconciler.model.reports.failover import (
     ConsumerMove,
     FailoverFacts,
@@ -38,12 +51,12 @@ from reconciler.operations.failover.decide import (
     untouched,
     written,
 )
-from reconciler.operations.failover.fence import Fence, fence_planned
 from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.records.pauses import Scope
+from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.pause import words
 from reconciler.text import counted, pace_words
@@ -122,7 +135,7 @@ class Switch:
         ends: list[StepEnd] = []
         try:
             execute.require_lock()
-            execute.by_hand(f"{self.move.way}:{self.move.flow}:{name}", lambda: ends.append(act()))
+            execute.perform(f"{self.move.way}:{self.move.flow}:{name}", lambda: ends.append(act()))
         except ReconcilerError as error:
             ends[:] = [(StepResult.FAILED, str(error))]
         step = FailoverStep(name, *ends[0], time.monotonic() - began)
@@ -349,3 +362,80 @@ def _runs(job: LiveMirror | Unknown | None) -> bool:
 
 def _left(offsets: int | None) -> str:
     return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
+
+
+def denial(topic: str) -> AclBinding:
+    where = (ResourceType.TOPIC, topic, PatternType.LITERAL)
+    return AclBinding(*where, ANYONE, WILDCARD, Operation.WRITE, Permission.DENY)
+
+
+def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
+    """Which flow writes into one of these topics of a cluster, which a rule for everyone would stop; empty for none."""
+    for flow in (flow for flow in topology.flows.values() if flow.target == cluster):
+        selector = selector_of(flow)
+        if any(selector.why_not(topic) is None and selector.remote_name(topic) == topic for topic in topics):
+            return flow.name
+    return ""
+
+
+def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
+    """What making the fence would do, and in which words."""
+    origin, missing = facts.move.origin, facts.fence.missing
+    if not facts.reachable:
+        text = f"{origin} does not answer: run this again with --fence before its producers go on"
+        return StepResult.SKIPPED, text
+    if not missing:
+        return StepResult.ALREADY, f"no principal may write the flow's topics on {origin}"
+    return StepResult.PLANNED, f"deny everyone to write {counted(len(missing), 'topic')} on {origin}"
+
+
+class Fence:
+    """On the source of ``flow``. Raises ClusterError."""
+
+    def __init__(self, topology: Topology, flow: str) -> None:
+        self._topology, self._flow = topology, flow
+        self.cluster = topology.clusters[topology.flows[flow].source]
+        self._access = AccessControl(self.cluster, Principal.APPLY, topology.environment)
+        self._record = SubjectRecord(FENCED, self.cluster, Principal.APPLY, topology.environment)
+
+    def made(self) -> frozenset[AclBinding] | Unknown:
+        """By the record, whether they are there or not."""
+        record = or_unknown(f"fence of {self._flow}", self._record.read, ClusterError)
+        if isinstance(record, Unknown):
+            return record
+        return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
+
+    def look(self, topics: Collection[str]) -> FenceSeen:
+        name = self.cluster.name
+        if writer := written_by_mirrors(self._topology, name, topics):
+            why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
+            return FenceSeen(obstacle=f"{why}: deny the producers one by one")
+        rules, made = self._access.read().acls, self.made()
+        if isinstance(rules, Unsupported):
+            return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
+        if isinstance(rules, Unknown):
+            return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
+        if isinstance(made, Unknown):
+            return FenceSeen(obstacle=f"{made.error}. {made.todo}")
+        return FenceSeen(made, frozenset(map(denial, topics)) - rules)
+
+    def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
+        """A rule that existed before is not ours, and stays at the failback."""
+        planned, rules = fence_planned(facts), facts.fence.missing
+        if planned[0] is not StepResult.PLANNED:
+            return planned
+        self._record.write(dict.fromkeys(rules, Made(f"failover of {self._flow}", self._flow)))
+        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        denied = f"only super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
+        return StepResult.DONE, f"{denied}, until the failback takes that back"
+
+    def take_back(self, facts: FailoverFacts) -> tuple[StepResult, str]:
+        rules = facts.fence.made
+        self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self._record.write(dict.fromkeys(rules))
+        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
+
+    def _send(self, changes: Sequence[AclChange]) -> None:
+        if failures := self._access.sent(changes):
+            why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
+            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it goes on.")

@@ -1,4 +1,5 @@
-"""Surveys both clusters of a failover: the lag of the flow, and each group's offset here and there."""
+"""Surveys both clusters of a failover: the lag of the flow, and each group's offset here and there, translated by the
+offset maps of all flows between the two."""
 
 from __future__ import annotations
 
@@ -36,15 +37,15 @@ from reconciler.model.reports.failover import (
     Unmapped,
     Way,
 )
-from reconciler.operations.failover.combine_offsets import Chart, as_told, of_both, settled, translated
 from reconciler.operations.failover.decide import bounded, least
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
-from reconciler.operations.failover.hidden import hidden
+from reconciler.operations.failover.rights import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.names import LAG_HOLDS_MS
-from reconciler.replication.offsets.map import beyond_log
+from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_log
 from reconciler.replication.offsets.same import as_committed
+from reconciler.replication.offsets.two_way import Interleaved
 from reconciler.replication.policy import TopicSelector, is_heartbeats
 from reconciler.replication.records.pauses import Pause
 from reconciler.replication.status import FlowStatus
@@ -376,3 +377,101 @@ def _partition(
     position = positions.get(twin)
     begin = bounds.begin if position is None else position
     return PartitionState(key, twin, begin, bounds.stable if committed_only else bounds.end, bounds.end)
+
+
+_NOTHING = PartitionMap(())
+_FOR_EVER = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and what
+    groups have committed, translated, by source partition. ``same``: the flow keeps offsets and has no map."""
+
+    leg: Leg
+    maps: Mapping[Key, PartitionMap]
+    positions: Mapping[Key, int]
+    found: Mapping[tuple[Key, int], Translation]
+    same: bool = False
+
+
+def translated(chart: Chart, at: tuple[Key, GroupPosition], twin: str, before: int | None) -> TranslatedPartition:
+    """``at``: where the group is on the origin; ``twin``: the topic's name at the destination; ``before``: where the
+    group is there."""
+    (topic, partition), offset = at[0], at[1].offset
+    key = (topic if chart.leg.forward else twin, partition)
+    known, translation = chart.maps.get(key, _NOTHING), chart.found[key, offset]
+    whole = False
+    if not chart.leg.forward:
+        # The map has all that was copied: behind its last record there are only control markers of the mirror.
+        gap = translation.gap
+        at_end = gap is not None and gap.source_end is None and translation.offset == known.source_end
+        whole = at_end and (known.source_end or 0) >= chart.positions.get(at[0], -1)
+    between = None
+    if before is not None and translation.offset is not None:
+        between = _copied(known, chart.leg, min(before, translation.offset), max(before, translation.offset))
+        if chart.same:
+            between = abs(before - translation.offset)
+    exact, reason = translation.exact or whole, "" if whole else translation.reason
+    return TranslatedPartition(translation.offset, exact, reason, between=between)
+
+
+def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
+    """One offset for a topic that both clusters write under one name; empty when it is no such topic.
+
+    ``offers``: of the way back first.
+    """
+    if len(offers) != 2 or any(offer.destination != offer.origin for _, offer in offers):
+        return []
+    (back, _), (out, offset) = offers
+    key, position = offset.origin, offset.committed
+    there, here = ((leg.maps.get(key, _NOTHING), leg.positions.get(key)) for leg in (out, back))
+    both = Interleaved(*there, *here)
+    translation = both.translate(position, out.found[key, position])
+    counted = {
+        at: counts
+        for at in (translation.offset, offset.before)
+        if at is not None and translation.exact and (counts := both.counts(position, at)) is not None
+    }
+    reason = translation.reason
+    if not translation.exact and out.found[key, position].gap is None:
+        reason = out.found[key, position].reason or reason  # the other flow says only how far it has come
+    partition = TranslatedPartition(translation.offset, translation.exact, reason, counted=counted)
+    return [replace(offset, translated=partition)]
+
+
+def as_told(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> TranslatedPartition:
+    """By a checkpoint: the group may have read on since then, at most everything that was copied behind it."""
+    copied = _copied(known, leg, offset, _FOR_EVER) or 0
+    between = None if before is None else _copied(known, leg, min(before, offset), max(before, offset))
+    return TranslatedPartition(offset, False, "", offset + copied, between)
+
+
+def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
+    """Copied records from ``begin`` to before ``end``, offsets of the leg's destination; None beyond the map."""
+    if begin == end:
+        return 0
+    runs = [run for stretch in known.stretches for run in stretch.runs]
+    spans = [(run.target, run.target_end) if leg.forward else (run.source, run.source_end) for run in runs]
+    return sum(max(0, min(end, last) - max(begin, first)) for first, last in spans)
+
+
+def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
+    """Adds what the bounds show: partitions without a record have an exact offset, too; where nothing is known, the
+    beginning is safe; a record that the destination has deleted since is not waited for."""
+    partition = offset.translated
+    if destination is None:
+        return offset
+    if partition.offset is not None and partition.offset < destination.begin:
+        partition = replace(partition, offset=destination.begin)
+    if partition.exact:
+        return replace(offset, translated=partition)
+    if (
+        destination.begin == destination.end
+        and origin is not None
+        and origin.begin == origin.end
+        and offset.committed <= origin.end
+    ):
+        return replace(offset, translated=TranslatedPartition(destination.end, True))
+    at = destination.begin if partition.offset is None else partition.offset
+    return replace(offset, translated=replace(partition, offset=at, end=destination.stable))

@@ -1,4 +1,5 @@
-"""``plan``: what an edit means and what it would change on the live clusters; ``compare``: two folders side by side."""
+"""``plan``: what an edit means and what it would change on the live clusters; ``compare``: two folders side by side;
+``map``: the environment drawn from git, from its clusters and jobs, and with a saved plan."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from reconciler.engine.edits.effects import without_effect
 from reconciler.engine.edits.promotion import promotion
 from reconciler.engine.explain import explain
 from reconciler.engine.guards.connection_changed import held_to_base
+from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.owners import owners
 from reconciler.engine.topology_map import topology_map
 from reconciler.environment.load import load
@@ -32,7 +34,9 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison
 from reconciler.model.reports.explain import Explanation
 from reconciler.model.reports.promotion import PromotionReport
+from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.model.state.last_apply import Consent
+from reconciler.operations.clusters.status import lock_of, standing
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.early_reads import Begun, begin
 from reconciler.operations.session.session import Session, open_session, read_topology
@@ -196,3 +200,32 @@ def _names_of_map(words: Sequence[str]) -> dict[str, str]:
             problem = f"--map gives {name} two names, {names[name]} and {other}"
             raise ReconcilerError(problem, "It can be compared with one.", "Leave one out.")
     return names
+
+
+def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
+    """A saved plan. ``why``: what it means that it cannot be read. Raises ReconcilerError."""
+    try:
+        return planfile.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"the saved plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
+        raise ReconcilerError(problem, why, "Make it with: reconciler plan ENV --out FILE.") from None
+
+
+def draw(env: Path, plan_file: Path | None, offline: bool) -> TopologyMap:
+    """``offline``: no cluster is asked. Raises ReconcilerError for a plan of another environment."""
+    topology, plan = read_topology(env), None
+    if plan_file is not None:
+        plan = read_plan(plan_file, "Without it there is nothing to draw on the map.")
+        if plan.basis.environment != topology.environment:
+            raise ReconcilerError(
+                f"{plan_file} is a plan of environment {plan.basis.environment}, and the map is of "
+                f"{topology.environment}",
+                "Its changes would be drawn on clusters that they are not for.",
+                f"Name the folder of {plan.basis.environment}, or save a plan of {topology.environment}.",
+            )
+    if offline:
+        return topology_map(topology, None, plan)
+    with open_session(env, Principal.PLAN) as session:
+        live = session.observe()
+        status = standing(session, live, lock_of(session, live)) if topology.rollout is not None else None
+        return topology_map(session.topology, live, plan, status.promotion if status is not None else None)

@@ -15,14 +15,19 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from reconciler.errors import ReconcilerError
-from reconciler.operations.controller.run import stopped_by_signals
+from reconciler.operations.apply.execution import stopped_by_signals
 from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, is_loopback, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.connections import ACCEPTED_AT_ONCE, LimitedLoop, SharedListener, limited
+from reconciler.operations.serve.connections import (
+    ACCEPTED_AT_ONCE,
+    CertificateFiles,
+    LimitedLoop,
+    PageCertificate,
+    SharedListener,
+    limited,
+)
 from reconciler.operations.serve.reader import LiveReader
-from reconciler.operations.serve.sources import SessionSources
-from reconciler.operations.serve.standings import StandingsReader
-from reconciler.operations.serve.tls import CertificateFiles, PageCertificate
+from reconciler.operations.serve.sources import SessionSources, StandingsReader
 from reconciler.render.console import say, show
 
 LOOK_SECONDS = 0.5

@@ -1,7 +1,10 @@
-"""Readings of the live page from sessions: as the plan principal, by what `status`, `plan` and `audit verify` read."""
+"""Where the live page reads: sessions of the plan principal, which read what `status`, `plan` and `audit verify` read,
+and both sides of a flow's groups as `failover --dry-run` reads them."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -11,15 +14,19 @@ from reconciler.backends.connections.sign_of_life import SignOfLife
 from reconciler.engine.drift.causes import history
 from reconciler.engine.observe.read_all import MirrorWatch
 from reconciler.engine.observe.silence import SilenceWatch
-from reconciler.errors import Unknown
+from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.reports.failover import Way
+from reconciler.operations.clusters.status import lock_of, standing
 from reconciler.operations.clusters.verify_audit import verified
-from reconciler.operations.controller.rollout_world import lock_of, standing
+from reconciler.operations.failover.decide import move_of
+from reconciler.operations.failover.survey import Survey
 from reconciler.operations.review.drift import past_lines
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead, SilenceReader
 from reconciler.operations.session.session import Session, read_topology
+from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import AuditTrail
 from reconciler.render.reports.status import StatusInputs
 
@@ -104,3 +111,51 @@ class _Clusters:
         lines = past_lines(self._session, self._say)
         trail = AuditTrail(tuple(lines), verified(self._session))
         return ReviewRead(live, plan, history(lines), trail, self._session.last.amounts)
+
+
+KEPT_SECONDS = 15.0
+
+
+def survey_groups(topology: Topology, flow: str) -> Standings:
+    """Both sides as `failover --dry-run` reads them, as the principal `mirror`. Raises ReconcilerError."""
+    survey = Survey(topology, move_of(topology, Way.FAILOVER, flow))
+    survey.try_origin()
+    groups, unsupported = survey.groups()
+    lost = survey.lost.error if survey.lost is not None else ""
+    return Standings(int(time.time() * 1000), survey.move, groups, unsupported, lost)
+
+
+class StandingsReader:
+    """One read at a time for all pages: each costs both clusters work."""
+
+    def __init__(
+        self,
+        topology: Callable[[], Topology],
+        survey: Callable[[Topology, str], Standings] = survey_groups,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._topology = topology
+        self._survey = survey
+        self._clock = clock
+        self._asking = threading.Lock()
+        self._kept: dict[str, tuple[float, Standings | Unknown]] = {}
+
+    def of(self, flow: str) -> Standings | Unknown:
+        with self._asking:
+            topology = self._topology()
+            self._kept = {
+                name: kept
+                for name, kept in self._kept.items()
+                if name in topology.flows and self._clock() - kept[0] < KEPT_SECONDS
+            }
+            if flow not in self._kept:
+                if flow not in topology.flows:
+                    return Unknown(f"flow {flow}", "no such flow is declared", "Choose one of those that are.")
+                self._kept[flow] = self._clock(), self._asked(topology, flow)
+            return self._kept[flow][1]
+
+    def _asked(self, topology: Topology, flow: str) -> Standings | Unknown:
+        try:
+            return self._survey(topology, flow)
+        except ReconcilerError as error:
+            return Unknown.of(f"flow {flow}", error)

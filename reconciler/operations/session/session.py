@@ -32,10 +32,8 @@ from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import lock_cluster
-from reconciler.operations.session.driver_orders import order_stop
 from reconciler.operations.session.early_reads import Begun
-from reconciler.operations.session.hosted_mirrors import HostedMirrors
-from reconciler.operations.session.unseen_jobs import UnseenJobs
+from reconciler.operations.session.jobs import HostedMirrors, UnseenJobs, order_stop
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters

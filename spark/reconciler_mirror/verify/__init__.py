@@ -1,5 +1,5 @@
 """The second Spark application: compares records of source and target while the mirror runs.
 
 Belongs here: reading and comparing both sides; it writes nothing. Not here: the command
-(`reconciler.operations.mirror.verify`).
+(`reconciler.operations.mirror.foreground`).
 """

@@ -44,7 +44,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("filter records by a header", ("replication/expressions/record_filter.py",)),
     (
         "a bug in group offset translation",
-        ("replication/offsets/translate.py", "operations/failover/combine_offsets.py"),
+        ("replication/offsets/translate.py", "operations/failover/survey.py"),
     ),
     ("move consumer groups at failover", ("operations/failover/steps.py", "operations/failover/run.py")),
     ("pause a flow", ("resources/mirrors/pause.py", "operations/mirror/pause.py", "replication/records/pauses.py")),

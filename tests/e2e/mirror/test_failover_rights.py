@@ -22,7 +22,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.operations.failover.fence import denial
+from reconciler.operations.failover.steps import denial
 from reconciler.replication.names import STATUS_TOPIC
 from tests.support.access.role_users import (
     PASSWORD,

@@ -17,7 +17,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Principal
-from reconciler.operations.failover.fence import denial
+from reconciler.operations.failover.steps import denial
 from reconciler.replication.names import STATUS_TOPIC
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule

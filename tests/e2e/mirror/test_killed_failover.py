@@ -28,7 +28,7 @@ from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import LiveAccess
 from reconciler.model.reports.failover import Key
-from reconciler.operations.failover.fence import denial
+from reconciler.operations.failover.steps import denial
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.records.pauses import Scope
 from tests.support.clusters import real_cluster

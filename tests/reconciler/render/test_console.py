@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from reconciler.cli.main import main
-from reconciler.operations.controller.run import logger
+from reconciler.operations.apply.controller import logger
 from reconciler.render.console import run_app, say, show, show_last, style
 
 

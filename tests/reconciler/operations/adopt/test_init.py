@@ -19,8 +19,14 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState, LiveUsers
 from reconciler.model.users import Mechanism
 from reconciler.operations.adopt.arguments import expressions_of
-from reconciler.operations.adopt.init import require_new
-from reconciler.operations.adopt.init_options import InitOptions, InitRequest, command_line, init_request, variables_of
+from reconciler.operations.adopt.init import (
+    InitOptions,
+    InitRequest,
+    command_line,
+    init_request,
+    require_new,
+    variables_of,
+)
 from reconciler.operations.adopt.questions import completed
 from tests.support.fakes.cluster import FakeCluster
 

@@ -8,14 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.environment.load import load
+from reconciler.errors import ReconcilerError
+from reconciler.model.environment.topology import Topology
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import PartedPartition
-from reconciler.operations.failover.diverged import export, parted, partitions_of, sides_of
+from reconciler.operations.failover.diverged import (
+    export,
+    export_to_topic,
+    export_topic,
+    parted,
+    partitions_of,
+    sides_of,
+)
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
+from tests.support.reading import to_the_end
 
 
 @pytest.mark.kafka
@@ -61,3 +72,101 @@ def test_where_two_logs_part_is_found_and_what_is_alone_is_exported(
     ]
     assert (lines[0]["key"], lines[0]["timestamp"], lines[0]["headers"]) == ("azA=", 1_000, [["h", "MQ=="]])
     assert export(sides, (replace(found, unknown="?"),), LogSide.BOTH, tmp_path / "none.jsonl") == 0
+
+
+def topology(servers: dict[str, str], topics: str) -> Topology:
+    flows = {
+        "f": {"source": "east", "target": "west", "topics": [topics], "offsets": "same"},
+        "back": {
+            "source": "west",
+            "target": "east",
+            "topics": ["prices"],
+            "naming": {"policy": "identity"},
+            "groups": {"sync_offsets": True},
+        },
+    }
+    clusters = {name: {"bootstrap_servers": [server]} for name, server in servers.items()}
+    text = {"clusters": clusters, "flows": flows, "mirrors": {"west": {"flows": ["f"]}, "east": {"flows": ["back"]}}}
+    return load({"e.yaml": json.dumps(text)}, "e")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("orders", "is not CLUSTER:TOPIC"),
+        ("east:", "is not CLUSTER:TOPIC"),
+        ("north:orders", "no cluster north"),
+        ("east:orders", "Flow f reads it"),
+        ("west:east.orders", "Flow f writes it"),
+        ("west:prices", "Flow back reads it"),
+        ("east:prices", "Flow back writes it"),
+        ("west:__consumer_offsets", "keeps for itself"),
+        ("east:west.checkpoints.internal", "keeps for itself"),
+    ],
+)
+def test_a_topic_that_is_not_for_this_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ReconcilerError) as refused:
+        export_topic(topology({"east": "e:1", "west": "w:1"}, "orders"), text)
+    assert says in f"{refused.value.what} {refused.value.why}"
+
+
+@pytest.mark.parametrize("text", ["west:orders", "east:east.orders", "east:left-behind", "west:left-behind"])
+def test_any_other_topic_will_do(text: str) -> None:
+    to = export_topic(topology({"east": "e:1", "west": "w:1"}, "orders"), text)
+    assert f"{to.cluster.name}:{to.topic}" == text
+
+
+@pytest.mark.kafka
+def test_records_come_as_they_were_and_say_where_they_are_from(
+    plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east, west, left = plain["east"], plain["west"], f"{unique}-left"
+    create_topic(east, unique, 3)
+    create_topic(west, f"east.{unique}", 3)
+    for cluster, topic in ((east, unique), (west, f"east.{unique}")):
+        write(cluster, topic, ["both"])
+    write(east, unique, ["alone 1", "alone 2"])
+    plainly = Producer(east.super_client())
+    plainly.produce(unique, None, None, 2, timestamp=77)
+    assert plainly.flush(20) == 0
+    servers = {name: plain[name].super_client()["bootstrap.servers"] for name in ("east", "west")}
+    environment = topology(servers, unique)
+    sides = sides_of(environment, "f")
+    partitions = parted(sides, partitions_of(sides))
+    to = export_topic(environment, f"west:{left}")
+    with pytest.raises(ReconcilerError, match="has no topic"):
+        export_to_topic(sides, partitions, LogSide.SOURCE, to)
+
+    create_topic(west, left, 2)
+    assert export_to_topic(sides, partitions, LogSide.SOURCE, to) == (3, 0)
+    found = [(m.partition(), m.value(), m.key(), m.timestamp(), m.headers()) for m in to_the_end(west, left)]
+
+    def origin(partition: int, offset: int) -> list[tuple[str, bytes]]:
+        words = {"cluster": "east", "topic": unique, "partition": str(partition), "offset": str(offset)}
+        return [(f"mirror.origin.{name}", word.encode()) for name, word in words.items()]
+
+    assert sorted(found, key=lambda record: str(record[1])) == [
+        (0, None, None, (TIMESTAMP_CREATE_TIME, 77), origin(2, 0)),
+        (0, b"alone 1", b"k0", (TIMESTAMP_CREATE_TIME, 1_000), [("h", b"1"), *origin(0, 2)]),
+        (0, b"alone 2", b"k1", (TIMESTAMP_CREATE_TIME, 1_001), [("h", b"1"), *origin(0, 3)]),
+    ]
+
+
+@pytest.mark.kafka
+def test_times_that_the_topic_replaces_are_counted_and_a_refusal_is_told(
+    plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east, west = plain["east"], plain["west"]
+    create_topic(east, unique, 1)
+    create_topic(west, f"east.{unique}", 1)
+    write(east, unique, ["alone"])
+    servers = {name: plain[name].super_client()["bootstrap.servers"] for name in ("east", "west")}
+    environment = topology(servers, unique)
+    sides = sides_of(environment, "f")
+    partitions = parted(sides, partitions_of(sides))
+    create_topic(west, f"{unique}-now", 1, message_timestamp_type="LogAppendTime")
+    assert export_to_topic(sides, partitions, LogSide.SOURCE, export_topic(environment, f"west:{unique}-now")) == (1, 1)
+    create_topic(west, f"{unique}-small", 1, max_message_bytes="10")
+    with pytest.raises(ReconcilerError) as refused:
+        export_to_topic(sides, partitions, LogSide.SOURCE, export_topic(environment, f"west:{unique}-small"))
+    assert f"{unique}-small" in refused.value.what

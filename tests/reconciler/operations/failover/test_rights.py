@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pytest
 
+from reconciler.backends.clusters.groups import Side
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.doctor import Ask, Rights
-from reconciler.model.reports.failover import FailoverCheck, Level
-from reconciler.operations.failover.rights import GROUPS_ASKED, AskRights, StepNeeds, denied
-from tests.support.builders import cluster
+from reconciler.model.reports.failover import FailoverCheck, Key, Level, Way
+from reconciler.operations.failover.decide import move_of
+from reconciler.operations.failover.rights import GROUPS_ASKED, AskRights, StepNeeds, denied, hidden
+from reconciler.resources.flows.routes import selector_of
+from tests.support.builders import cluster, flow, topology
 
 EAST = cluster("east")
 SETS = StepNeeds(EAST, Principal.MIRROR, ("clicks", "orders"), ("billing", "shop"))
@@ -90,3 +95,35 @@ def test_of_very_many_groups_the_first_are_asked_for() -> None:
 
     denied([replace(SETS, groups=tuple(f"g{number}" for number in range(1000)))], lost=False, ask=ask)
     assert [len(each.groups) for each in asks] == [GROUPS_ASKED]
+
+
+@dataclass
+class OneSide:
+    name: str
+    copied: Mapping[str, Sequence[Key]] = field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
+    principal: str = "mirror"
+
+    def positions(self, of: str) -> Mapping[Key, int]:
+        return dict.fromkeys(self.copied.get(of, ()), 7)
+
+    def denied_topics(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in self.denied]
+
+    def is_denied_group(self, _: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("moved_from", ["", "first-name"])
+def test_a_topic_that_a_flow_has_copied_and_the_origin_hides_stops_a_failover(moved_from: str) -> None:
+    """Also of a flow that was renamed: its positions go on under its first name."""
+    renamed = replace(flow("east", "west", "orders"), moved_from=moved_from)
+    move = move_of(topology(renamed), Way.FAILOVER, renamed.name)
+    east = OneSide("east", denied=frozenset({"orders"}))
+    west = OneSide("west", {renamed.state_name: [("east.orders", 0), ("east.orders", 1)]})
+    sides = cast(tuple[Side, Side], cast(Any, (east, west)))
+    checks = list(hidden(move, sides, {renamed.name: renamed}, {renamed.name: selector_of(renamed)}, ["g"]))
+    assert [(check.code, check.level) for check in checks] == [("hidden-topics", Level.STOPS)]
+    assert "orders" in checks[0].text
+    east.denied = frozenset()
+    assert list(hidden(move, sides, {renamed.name: renamed}, {renamed.name: selector_of(renamed)}, ["g"])) == []

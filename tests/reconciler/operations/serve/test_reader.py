@@ -17,7 +17,7 @@ from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.audit import AuditVerification
 from reconciler.model.state.audit_chain import check
 from reconciler.operations.serve.reader import LiveReader, Paces, ReviewRead
-from reconciler.operations.serve.standings import KEPT_SECONDS, StandingsReader
+from reconciler.operations.serve.sources import KEPT_SECONDS, StandingsReader
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.pages import regions as parts_of
 from reconciler.render.live.view import SILENCE_HOLDS_MS, AuditTrail, LivePage, LiveView, live_now

@@ -50,15 +50,15 @@ import pathlib, sys
 from types import SimpleNamespace
 from reconciler.backends.mirror_jobs.runner import foreground_job
 from reconciler.model.environment.topology import Mirror
-from reconciler.operations.mirror import verify
+from reconciler.operations.mirror import foreground
 
 run = foreground_job.ForegroundRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
 foreground_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
-verify.handovers = lambda _: {"m": "{}"}
-verify._answer = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
-verify._live = lambda *_: None
+foreground.handovers = lambda _: {"m": "{}"}
+foreground._answer = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
+foreground._live = lambda *_: None
 topology = SimpleNamespace(environment="e", mirrors={"m": run.mirror}, flows_of=lambda _: ())
-verify.prove(SimpleNamespace(topology=topology), None, ["m"], print)
+foreground.prove(SimpleNamespace(topology=topology), None, ["m"], print)
 """
 
 

@@ -382,7 +382,7 @@ def test_a_silent_cluster_holds_back_no_cancel_on_another(
     monkeypatch.setattr(west, "replica_facts", silent)
     asked: list[str] = []
     session = SimpleNamespace(clusters={"east": east, "west": west}, topology=SimpleNamespace(environment="test"))
-    execute = SimpleNamespace(session=session, by_hand=lambda change, _: asked.append(change))
+    execute = SimpleNamespace(session=session, perform=lambda change, _: asked.append(change))
     monkeypatch.setattr("reconciler.operations.apply.run.changing", lambda *_: nullcontext(execute))
     with pytest.raises(SystemExit) as ended:
         main(["reassignments", "cancel", "env", "--yes"])

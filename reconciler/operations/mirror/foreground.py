@@ -1,22 +1,41 @@
-"""``mirror start --until-caught-up``: mirror jobs that end by themselves, with a progress bar."""
+"""Jobs that a command waits for: ``mirror start --until-caught-up``, ``verify``, and all jobs of a ``mirror host``."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from reconciler.backends.mirror_jobs.host.accept import read_accepted
+from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
+from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
+from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
+from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
 from reconciler.backends.mirror_jobs.runner.until_caught_up import EndedJob, begin, follow
+from reconciler.backends.state.lock.file_lock import environment_lock
+from reconciler.engine.observe.read_all import with_answers
+from reconciler.engine.observe.unlisted import unlisted
 from reconciler.errors import ReconcilerError
-from reconciler.model.live import JobState, LiveMirror
-from reconciler.operations.apply.execution import Execution
+from reconciler.model.environment.topology import Flow
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.reports.verify import Verification, VerificationRequest
+from reconciler.operations.apply.execution import Execution, ended_by_signals, interrupted_by_sigterm
+from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say
+from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.replication.status import CatchUpStatus, FlowStatus
+from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.handover import handovers
+from reconciler.resources.mirrors.verify_request import answered, request_fields
 from reconciler.text import counted
 
 TELL_S = 5.0
@@ -36,7 +55,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
             raise _not_reached(failed)
 
     try:
-        execute.by_hand(f"catch-up:{','.join(mirrors)}", run)
+        execute.perform(f"catch-up:{','.join(mirrors)}", run)
     except KeyboardInterrupt:
         say("the job goes on and ends by itself: see reconciler status; reconciler mirror stop ends it now")
         raise
@@ -112,3 +131,74 @@ def _shown(flow: str | None) -> Iterator[_Shown]:
             yield _Shown(flow, bars)
     else:
         yield _Shown(flow, None)
+
+
+def prove(
+    session: Session, request: VerificationRequest, mirrors: Sequence[str], progress: Callable[[str], None]
+) -> Verification:
+    """``mirrors``: those that carry the desired flows. ``progress``: for people who wait. Raises ReconcilerError."""
+    began = time.monotonic()
+    texts = handovers(session.topology)
+    live = _live(session, request, mirrors)
+    with interrupted_by_sigterm():
+        answers = [_answer(session, request, name, (texts[name], live), progress) for name in mirrors]
+    return Verification(
+        session.topology.environment,
+        request,
+        tuple(partition for answer in answers for partition in answered(answer)),
+        tuple(str(answer["application_id"]) for answer in answers),
+        time.monotonic() - began,
+        tuple(filter(None, (left_out_by(flow, session.topology, live) for flow in _flows(session, request, mirrors)))),
+    )
+
+
+def _flows(session: Session, request: VerificationRequest, mirrors: Sequence[str]) -> list[Flow]:
+    flows = [flow for name in mirrors for flow in session.topology.flows_of(session.topology.mirrors[name])]
+    return [flow for flow in flows if request.flow in (None, flow.name)]
+
+
+def _live(session: Session, request: VerificationRequest, mirrors: Sequence[str]) -> LiveState:
+    """Both sides of the flows that are asked about."""
+    sides = {side for flow in _flows(session, request, mirrors) for side in (flow.source, flow.target)}
+    live = {side: session.whole(side) for side in sorted(sides)}
+    for side, names in unlisted(session.topology, LiveState(live, {})).items():
+        live[side] = with_answers(live[side], session.clusters[side].read(names))
+    return LiveState(live, {})
+
+
+def _answer(
+    session: Session,
+    request: VerificationRequest,
+    name: str,
+    basis: tuple[str, LiveState],
+    progress: Callable[[str], None],
+) -> Mapping[str, Any]:
+    """``basis``: the mirror's hand-over, and both sides of its flows."""
+    handover, live = basis
+    flows = _flows(session, request, [name])
+    sides = {side: cluster for flow in flows for side in (flow.source, flow.target) if (cluster := live.known(side))}
+    asked = request_fields(request, (flow.name for flow in flows), sides)
+    mirror = session.topology.mirrors[name]
+    return run_in_foreground(ForegroundRun(mirror, session.state, handover, asked, request.master), progress)
+
+
+RUNS = ".host"
+"""Beside the run folders of jobs that ``apply`` on the same machine keeps."""
+
+
+def host(folders: list[Path], accept: Path) -> None:
+    """Returns after SIGTERM, SIGINT or SIGHUP. Raises ReconcilerError for what keeps it from serving at all."""
+    accepted = read_accepted(accept)
+    require_java()
+    spark_submit()
+    permit_policies(allowed(os.environ))
+    stopping = threading.Event()
+    with ExitStack() as stack:
+        environments = []
+        for folder in folders:
+            state = required(state_folder(folder) / RUNS)
+            stack.enter_context(environment_lock(state, "mirror host"))
+            environments.append(HostedEnvironment(read_topology(folder), state))
+        stack.enter_context(ended_by_signals(lambda *_: stopping.set(), signal.SIGINT))
+        # Refusals repeat text from __mirror_control.
+        serve(environments, accepted, stopping, say)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.operations.controller.run import _Page
+from reconciler.operations.apply.controller import _Page
 
 
 class Log:

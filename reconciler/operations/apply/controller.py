@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan
-from reconciler.operations.apply.execution import Execution, ended_by_signals, execution
+from reconciler.operations.apply.execution import Execution, execution, stopped_by_signals
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say_document, seconds
@@ -174,15 +173,6 @@ class LiveEnvironment:
 
     def _closed(self) -> str:
         return STOPPING if self.stop.is_set() else ""
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM, SIGINT, and a terminal that is closed. Only the main thread can hear signals."""
-    stop = threading.Event()
-
-    with ended_by_signals(lambda _number, _frame: stop.set(), signal.SIGINT):
-        yield stop
 
 
 class _Lines:

@@ -11,7 +11,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.live import Source
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
-from reconciler.operations.apply.left_by_apply import keep, strike
+from reconciler.operations.apply.records import keep_left, strike
 from reconciler.operations.session.session import Seen
 from tests.support.builders import World, topic, topology, world
 
@@ -49,7 +49,7 @@ class Run:
         assert strike(self, self, planned) == ""  # type: ignore[arg-type]
         self.world.apply(self.topology, planned)
         if not killed:
-            assert keep(self, self, planned, BY) == ""  # type: ignore[arg-type]
+            assert keep_left(self, self, planned, BY) == ""  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_saved_plan_records_what_it_changed_and_keeps_the_rest(run: Run) -> No
     run.last = replace(run.last, live=None)
     run.world.clusters["east"].put("pay", 1)
     run.world.apply(run.topology, planned)
-    keep(run, run, planned, BY)  # type: ignore[arg-type]
+    keep_left(run, run, planned, BY)  # type: ignore[arg-type]
     assert run.written().topics["orders"].partitions == 5
     assert [one.kind for one in run.world.plan(run.topology, left=run.last.left).outside] == ["made-anew"]
 
@@ -107,7 +107,7 @@ def test_a_cluster_that_does_not_answer_afterwards_keeps_what_was_not_touched(ru
     planned = run.world.plan(run.topology)
     strike(run, run, planned)  # type: ignore[arg-type]
     run.world.clusters["east"].fail_on(1, ClusterError("east", "unreachable", "east is silent"))
-    assert keep(run, run, planned, BY) == ""  # type: ignore[arg-type]
+    assert keep_left(run, run, planned, BY) == ""  # type: ignore[arg-type]
     assert run.written().topics.keys() == {"pay"}
 
 
@@ -115,4 +115,4 @@ def test_a_record_that_cannot_be_written_is_told(run: Run) -> None:
     run.broken = "no disk"
     run.world.clusters["east"].put("pay", 1)
     run.last = replace(run.last, live=run.world.look(run.topology))
-    assert keep(run, run, run.world.plan(run.topology), BY) == "no disk"  # type: ignore[arg-type]
+    assert keep_left(run, run, run.world.plan(run.topology), BY) == "no disk"  # type: ignore[arg-type]

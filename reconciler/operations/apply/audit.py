@@ -1,0 +1,115 @@
+"""The audit record of runs: a file that must be complete, and a copy of it in a topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from reconciler.backends.state.audit.file import AuditFile
+from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.engine.apply.audit_lines import Actor, Line, begun, changed, ended, probe_line
+from reconciler.engine.apply.limits import Progress
+from reconciler.errors import ReconcilerError
+from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.model.reports.probe import Probe
+
+
+class Audit:
+    """``topic`` None: the topology declares no copy, or the command takes no lock and writes only the file."""
+
+    def __init__(self, file: AuditFile, topic: AuditTopicLog | None = None) -> None:
+        self.file = file
+        self.topic = topic
+
+    def begin(self, line: Line) -> None:
+        """Raises ReconcilerError when it cannot be written."""
+        self.file.write(line)
+        if self.topic is not None:
+            self.topic.begin(line)
+
+    def write(self, line: Line) -> None:
+        self.file.write(line)
+        if self.topic is not None:
+            self.topic.write(line)
+
+    def heads(self) -> dict[str, str]:
+        """Digest of the last record by the place where it is kept, as ``reconciler audit verify`` names them."""
+        kept = {"this machine": self.file.head()}
+        if self.topic is not None:
+            kept[f"{self.topic.cluster.name}/{self.topic.topic}"] = self.topic.head or ""
+        return {place: head for place, head in kept.items() if head}
+
+    def left(self) -> str:
+        return self.topic.left() if self.topic is not None else ""
+
+
+@contextmanager
+def recorded(audit: Audit, run: str, actor: Actor, steps: Sequence[str]) -> Iterator[list[Outcome]]:
+    """One run without a plan. The block appends the outcomes of its steps; a step without one failed by what the block
+    raised.
+
+    Raises ReconcilerError at once when the record cannot be kept, and at the end with what was done all the same.
+    """
+    outcomes: list[Outcome] = []
+    why, at = "interrupted", time.monotonic()
+    try:
+        audit.begin(begun(run, time.time(), actor, None, len(steps)))
+        yield outcomes
+    except ReconcilerError as error:
+        why = str(error)
+        raise
+    finally:
+        # Without a beginning in the file nothing was done, and an end would contradict that.
+        if audit.file.holds(run):
+            names = {outcome.id for outcome in outcomes}
+            seconds = time.monotonic() - at
+            outcomes += [Outcome(step, Result.FAILED, why, seconds) for step in steps if step not in names]
+            try:
+                for outcome in outcomes:
+                    audit.write(changed(run, time.time(), outcome, None))
+                audit.write(ended(run, time.time(), outcomes, ""))
+            except ReconcilerError as error:
+                lines = [f"{it.id} is {it.result}{f' ({it.error})' if it.error else ''}" for it in outcomes]
+                problem = f"{'; '.join(lines)}. The audit record does not say so: {error.what}"
+                why = "It has the beginning of this run and no end, as though it had been killed."
+                raise ReconcilerError(
+                    problem, why, f"{error.todo} What is done holds, and need not be repeated."
+                ) from None
+
+
+class Recorder:
+    """A ``Progress`` that records each outcome before it passes it on."""
+
+    def __init__(self, audit: Audit, run: str, plan: Plan, progress: Progress) -> None:
+        self.audit = audit
+        self.run = run
+        self.planned: dict[str, Planned] = {planned.id: planned for planned in plan.changes}
+        self.progress = progress
+        self.outcomes: list[Outcome] = []
+        self.unwritten = ""
+        """Why a line could not be written. Finished steps are reported all the same; no further step begins."""
+
+    def stopped(self) -> str:
+        return self.unwritten.partition("\n")[0]
+
+    def write(self, line: Line) -> None:
+        try:
+            self.audit.write(line)
+        except ReconcilerError as error:
+            self.unwritten = self.unwritten or str(error)
+
+    def outcome(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.write(changed(self.run, time.time(), outcome, self.planned.get(outcome.id)))
+        self.progress.outcome(outcome)
+
+    def note(self, change_id: str, text: str) -> None:
+        self.progress.note(change_id, text)
+
+    def moving(self, change_id: str, text: str) -> None:
+        self.progress.moving(change_id, text)
+
+    def probed(self, probe: Probe) -> None:
+        self.write(probe_line(self.run, time.time(), probe))
+        self.progress.probed(probe)

@@ -1,0 +1,44 @@
+"""What ``status``, ``map`` and the live page show of an environment: lock, rollout and verdict."""
+
+from __future__ import annotations
+
+from reconciler.backends.state.environment_records import read_holder, read_promotion
+from reconciler.engine.diff import diff
+from reconciler.engine.drift.remedies import has_remedy, with_remedies
+from reconciler.engine.observe.verdict import verdict_of
+from reconciler.engine.rollout.status import RolloutStatus, standing_now
+from reconciler.engine.rollout.waves import course_of
+from reconciler.errors import Unknown, or_unknown
+from reconciler.model.live import LiveState
+from reconciler.model.reports.health import Verdict
+from reconciler.model.state.lock import LockRecord, lock_cluster
+from reconciler.operations.session.session import Session
+
+
+def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
+    """Who holds the environment. A cluster that did not answer just now is not asked again."""
+    environment, principal = session.topology.environment, session.principal
+    return or_unknown("lock", lambda: read_holder(session.find_home(live), environment, principal))
+
+
+def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:
+    """The progress of the environment's rollout; None when it has none."""
+    topology = session.topology
+    course = course_of(topology)
+    if course is None:
+        return None
+    place = lock_cluster(topology)
+    kept = or_unknown("rollout", lambda: read_promotion(place, topology.environment, session.principal))
+    return standing_now(topology, live, course, kept, None if isinstance(lock, Unknown) else lock)
+
+
+def verdict_now(session: Session, folder: str) -> Verdict:
+    """After ``observe``. ``folder``: of the environment, as a command names it. Git is compared with what was seen only
+    where drift may be the cause of a condition."""
+    live = session.last.live
+    assert live is not None
+    verdict = verdict_of(session.topology, live, folder)
+    if not has_remedy(verdict):
+        return verdict
+    findings, _ = diff(session.topology, live)
+    return with_remedies(verdict, session.topology, live, findings.changes, folder)
