@@ -26,8 +26,8 @@ from reconciler_mirror.jobs.spark_settings import with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.comparable import TopicTraits
-from reconciler_mirror.verify.diverged import writers_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+from reconciler_mirror.verify.report import writers_of
 from reconciler_mirror.verify.tasks import ChunkCounts
 
 _TELL_S = 2.0

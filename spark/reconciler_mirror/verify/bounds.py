@@ -24,7 +24,7 @@ from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.provenance_start import ids_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
-from reconciler_mirror.model.lane import NO_GROUND, Condition, Discovered, PartitionSpec
+from reconciler_mirror.model.lane import NO_GROUND, Discovered, PartitionSpec
 from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, TopicTraits, judge
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 
@@ -47,12 +47,19 @@ def bounds_of(
         topics = (WireTopics(flow.source), WireTopics(flow.target))
         with closing(Discovery(flow, flow.selector(), topics)) as discovery:
             discovered = discovery.look(Discovered())
-        unread = [_unread_of(flow, condition) for condition in discovered.conditions]
+        remotes = ((c, flow.selector().remote_name(c.topic) if c.topic else "") for c in discovered.conditions)
+        unread = [Unread(flow.name, c.topic or "", remote, -1, c.text, c.todo) for c, remote in remotes]
         if discovered.complete and not discovered.topics:
-            unread.append(_nothing(flow))
+            why = f"flow {flow.name} matches no topic at {flow.source.cluster}, so there is nothing to compare"
+            todo = (
+                "Check the flow's topics, or create one; a broker hides those that the mirror's principal may not "
+                "describe."
+            )
+            unread.append(Unread(flow.name, "", "", -1, why, todo))
         flow_offsets = asyncio.run(observe(flow, discovered.specs, window)) if discovered.specs else None
     except (WireError, LookupError) as error:
-        return Bounds((), (_failed(flow, error),))
+        todo = "Check that both clusters answer and that the mirror's principal may read there, then verify again."
+        return Bounds((), (Unread(flow.name, "", "", -1, f"flow {flow.name}: {error}", todo),))
     judged = [judge(flow, spec, flow_offsets, window, traits) for spec in discovered.specs if flow_offsets is not None]
     ranges = [item for item in judged if isinstance(item, PartitionRange)]
     unread += [item for item in judged if isinstance(item, Unread)]
@@ -62,13 +69,22 @@ def bounds_of(
 
 
 async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: TimeWindow) -> FlowOffsets:
-    """The order of the reads is what makes the answer hold. Raises WireError or LookupError."""
+    """The answer holds because of the order of the reads. Raises WireError or LookupError."""
     sources = [(spec.topic, spec.partition) for spec in specs]
     targets = [(spec.target_topic, spec.partition) for spec in specs]
     committed = flow.isolation == "read_committed"
     with closing(cluster_of(flow.source)) as source, closing(cluster_of(flow.target)) as target:
         ours, theirs = OffsetReader(source), OffsetReader(target)
-        position, producers = await _positions(target, position_group(flow.state_name))
+        # Positions, and the producer ids beside them. A transaction of the mirror may stay undecided for too long.
+        position: dict[Place, LanePosition] = {}
+        producers: dict[Place, int] = {}
+        group = position_group(flow.state_name)
+        for place, at in (await GroupClient(target).decided(group, _POSITIONS_S)).items():
+            if at is None:
+                raise BrokerError(UNSTABLE, f"positions of group {group} on {target.name}")
+            position[place] = positions.decode(place, at.offset, at.metadata)
+            if (producer := producer_of(at.metadata)) is not None:
+                producers[place] = producer
         target_end = await theirs.read(targets, LATEST, committed=False)
         if flow.keeps_offsets:
             position = at_the_end(position, target_end)
@@ -89,22 +105,8 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
 
 
 def at_the_end(position: Mapping[Place, LanePosition], target_end: Offsets) -> dict[Place, LanePosition]:
-    """Of a flow that keeps offsets: the position is where the target's log ends."""
+    """For a flow that keeps offsets: its position is the end of the target's log."""
     return {place: replace(position.get(place, LanePosition(end)), offset=end) for place, end in target_end.items()}
-
-
-async def _positions(target: ClusterClient, group: str) -> tuple[dict[Place, LanePosition], dict[Place, int]]:
-    """With the producer ids that stand beside them. Raises BrokerError, also while a transaction of the mirror stays
-    undecided for too long."""
-    position: dict[Place, LanePosition] = {}
-    producers: dict[Place, int] = {}
-    for place, committed in (await GroupClient(target).decided(group, _POSITIONS_S)).items():
-        if committed is None:
-            raise BrokerError(UNSTABLE, f"positions of group {group} on {target.name}")
-        position[place] = positions.decode(place, committed.offset, committed.metadata)
-        if (producer := producer_of(committed.metadata)) is not None:
-            producers[place] = producer
-    return position, producers
 
 
 class OffsetReader:
@@ -119,28 +121,24 @@ class OffsetReader:
         offsets: dict[Place, int] = {}
         waiting, until = [] if timestamp is None else list(places), time.monotonic() + _MOVING_S
         while waiting:
-            refused = await self._ask(dict.fromkeys(waiting, timestamp or 0), offsets, committed=committed)
+            refused: dict[Place, WireError] = {}
+            try:
+                await self._cluster.refresh({topic for topic, _ in waiting})
+                answers = await self._cluster.list_offsets(dict.fromkeys(waiting, timestamp or 0), committed=committed)
+            except ConnectionLostError as error:
+                refused |= dict.fromkeys(waiting, error)
+            else:
+                offsets |= {place: answer for place, answer in answers.items() if isinstance(answer, int)}
+                refused |= {place: answer for place, answer in answers.items() if isinstance(answer, BrokerError)}
             lasts = time.monotonic() > until
-            for place, error in refused.items():
-                if lasts or (isinstance(error, BrokerError) and not error.retriable):
+            for place, refusal in refused.items():
+                if lasts or (isinstance(refusal, BrokerError) and not refusal.retriable):
                     name = f"{place[0]}-{place[1]} at {self._cluster.name}"
-                    why = name_of(error.code) if isinstance(error, BrokerError) else str(error)
+                    why = name_of(refusal.code) if isinstance(refusal, BrokerError) else str(refusal)
                     self.failed[self._cluster.name, place] = f"the offsets of {name} cannot be read: {why}"
             waiting = [place for place in refused if (self._cluster.name, place) not in self.failed]
             await asyncio.sleep(0.1 if waiting else 0)
         return offsets
-
-    async def _ask(
-        self, wanted: Mapping[Place, int], offsets: dict[Place, int], *, committed: bool
-    ) -> Mapping[Place, WireError]:
-        """Fills ``offsets``. What was refused, and why."""
-        try:
-            await self._cluster.refresh({topic for topic, _ in wanted})
-            answers = await self._cluster.list_offsets(wanted, committed=committed)
-        except ConnectionLostError as error:
-            return dict.fromkeys(wanted, error)
-        offsets |= {place: answer for place, answer in answers.items() if isinstance(answer, int)}
-        return {place: answer for place, answer in answers.items() if isinstance(answer, BrokerError)}
 
     async def undecided(self, ends: Offsets, patience_s: float = _DECIDED_S) -> frozenset[Place]:
         """Partitions with a transaction that began below their end and is neither committed nor aborted in time."""
@@ -153,20 +151,3 @@ class OffsetReader:
                 break
             await asyncio.sleep(0.1 if waiting else 0)
         return frozenset(waiting)
-
-
-def _failed(flow: FlowSettings, error: Exception) -> Unread:
-    todo = "Check that both clusters answer and that the mirror's principal may read there, then verify again."
-    return Unread(flow.name, "", "", -1, f"flow {flow.name}: {error}", todo)
-
-
-def _nothing(flow: FlowSettings) -> Unread:
-    why = f"flow {flow.name} matches no topic at {flow.source.cluster}, so there is nothing to compare"
-    todo = "Check the flow's topics, or create one; a broker hides those that the mirror's principal may not describe."
-    return Unread(flow.name, "", "", -1, why, todo)
-
-
-def _unread_of(flow: FlowSettings, condition: Condition) -> Unread:
-    topic = condition.topic or ""
-    remote = flow.selector().remote_name(topic) if topic else ""
-    return Unread(flow.name, topic, remote, -1, condition.text, condition.todo)

@@ -49,13 +49,13 @@ class PartitionReading:
 
 
 Streams = Callable[[str], Iterator[VerifiedRecord]]
-"""Opens the records of a side anew, from its beginning to its bound; for ``source`` beyond the position too."""
+"""Opens the records of a side again, from its beginning to its bound; for ``source`` beyond the position too."""
 
 
 def compare(plan: PartitionRange, open_side: Streams) -> Iterator[VerifiedChunk | PartitionReading]:
     """The chunks of both sides, then one ``PartitionReading``. The target is read first: the source is then read to the
     position, and beyond it only as far as the target already has records."""
-    # of the same offsets both sides begin at one, so nothing has to be looked for
+    # With same offsets both sides begin at the same one, so nothing has to be looked for.
     older_source, older_target = (0, 0) if plan.same_offsets else _older(plan, open_side)
     copied = 0
     for chunk in _chunks(plan, TARGET, islice(open_side(TARGET), older_target, None)):
@@ -93,7 +93,7 @@ def _older(plan: PartitionRange, open_side: Streams) -> tuple[int, int]:
         return (_count(_below(open_side(SOURCE), plan.position)) if plan.target.cut else 0), 0
     behind, behind_votes = shift_of(ours, _digests(open_side(TARGET))) if plan.source.cut else (0, 0)
     if plan.source.cut and not behind_votes and not any(_below(open_side(SOURCE), plan.position)):
-        return 0, _count(open_side(TARGET))  # the source holds nothing any more of what was copied
+        return 0, _count(open_side(TARGET))  # nothing of what was copied is left at the source
     if behind > 0 and behind_votes == len(ours):
         return 0, behind
     ahead, ahead_votes = shift_of(theirs, _digests(open_side(SOURCE))) if plan.target.cut else (0, 0)

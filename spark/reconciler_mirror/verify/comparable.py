@@ -59,14 +59,8 @@ def judge(
     compacted = spec.topic in ours.compacted or spec.target_topic in theirs.compacted
     own_time = spec.target_topic in theirs.append_time
     timed = window != TimeWindow() and not compacted
-    why = (
-        _unreadable(flow, spec, offsets)
-        or _unknown_configs(spec, ours, theirs)
-        or (_own_time(flow, spec) if timed and own_time else None)
-        or _position(flow, spec, offsets)
-        or _unmarked(flow, spec, offsets)
-        or _begun(flow, spec, offsets)
-    )
+    why = _unreadable(flow, spec, offsets, (ours, theirs), cut_by_time=timed and own_time)
+    why = why or _position_unfit(flow, spec, offsets)
     if why is not None:
         return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
     low, end = offsets.source_low[source], offsets.source_end[source]
@@ -76,9 +70,9 @@ def judge(
         start = _or_end(offsets.from_source[source], end)
         target_start = _or_end(offsets.from_target[target], target_end)
     marked = offsets.position[target].marked if flow.provenance else None
-    if marked is not None:  # what was copied before carries no header, so nobody can tell it from other records
+    if marked is not None:  # earlier copies carry no header, so they look like any other record
         target_start, start = max(target_start, marked[0]), max(start, min(marked[1], end))
-    if flow.keeps_offsets:  # what one side's retention took has its offsets on the other one all the same
+    if flow.keeps_offsets:  # offsets that retention removed on one side still exist on the other one
         start = target_start = max(start, target_start)
         start, target_start = min(start, end), min(target_start, target_end)
     begins_later = flow.start_kind not in ("earliest", AGAIN) or flow.starts_at(*source) is not None
@@ -110,9 +104,16 @@ def _or_end(number: int, end: int) -> int:
     return end if number < 0 else min(number, end)
 
 
-def _unreadable(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
-    sides = ((flow.source, spec.topic), (flow.target, spec.target_topic))
-    for endpoint, topic in sides:
+def _unreadable(
+    flow: FlowSettings,
+    spec: PartitionSpec,
+    offsets: FlowOffsets,
+    traits: tuple[TopicTraits, TopicTraits],
+    *,
+    cut_by_time: bool,
+) -> tuple[str, str] | None:
+    """``cut_by_time``: the comparison would be cut by timestamps that the target sets itself."""
+    for endpoint, topic in ((flow.source, spec.topic), (flow.target, spec.target_topic)):
         why = offsets.failed.get((endpoint.cluster, (topic, spec.partition)))
         if why is not None:
             return why, f"Check that the partition has a leader at {endpoint.cluster}, then verify again."
@@ -122,49 +123,22 @@ def _unreadable(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -
             f"{flow.target.cluster}, so its newest records cannot be read",
             "Find its producer with kafka-transactions find-hanging, end it, then verify again.",
         )
-    return None
-
-
-def _unknown_configs(spec: PartitionSpec, ours: TopicTraits, theirs: TopicTraits) -> tuple[str, str] | None:
-    if spec.topic in ours.unknown or spec.target_topic in theirs.unknown:
+    # Order counts in one, the last record of each key in the other: without configs it is unknown which.
+    if spec.topic in traits[0].unknown or spec.target_topic in traits[1].unknown:
         return (
             f"the configs of {spec.topic} or {spec.target_topic} cannot be read, so it is not known whether "
             "it is compacted",
             "Let the principal `plan` describe the configs of both topics, then verify again.",
         )
+    if cut_by_time:
+        return (
+            f"{spec.target_topic} at {flow.target.cluster} sets its own timestamps (LogAppendTime): no cut by time",
+            "Verify it without --from and --to; then everything but the timestamps is compared.",
+        )
     return None
 
 
-def _own_time(flow: FlowSettings, spec: PartitionSpec) -> tuple[str, str] | None:
-    return (
-        f"{spec.target_topic} at {flow.target.cluster} sets its own timestamps (LogAppendTime): no cut by time",
-        "Verify it without --from and --to; then everything but the timestamps is compared.",
-    )
-
-
-def _unmarked(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
-    if flow.provenance is None or offsets.position[spec.target_topic, spec.partition].marked is not None:
-        return None
-    return (
-        f"the mirror has not begun to mark what it copies to {spec.target_topic}, so its copies cannot be "
-        "distinguished from other records",
-        "Start the mirror with the flow's present definition, then verify again.",
-    )
-
-
-def _begun(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
-    """Of a flow that keeps offsets: whether the copy has come to the source's first offset."""
-    low, end = offsets.source_low[spec.topic, spec.partition], offsets.target_end[spec.target_topic, spec.partition]
-    if not flow.keeps_offsets or end >= low:
-        return None
-    return (
-        f"{spec.target_topic}-{spec.partition} at {flow.target.cluster} ends at {end}, and {flow.source.cluster} "
-        f"begins at {low}: the copy is not begun, or what it lacked was removed at the source",
-        "See what status says about this partition, and verify again once it has been filled up to there.",
-    )
-
-
-def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
+def _position_unfit(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
     source = (spec.topic, spec.partition)
     name, position = f"{spec.topic}-{spec.partition}", offsets.position.get((spec.target_topic, spec.partition))
     if position is None:
@@ -188,9 +162,26 @@ def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> 
             f"{low - position.offset} offsets were removed before they were copied",
             "What is lost at the source cannot be compared. See what status says about this partition.",
         )
-    if position.offset > end and not flow.keeps_offsets:  # of which it is told where they part, and who wrote there
+    if (
+        position.offset > end and not flow.keeps_offsets
+    ):  # same offsets: the difference says where both sides part, and who wrote there
         return (
             f"the mirror's position of {name} is {position.offset}, but {flow.source.cluster} ends at {end}",
             "The target holds records that the source has lost. See what status says about this partition.",
+        )
+    if flow.provenance is not None and position.marked is None:
+        return (
+            f"the mirror has not begun to mark what it copies to {spec.target_topic}, so its copies cannot be "
+            "distinguished from other records",
+            "Start the mirror with the flow's present definition, then verify again.",
+        )
+    # A copy at the source's offsets may not have come to the source's first offset yet.
+    target_end = offsets.target_end[spec.target_topic, spec.partition]
+    if flow.keeps_offsets and target_end < low:
+        return (
+            f"{spec.target_topic}-{spec.partition} at {flow.target.cluster} ends at {target_end}, and "
+            f"{flow.source.cluster} begins at {low}: the copy is not begun, or what it lacked was removed at the "
+            "source",
+            "See what status says about this partition, and verify again once it has been filled up to there.",
         )
     return None

@@ -47,7 +47,14 @@ def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -
     last = entries.groupBy("index", "side", "key").agg(
         F.max_by(F.struct("offset", "digest", "tombstone", "late"), "offset").alias("last")
     )
-    judged = _judged(_both(last).cache(), cuts).cache()
+    # index, key, ours, theirs (offset, digest, tombstone, late; null where a side has no such key), equal
+    ours, theirs = (
+        last.where(F.col("side") == side).select("index", "key", F.col("last").alias(name))
+        for side, name in ((SOURCE, "ours"), (TARGET, "theirs"))
+    )
+    equal = F.coalesce(F.col("ours.digest") == F.col("theirs.digest"), F.lit(False))
+    both = ours.join(theirs, ["index", "key"], "full_outer").withColumn("equal", equal)
+    judged = _judged(both.cache(), cuts).cache()
     counted = judged.groupBy("index").pivot("verdict", list(_COUNTED)).count().collect()
     sides = {
         row["index"]: row
@@ -55,7 +62,11 @@ def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -
         .agg(F.count("source_offset").alias(SOURCE), F.count("target_offset").alias(TARGET))
         .collect()
     }
-    suspects = _suspects(judged)
+    order = Window.partitionBy("index").orderBy(F.coalesce("source_offset", "target_offset"))
+    ranked = judged.where(F.col("verdict") == "differs").withColumn("rank", F.row_number().over(order))
+    suspects: dict[int, tuple[bytes, ...]] = {}
+    for row in ranked.where(F.col("rank") <= SUSPECTS).orderBy("index", "rank").collect():
+        suspects[row["index"]] = (*suspects.get(row["index"], ()), bytes(row["key"]))
     judged.unpersist()
     return {
         row["index"]: ChunkCounts(
@@ -66,23 +77,6 @@ def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -
         )
         for row in counted
     }
-
-
-def _suspects(judged: Any) -> Mapping[int, tuple[bytes, ...]]:
-    order = Window.partitionBy("index").orderBy(F.coalesce("source_offset", "target_offset"))
-    ranked = judged.where(F.col("verdict") == "differs").withColumn("rank", F.row_number().over(order))
-    suspects: dict[int, tuple[bytes, ...]] = {}
-    for row in ranked.where(F.col("rank") <= SUSPECTS).orderBy("index", "rank").collect():
-        suspects[row["index"]] = (*suspects.get(row["index"], ()), bytes(row["key"]))
-    return suspects
-
-
-def _both(last: Any) -> Any:
-    """index, key, ours, theirs (offset, digest, tombstone, late; null where a side has no such key), equal."""
-    ours = last.where(F.col("side") == SOURCE).select("index", "key", F.col("last").alias("ours"))
-    theirs = last.where(F.col("side") == TARGET).select("index", "key", F.col("last").alias("theirs"))
-    equal = F.coalesce(F.col("ours.digest") == F.col("theirs.digest"), F.lit(False))
-    return ours.join(theirs, ["index", "key"], "full_outer").withColumn("equal", equal)
 
 
 def _judged(both: Any, cuts: Any) -> Any:
@@ -194,38 +188,42 @@ class DataFrameComparison:
             F.min(F.when(~same, F.col("chunk"))).alias("first"),
             F.min_by(suspect, F.when(~same, F.col("chunk"))).alias("suspect"),
         )
-        return {row["index"]: self._counted(row) for row in chunk_counts.collect()}
-
-    def _counted(self, row: Any) -> ChunkCounts:
-        suspect = None
-        if row["first"] is not None:
-            from_here = row["suspect"]
-            skipped = row["first"] * CHUNK_RECORDS
-            suspect = Suspect(self._plans[row["index"]], skipped, from_here["source"], from_here["target"])
-        return ChunkCounts(row["source"], row["target"], row["equal"], row["differing"], suspect=suspect)
+        counts: dict[int, ChunkCounts] = {}
+        for row in chunk_counts.collect():
+            first: Suspect | None = None
+            if row["first"] is not None:
+                begins = row["suspect"]
+                skipped = row["first"] * CHUNK_RECORDS
+                first = Suspect(self._plans[row["index"]], skipped, begins["source"], begins["target"])
+            figures = (row["source"], row["target"], row["equal"], row["differing"])
+            counts[row["index"]] = ChunkCounts(*figures, suspect=first)
+        return counts
 
     def _state_counts(self) -> Mapping[int, ChunkCounts]:
         compacted = {index: plan for index, plan in self._plans.items() if plan.compacted}
         if not compacted:
             return {}
         rows = self._states.filter(lambda row: isinstance(row, KeyEntry)).map(astuple)
-        cuts = [(index, *self._cut(plan)) for index, plan in compacted.items()]
+        # A side is cut, too, where retention moved its beginning between the bounds and the reading.
+        read = {index: self._read.get(index, PartitionReading(index)) for index in compacted}
+        cuts = [
+            (
+                index,
+                plan.source.cut or read[index].source_start > plan.source.start,
+                plan.target.cut or read[index].target_start > plan.target.start,
+            )
+            for index, plan in compacted.items()
+        ]
         entries, cut = self._session.createDataFrame(rows, ENTRIES), self._session.createDataFrame(cuts, CUTS)
         return state_counts(entries, cut, compacted)
-
-    def _cut(self, plan: PartitionRange) -> tuple[bool, bool]:
-        read = self._read.get(plan.index, PartitionReading(plan.index))
-        return (
-            plan.source.cut or read.source_start > plan.source.start,
-            plan.target.cut or read.target_start > plan.target.start,
-        )
 
 
 def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
     context = session.sparkContext
     if not plans:
         return context.emptyRDD()
-    bundles = bundled([(plan, _load(plan)) for plan in plans], _most(context))
+    # A load is in offsets; to begin a partition costs as much as some thousand of them.
+    bundles = bundled([(plan, _BEGINNING + _offsets(plan)) for plan in plans], _most(context))
     rows = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, read))
     return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
@@ -241,11 +239,6 @@ def _is_reading(offsets_read: Any, offsets: Mapping[int, int], row: Any) -> bool
         return False
     offsets_read.add(offsets[row.index])
     return True
-
-
-def _load(plan: PartitionRange) -> float:
-    """In offsets; to begin a partition costs as much as some thousand of them."""
-    return _BEGINNING + _offsets(plan)
 
 
 def _offsets(plan: PartitionRange) -> int:

@@ -122,24 +122,18 @@ class _Ahead:
 
 
 def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FoundDifference:
+    """Of the next records, which differ: what lies further ahead on the other side says which record is missing."""
     record, copy = ours.peek(0), theirs.peek(0)
-    names, count = _what(record, copy, ours, theirs)
-    return difference(number, names, record, copy, count)
-
-
-def _what(
-    record: VerifiedRecord | None, copy: VerifiedRecord | None, ours: _Ahead, theirs: _Ahead
-) -> tuple[tuple[str, ...], int]:
     if record is None or copy is None:
-        return (("missing",) if record else ("extra",)), 1
+        return difference(number, ("missing",) if record else ("extra",), record, copy)
     missing, extra = ours.find(copy), theirs.find(record)
     if missing is not None and missing == extra:
-        return ("swapped",), 1
+        return difference(number, ("swapped",), record, copy)
     if missing is not None and (extra is None or missing < extra):
-        return ("missing",), missing
+        return difference(number, ("missing",), record, copy, missing)
     if extra is not None:
-        return ("extra",), extra
-    return fields_that_differ(record, copy), 1
+        return difference(number, ("extra",), record, copy, extra)
+    return difference(number, fields_that_differ(record, copy), record, copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +179,16 @@ def confirmed(
         record, copy = source.get(key), target.get(key)
         if record is not None and record.offset >= plan.position:
             continue
-        names = _what_of_key(record, copy)
-        if not names and plan.same_offsets and record and copy and record.offset != copy.offset:
-            names = ("offset",)
+        names: tuple[str, ...] = ()
+        if record is not None and copy is not None:
+            names = fields_that_differ(record, copy)
+            if not names and plan.same_offsets and record.offset != copy.offset:
+                names = ("offset",)
+        # Compaction may have removed a tombstone on one side already.
+        elif record is not None and record.value is not None:
+            names = ("missing",)
+        elif copy is not None and copy.value is not None:
+            names = ("extra",)
         if names:
             return difference(0, names, record, copy)
     return None
-
-
-def _what_of_key(record: VerifiedRecord | None, copy: VerifiedRecord | None) -> tuple[str, ...]:
-    if record is not None and copy is not None:
-        return fields_that_differ(record, copy)
-    if record is not None:
-        return () if record.value is None else ("missing",)
-    return () if copy is None or copy.value is None else ("extra",)

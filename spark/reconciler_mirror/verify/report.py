@@ -1,17 +1,101 @@
-"""The result document of the verify job (schemas/verify.schema.json)."""
+"""The result document of the verify job (schemas/verify.schema.json).
+
+Copies that should lie at the source's offsets and do not: where they part, who wrote there, and what to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.errors import WireError
+from reconciler.kafka.records.batches import Batch, scan
+from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.verify.chunks import PartitionReading
-from reconciler_mirror.verify.diverged import Writer
-from reconciler_mirror.verify.diverged import words as diverged_words
 from reconciler_mirror.verify.first_difference import FoundDifference
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
 from reconciler_mirror.verify.tasks import ChunkCounts, Located
+
+CODE = "offsets_diverged"
+NO_PRODUCER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wrote the batch at an offset of the target. ``producer_id`` NO_PRODUCER: a producer that is not idempotent.
+    ``unknown``: why that is not known; else empty."""
+
+    producer_id: int = NO_PRODUCER
+    epoch: int = -1
+    unknown: str = ""
+
+    def words(self, mirrors: int | None) -> str:
+        """``mirrors``: the producer id of the flow's data; None: not known."""
+        if self.unknown:
+            return f"who wrote it is not known: {self.unknown}"
+        if self.producer_id == NO_PRODUCER:
+            return "a producer without a producer id wrote it, so not the mirror"
+        whose = {None: "", self.producer_id: ", which is the mirror's"}.get(mirrors, f"; the mirror's is {mirrors}")
+        return f"producer id {self.producer_id}, epoch {self.epoch}, wrote it{whose}"
+
+
+def writers_of(differences: Iterable[tuple[PartitionRange, FoundDifference]]) -> Mapping[int, Writer]:
+    """By the range's index, where the target has something. Never raises for a cluster that does not answer."""
+    wanted = {
+        plan.index: (plan.target, difference.target_offset)
+        for plan, difference in differences
+        if plan.same_offsets and difference.target_offset is not None
+    }
+    return asyncio.run(_writers(wanted)) if wanted else {}
+
+
+async def _writers(wanted: Mapping[int, tuple[OffsetSpan, int]]) -> Mapping[int, Writer]:
+    writers: dict[int, Writer] = {}
+    for index, (span, offset) in wanted.items():
+        writers[index] = Writer(unknown=f"offset {offset} is not there any more")
+        try:
+            with closing(cluster_of(span.endpoint)) as cluster:
+                key = (span.topic, span.partition)
+                await logs.leaders(cluster, [span.topic])
+                async for answer in logs.read(cluster, {key: offset}, {key: offset + 1}):
+                    if (writer := writer_at(scan(answer.records), offset)) is not None:
+                        writers[index] = writer
+                        break
+        except (WireError, LookupError) as error:
+            writers[index] = Writer(unknown=str(error))
+    return writers
+
+
+def writer_at(batches: Iterable[Batch], offset: int) -> Writer | None:
+    """None: none of the batches has the offset."""
+    batch = next((batch for batch in batches if batch.base <= offset < batch.next_offset), None)
+    return None if batch is None else Writer(batch.producer_id, batch.producer_epoch)
+
+
+def words(plan: PartitionRange, difference: FoundDifference, writer: Writer | None) -> tuple[str, str]:
+    """What is wrong, and what to do."""
+    target, source = plan.target, plan.source
+    at, here = difference.target_offset, difference.source_offset
+    if at is None:
+        lacks = f"{target.name} lacks what {source.endpoint.cluster} has at offset {here}"
+        todo = (
+            "If it was compacted or deleted there, nothing is to be done. Else the copy cannot be repaired in place: "
+            "let the flow make a new target topic (docs/mirror/same-offsets.md#when-both-sides-part)."
+        )
+        return f"{CODE}: {lacks}", todo
+    parts = f"from offset {at} of {target.name} on, offsets do not mean the same record on both sides"
+    theirs = f" (the source has that record at {here})" if here not in (None, at) else ""
+    todo = (
+        "Find out who else writes to the target topic (kafka-transactions.sh describe-producers shows producer ids), "
+        "and keep it from that. The records stay where they are; reconciler diverged export writes those of one side "
+        "only, and a new target topic is the way on (docs/mirror/same-offsets.md#when-both-sides-part)."
+    )
+    return f"{CODE}: {parts}{theirs}; {(writer or Writer(unknown='it was not looked for')).words(plan.producer)}", todo
+
 
 FORMAT_VERSION = 1
 _AGAIN = "Verify again; if it comes back, compare a smaller range with --from."
@@ -24,11 +108,12 @@ def partition(
     located: Located | None,
     writer: Writer | None = None,
 ) -> dict[str, Any]:
-    """``read`` None: its task gave nothing back, which is never taken for equal. ``writer``: see ``diverged``."""
+    """``read`` None: its task gave nothing back, which never counts as equal. ``writer``: of the differing record,
+    where copies keep offsets."""
     state, reason, todo = _state(plan, read, counts, located)
     difference = located.difference if located is not None and state == "different" else None
     if difference is not None and plan.same_offsets:
-        reason, todo = diverged_words(plan, difference, writer)
+        reason, todo = words(plan, difference, writer)
     older = (counts.older_source, counts.older_target)
     if read is not None and not plan.compacted:
         older = (read.older_source, read.older_target)
@@ -48,20 +133,20 @@ def partition(
         "source": _range(plan.source, read.source_start if read else 0),
         "target": _range(plan.target, read.target_start if read else 0),
         "timestamps": plan.timestamps,
-        "difference": _difference(difference),
+        "difference": None if difference is None else {**asdict(difference), "what": list(difference.what)},
         "reason": reason,
         "todo": todo,
     }
 
 
-def unread(given_unread: Unread) -> dict[str, Any]:
+def unread(found: Unread) -> dict[str, Any]:
     """A partition (or topic or flow: partition -1) of which nothing was read."""
     return {
-        **_names(given_unread.flow, given_unread.topic, given_unread.target_topic, given_unread.partition),
+        **_names(found.flow, found.topic, found.target_topic, found.partition),
         "state": "unknown",
         "compared": "nothing",
-        "reason": given_unread.reason,
-        "todo": given_unread.todo,
+        "reason": found.reason,
+        "todo": found.todo,
     }
 
 
@@ -95,9 +180,3 @@ def _names(flow: str, source: str, target: str, number: int) -> dict[str, Any]:
 
 def _range(span: OffsetSpan, start: int) -> dict[str, Any]:
     return {"cluster": span.endpoint.cluster, "start": max(start, span.start), "end": span.end}
-
-
-def _difference(difference: FoundDifference | None) -> dict[str, Any] | None:
-    if difference is None:
-        return None
-    return {**asdict(difference), "what": list(difference.what)}

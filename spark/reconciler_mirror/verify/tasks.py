@@ -1,7 +1,7 @@
 """What a Spark task of the comparison does with one partition. Never raises.
 
-Which records a flow with filters or headers should have copied, and which came by it, is worked out on decoded records,
-by other code than the batch path's. Offsets stay those of the log.
+Which records a flow with filters or headers should have copied, and which came by it, is decided on decoded records, by
+other code than the batch path's. Offsets stay those of the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.replication.expressions.match import ValueTooLongError
-from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, NotCopied
+from reconciler_mirror.record_work.on_records import Decoded, NotCopied
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare
 from reconciler_mirror.verify.first_difference import (
     FoundDifference,
@@ -71,9 +71,9 @@ class Located:
 def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]]:
     """At most ``most`` bundles of about the same load, heaviest first; what is heavier than the others goes alone."""
     bundles: list[tuple[float, int, list[Given]]] = [(0.0, number, []) for number in range(min(most, len(loads)))]
-    for layer_value, load in sorted(loads, key=lambda given: -given[1]):
+    for given, load in sorted(loads, key=lambda pair: -pair[1]):
         total, number, members = bundles[0]
-        members.append(layer_value)
+        members.append(given)
         heapq.heapreplace(bundles, (total + load, number, members))
     return [members for _, _, members in sorted(bundles, key=lambda bundle: -bundle[0])]
 
@@ -81,8 +81,8 @@ def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]
 def each(read: Callable[[Given, Readers], Iterable[Row]], bundle: Sequence[Given]) -> Iterator[Row]:
     """What one Spark task does: ``bundle`` one after the other."""
     with closing(Readers()) as readers:
-        for layer_value in bundle:
-            yield from read(layer_value, readers)
+        for given in bundle:
+            yield from read(given, readers)
 
 
 def chunks_of(plan: PartitionRange, readers: Readers) -> Iterator[VerifiedChunk | PartitionReading]:
@@ -104,11 +104,23 @@ def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[KeyEntry | Pa
 
 
 def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
+    """The second reading. That of ordered partitions begins with the first chunk that differs; of compacted ones the
+    source is read to its end of now: a key written since then is not a difference."""
+    plan = suspect.plan
     try:
-        find = _in_state if suspect.plan.compacted else _in_order
-        return (Located(suspect.plan.index, find(suspect, readers)),)
+        if plan.compacted:
+            now, keys = _as_it_is_now(plan, readers), frozenset(suspect.keys)
+            source = last_of(keys, own(now, SOURCE, now.source, readers, to_end=True))
+            target = last_of(keys, own(now, TARGET, now.target, readers))
+            return (Located(plan.index, confirmed(now, suspect.keys, source, target)),)
+        starts = ((SOURCE, suspect.source_offset), (TARGET, suspect.target_offset))
+        ours, theirs = (() if at is None else _open(plan, side, readers, at) for side, at in starts)
+        found = first_difference(ours, theirs, suspect.skipped, offsets=plan.same_offsets)
+        if found and found.target_offset is None and (found.source_offset or 0) >= plan.position:
+            found = None  # not copied yet
+        return (Located(plan.index, found),)
     except UnreadableError as error:
-        return (Located(suspect.plan.index, error=str(error), todo=error.todo),)
+        return (Located(plan.index, error=str(error), todo=error.todo),)
 
 
 def _as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
@@ -150,37 +162,16 @@ def travelling(
         yield from ((record, True) for record in records(span, readers, timestamps=plan.timestamps, to_end=to_end))
         return
     for record in records(span, readers, to_end=to_end):
-        verified_record, ours = _judged(worker, side, record)
-        yield (verified_record if plan.timestamps else verified_record._replace(timestamp=0)), ours
-
-
-def _judged(worker: DecodedWorker, side: str, record: VerifiedRecord) -> tuple[VerifiedRecord, bool]:
-    decoded = Decoded(record.offset, record.timestamp, record.key, record.value, record.headers)
-    if side != SOURCE:
-        return record, worker.arrived(decoded)
-    try:
-        headers = worker.headers(decoded)
-    except ValueTooLongError as error:
-        todo = "Write the flow's where with a smaller expression, or without it, and verify again."
-        problem = f"where of the flow cannot judge the record at offset {record.offset}: {error}"
-        raise UnreadableError(problem, todo) from None
-    return (record, False) if isinstance(headers, NotCopied) else (record._replace(headers=tuple(headers)), True)
-
-
-def _in_order(suspect: Suspect, readers: Readers) -> FoundDifference | None:
-    def side(name: str, start: int | None) -> Iterable[VerifiedRecord]:
-        return () if start is None else _open(suspect.plan, name, readers, start)
-
-    source, target = side(SOURCE, suspect.source_offset), side(TARGET, suspect.target_offset)
-    difference = first_difference(source, target, suspect.skipped, offsets=suspect.plan.same_offsets)
-    if difference and difference.target_offset is None and (difference.source_offset or 0) >= suspect.plan.position:
-        return None  # not copied yet
-    return difference
-
-
-def _in_state(suspect: Suspect, readers: Readers) -> FoundDifference | None:
-    """The source is read to where it ends now: a key written since then is not a difference."""
-    plan, keys = _as_it_is_now(suspect.plan, readers), frozenset(suspect.keys)
-    source = last_of(keys, own(plan, SOURCE, plan.source, readers, to_end=True))
-    target = last_of(keys, own(plan, TARGET, plan.target, readers))
-    return confirmed(plan, suspect.keys, source, target)
+        decoded = Decoded(record.offset, record.timestamp, record.key, record.value, record.headers)
+        shown = record if plan.timestamps else record._replace(timestamp=0)
+        if side != SOURCE:
+            yield shown, worker.arrived(decoded)
+            continue
+        try:
+            headers = worker.headers(decoded)
+        except ValueTooLongError as error:
+            todo = "Write the flow's where with a smaller expression, or without it, and verify again."
+            problem = f"where of the flow cannot judge the record at offset {record.offset}: {error}"
+            raise UnreadableError(problem, todo) from None
+        copied = not isinstance(headers, NotCopied)
+        yield (shown if isinstance(headers, NotCopied) else shown._replace(headers=tuple(headers))), copied

@@ -15,8 +15,8 @@ from reconciler_mirror.verify import bounds
 from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk
 from reconciler_mirror.verify.comparable import TopicTraits
-from reconciler_mirror.verify.diverged import NO_PRODUCER, Writer, words, writers_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+from reconciler_mirror.verify.report import NO_PRODUCER, Writer, words, writers_of
 from reconciler_mirror.verify.tasks import Suspect, chunks_of, each, entries_of, locate
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 

@@ -14,7 +14,6 @@ from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import at_the_end
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare
 from reconciler_mirror.verify.comparable import FlowOffsets, judge
-from reconciler_mirror.verify.diverged import Writer, words, writer_at
 from reconciler_mirror.verify.first_difference import FoundDifference, confirmed, first_difference
 from reconciler_mirror.verify.model import (
     SOURCE,
@@ -25,6 +24,7 @@ from reconciler_mirror.verify.model import (
     VerifiedRecord,
     digest,
 )
+from reconciler_mirror.verify.report import Writer, words, writer_at
 from reconciler_mirror.verify.tasks import ChunkCounts, Located, Suspect
 
 from reconciler.kafka.records.batches import Batch

@@ -7,10 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reconciler_mirror.verify import batch_sizes, read_partition
-from reconciler_mirror.verify.batch_sizes import TooLargeBatchError, refuse_too_large, require_openable
+from reconciler_mirror.verify import read_partition
 from reconciler_mirror.verify.model import OffsetSpan
-from reconciler_mirror.verify.read_partition import Readers, UnreadableError, records
+from reconciler_mirror.verify.read_partition import (
+    Readers,
+    TooLargeBatchError,
+    UnreadableError,
+    records,
+    refuse_too_large,
+    require_openable,
+)
 
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
@@ -51,7 +57,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[bytes | BrokerError]:
     monkeypatch.setattr(small_topics, "read", read)
     monkeypatch.setattr(small_topics, "leaders", leaders)
     monkeypatch.setattr(small_topics, "next_offset", lambda _, offset: offset + 10)
-    monkeypatch.setattr(batch_sizes, "cluster_of", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(read_partition, "cluster_of", lambda _: SimpleNamespace(close=lambda: None))
     return answers
 
 
@@ -104,7 +110,7 @@ def test_a_log_that_ends_before_its_span_is_not_waited_for(
     log: list[bytes | BrokerError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(small_topics, "next_offset", lambda _, offset: offset)
-    monkeypatch.setattr(batch_sizes, "_MOVING_S", 0.0)
+    monkeypatch.setattr(read_partition, "_UNREAD_S", 0.0)
     log += [b"", b"", b""]
     with pytest.raises(ConnectionLostError, match="nothing was read of orders-3 at east"):
         require_openable(SPAN)
