@@ -15,8 +15,8 @@ DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
 # Of those, and of the sizes: where it is one record that is refused, and the next may be taken.
 OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 
-# The position is not one of the log that the source has now, or not one of ours, or goes with a target that is gone:
-# how much is left is not known.
+# The position belongs to a log that the source no longer has, to another client, or to a target that is gone: how much
+# is left to copy is unknown.
 WITHOUT_LAG = frozenset(
     {
         *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
@@ -24,6 +24,9 @@ WITHOUT_LAG = frozenset(
         *("target_topic_missing", "target_topic_smaller"),
     }
 )
+
+
+OPEN_TRANSACTION: ConditionCode = "source_transaction_open"
 
 
 class SupersededError(Exception):
@@ -120,9 +123,9 @@ def position_regressed(spec: PartitionSpec, group: str, position: int, copied_to
     return Condition.of_partition(
         "position_regressed",
         spec,
-        f"is not copied: the target's group coordinator tells position {position} in group {group}, but {copied_to} "
+        f"is not copied: the target's group coordinator reports position {position} in group {group}, but {copied_to} "
         f"had been committed; copying from {position} on would double {copied_to - position} offsets",
-        "It is read again automatically, since a broker that has just started may tell an old one for a while. If it "
+        "It is read again automatically, since a broker that has just started may report an old one for a while. If it "
         f"stays, restart the broker that coordinates group {group}, or move the leader of its __consumer_offsets "
         "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Go on where "
         f"the copy ended, at {copied_to} or a little further: compare the last records, then {_seek(spec, copied_to)}.",
@@ -242,7 +245,7 @@ def corrupt(spec: PartitionSpec, covered: int, why: str) -> Condition:
         f"is not copied further than source offset {covered}: {why}. The "
         "mirror does not pass on bytes whose checksum it cannot confirm, nor records that it has to open and cannot",
         "Check the disk of the source broker that leads the partition; another replica may be sound. Copying resumes "
-        "automatically once the batch reads well. What a producer wrote that way stays so; to leave it out: "
+        "automatically once the batch can be read. What a producer wrote that way stays so; to leave it out: "
         f"{_seek(spec, 'OFFSET')}, the first behind it.",
     )
 
@@ -315,7 +318,7 @@ def positions_undecided(spec: LaneSpec, why: str) -> Condition:
         "positions_undecided",
         f"lane {spec.lane} of {spec.flow} does not begin: a transaction on {spec.target.cluster} that holds positions "
         f"of group {spec.group} is not decided, and reading around it could double records: {why}",
-        "It goes on by itself once the transaction has ended, or timed out after "
+        "It resumes automatically once the transaction has ended, or timed out after "
         f"{TRANSACTION_TIMEOUT_MS // 1000} s. If it stays, the coordinator of {spec.group}.* has no leader, or "
         "the transaction hangs: see kafka-transactions.sh find-hanging.",
     )
@@ -326,4 +329,19 @@ def quota_throttled(cluster: str, seconds: float) -> Condition:
         "quota_throttled",
         f"{cluster} throttles the mirror: a client quota is used up, the next request waits {seconds:.1f} s",
         "Raise producer_byte_rate, consumer_byte_rate or request_percentage of the mirror's principal, or accept lag.",
+    )
+
+
+def open_transaction(spec: PartitionSpec, stable: int, high: int, seconds: float) -> Condition:
+    """``stable``: where readers of committed records wait for more than ``seconds``; ``high``: where the log ends."""
+    behind = high - stable
+    return Condition.of_partition(
+        OPEN_TRANSACTION,
+        spec,
+        f"is not copied further than source offset {stable}: a transaction that began there has been open for more "
+        f"than {seconds:.0f} s, and until it ends, readers of committed records get nothing of what follows, "
+        f"{behind:,} offset{'s' if behind > 1 else ''} so far; lag does not count them",
+        "Wait, where the producer keeps transactions open for so long. Else end it with Kafka's own kafka-transactions "
+        f"at the source: abort --topic {quote(spec.topic)} --partition {spec.partition} --start-offset {stable}.",
+        stops=False,
     )

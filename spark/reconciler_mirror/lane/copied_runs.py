@@ -14,7 +14,7 @@ from reconciler.replication.offsets.map import CopiedRun
 
 CHUNK_BYTES = 1024
 CHUNK_RUNS = 100_000
-"""Equal runs take no more bytes, however many they are; who reads a chunk makes each of them."""
+"""Equal runs take no more bytes, however many they are; a reader of the chunk makes each of them."""
 
 Spans = tuple[tuple[int, int], ...]
 """Records of a batch in source offsets: (first offset, how many) of each consecutive part."""
@@ -90,13 +90,22 @@ class Copied:
             target += records
 
     def committed(self, position: int) -> None:
-        """What was acknowledged below ``position`` stands, and that is the next source offset. What lies behind it may
-        have been acknowledged meanwhile, where nothing waits for a commit: it stands with the next one."""
+        """What was acknowledged below ``position``, the next source offset, is committed. What lies behind it may have
+        been acknowledged meanwhile, where nothing waits for a commit: the next commit counts it."""
         chunk = self.chunk
         if chunk is None or self._broken or position < chunk.end:
             self.begin(position)
             return
-        runs = self._taken(position)
+        # The runs below the position are taken, and one of them may be divided there; the others stay open.
+        runs: list[list[int]] = []
+        left: list[list[int]] = []
+        for source, target, records in self._open:
+            below = min(records, max(0, position - source))
+            if below:
+                runs.append([source, target, below])
+            if below < records:
+                left.append([source + below, target + below, records - below])
+        self._open = left
         if runs or position != chunk.end:
             self.version += 1
         chunk.end = position
@@ -109,19 +118,6 @@ class Copied:
         if chunk.size >= CHUNK_BYTES or chunk.runs >= CHUNK_RUNS:
             self._close()
             self.chunk = OffsetChunk(position)
-
-    def _taken(self, position: int) -> list[list[int]]:
-        """The open runs below ``position``, one of which may be divided there; the others stay."""
-        taken: list[list[int]] = []
-        left: list[list[int]] = []
-        for source, target, records in self._open:
-            below = min(records, max(0, position - source))
-            if below:
-                taken.append([source, target, below])
-            if below < records:
-                left.append([source + below, target + below, records - below])
-        self._open = left
-        return taken
 
     def chunks(self) -> Iterable[OffsetChunk]:
         """What the map should have; the last one may still grow."""

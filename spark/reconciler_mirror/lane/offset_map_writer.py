@@ -1,7 +1,7 @@
 """Writes what a lane has copied into the offset map, and into MirrorMaker 2's offset syncs.
 
-A moment after each commit, and outside the transactions: nothing waits for it, and what it writes stands already. While
-the map's topic is missing or does not answer, copying goes on and the map catches up later.
+A moment after each commit, and outside the transactions: nothing waits for it, and what it writes is committed already.
+While the map's topic is missing or does not answer, copying goes on and the map catches up later.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def _pruned(lane: Lane, keys: set[Key]) -> None:
 
 
 async def _sync(cluster: ClusterClient, topic: str, moved: list[Partition]) -> None:
-    """The last record of each partition: who applies MirrorMaker 2's rule is never ahead, and exact when caught up."""
+    """The last record of each partition: a reader by MirrorMaker 2's rule is never ahead, and exact when caught up."""
     pairs = [(p, p.copied.last) for p in moved]
     syncs = [OffsetSync(p.spec.topic, p.spec.partition, *last).record() for p, last in pairs if last is not None]
     await append(cluster, topic, {0: syncs})

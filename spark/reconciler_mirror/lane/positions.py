@@ -2,8 +2,8 @@
 
 The offset is the next *source* offset. The metadata string is compact JSON: source topic id, leader epoch of the last
 record copied, the claim of the application that wrote it, where provenance begins, the hour, so that idle positions are
-renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default), and a proof. Whoever
-writes a position again writes it as what it was: one that another client committed never gets a proof.
+renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default), and a proof. A
+position that is written again keeps what it was: one that another client committed never gets a proof.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, CommittedPosition, Key
@@ -90,8 +89,8 @@ def went_back(position: LanePosition, least: int | None) -> bool:
 
 
 def is_older(later: LanePosition | None, earlier: LanePosition) -> bool:
-    """Whether an answer that came ``later`` tells of a time before ``earlier``, which had been decided. None: it tells
-    nothing. Of one that nobody proved, and of one after a seek or of another topic, that is not known."""
+    """Whether the answer that came ``later`` (None: no position) is of a time before ``earlier``, which had been
+    decided. Unknown, so False, of a position without a proof, after a seek, or of another topic."""
     if later is None:
         return True
     return later.topic_id == earlier.topic_id and went_back(later, earlier.offset)
@@ -103,6 +102,8 @@ def to_commit(key: Key, position: LanePosition) -> OffsetToCommit:
 
 def encode(key: Key, position: LanePosition) -> str:
     """The metadata string of ``position`` of target partition ``key``; far below the broker's limit of 4096 bytes."""
+    same = position.same
+    kept = {} if same is None else {"p": same.producer, "q": same.last, "s": same.start, "x": same.diverged}
     fields = {
         "i": position.topic_id,
         "e": position.leader_epoch,
@@ -111,14 +112,14 @@ def encode(key: Key, position: LanePosition) -> str:
         "h": position.hour,
         **owner_fields(position.claim.owner),
         **({} if position.marked is None else {"m": position.marked}),
-        **({} if position.same is None else _of_same(position.same)),
+        **{key: number for key, number in kept.items() if number is not None},
     }
     return written(key, position.offset, fields, PositionProof.OURS if position.proved else PositionProof.CLAIMED)
 
 
 def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
     """What another client committed (``kafka-consumer-groups --reset-offsets``: no metadata) is not ``proved``, nor is
-    what one took from another partition."""
+    metadata that a client copied from another partition."""
     try:
         fields = parsed((metadata or "{}").rstrip(END))
         proof = proof_of(key, offset, fields)
@@ -128,6 +129,15 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
         hour = int(fields.get("h", 0))
         if proof is PositionProof.CLAIMED:
             return LanePosition(offset, claim=claim, hour=hour, proved=False)
+        last, diverged = fields.get("q"), fields.get("x")
+        same = None
+        if "p" in fields:
+            same = SameOffsetsPosition(
+                int(fields["p"]),
+                None if last is None else int(last),
+                int(fields.get("s", 0)),
+                None if diverged is None else int(diverged),
+            )
         return LanePosition(
             offset,
             str(fields.get("i", "")),
@@ -135,27 +145,10 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
             claim,
             hour,
             None if (marked := fields.get("m")) is None else (int(marked[0]), int(marked[1])),
-            same=_same_of(fields),
+            same=same,
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)
-
-
-def _of_same(same: SameOffsetsPosition) -> dict[str, int]:
-    written = {"p": same.producer, "q": same.last, "s": same.start, "x": same.diverged}
-    return {key: value for key, value in written.items() if value is not None}
-
-
-def _same_of(fields: Mapping[str, Any]) -> SameOffsetsPosition | None:
-    if "p" not in fields:
-        return None
-    last, diverged = fields.get("q"), fields.get("x")
-    return SameOffsetsPosition(
-        int(fields["p"]),
-        None if last is None else int(last),
-        int(fields.get("s", 0)),
-        None if diverged is None else int(diverged),
-    )
 
 
 async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:

@@ -1,14 +1,24 @@
 """Progress of a lane, one row for each partition; unchanged rows stay the same objects.
 
-Rows are made anew for the partitions in ``Lane.changed`` only, so that thousands that have nothing to do cost nothing;
-who compares rows by identity sees which are new.
+Rows are made only for the partitions in ``Lane.changed``, so that thousands that have nothing to do cost nothing; a
+reader that compares rows by identity sees which are new.
+
+Lag is the distance from a position to an end. What is fetched learns its end with each answer; the source is asked for
+the ends of partitions that are stopped, paused or wait for memory. An end that is older than ``SILENT_S`` is no longer
+reported as the end: producers may have gone on.
 """
 
 from __future__ import annotations
 
-from reconciler.kafka.client.cluster import Key
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+from reconciler.kafka.client.cluster import LATEST, NO_LEADER, Key
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler_mirror.conditions.lane import WITHOUT_LAG, quota_throttled
-from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model.lane import Condition, LaneProgress, PartitionProgress
 
@@ -30,8 +40,19 @@ class ProgressReports:
 
     def progress(self) -> LaneProgress:
         """A snapshot of the whole lane."""
-        self._look()
         lane = self._lane
+        for partition in lane.changed.take():
+            key = partition.source
+            now = lane.partitions.get(key)
+            if now is None:
+                self._rows.pop(key, None)
+                self._conditions.pop(key, None)
+            elif now is partition:  # and not one that left and came back as another object
+                self._rows[key] = row(lane, partition)
+                if partition.hold.condition is not None:
+                    self._conditions[key] = partition.hold.condition
+                else:
+                    self._conditions.pop(key, None)
         conditions = tuple(self._conditions.values())
         if lane.trouble is not None:
             conditions += (lane.trouble,)
@@ -50,21 +71,6 @@ class ProgressReports:
             held_back=sum(1 for p in lane.partitions.values() if p.outbox.queue) if lane.throttle.delay() > 0 else 0,
             holes=lane.delivery.holes(),
         )
-
-    def _look(self) -> None:
-        lane = self._lane
-        for partition in lane.changed.take():
-            key = partition.source
-            now = lane.partitions.get(key)
-            if now is None:
-                self._rows.pop(key, None)
-                self._conditions.pop(key, None)
-            elif now is partition:
-                self._rows[key] = row(lane, partition)
-                if partition.hold.condition is not None:
-                    self._conditions[key] = partition.hold.condition
-                else:
-                    self._conditions.pop(key, None)
 
 
 def row(lane: Lane, partition: Partition) -> PartitionProgress:
@@ -85,3 +91,55 @@ def row(lane: Lane, partition: Partition) -> PartitionProgress:
         p.figures.lost.counted,
         p.log.silent_since_ms,
     )
+
+
+LOOK_S = 3.0
+SILENT_S = 10.0
+"""Some fetches and looks: a fetch waits half a second for data, and a long line takes a few for an answer."""
+
+
+class SourceEnds:
+    """Of one session."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    def mark_silent(self, now: float) -> None:
+        """``now``: monotonic. Marks partitions whose end the source has not confirmed for long."""
+        for partition in self._lane.partitions.values():
+            silent_s = now - partition.heard_at
+            if (silent_s > SILENT_S) is (partition.log.silent_since_ms is None) and partition.log.end >= 0:
+                since_ms = int((time.time() - silent_s) * 1000)
+                partition.log.silent_since_ms = since_ms if silent_s > SILENT_S else None
+                self._lane.changed.add(partition)
+
+    async def run(self) -> None:
+        lane = self._lane
+        while True:
+            await asyncio.sleep(LOOK_S + len(lane.partitions) / 2_000)
+            due = time.monotonic() - LOOK_S
+            wanted = [p.source for p in lane.partitions.values() if p.log.end >= 0 and p.heard_at < due]
+            by_leader = lane.source.by_leader(wanted)
+            lost = by_leader.pop(NO_LEADER, [])
+            moved = await asyncio.gather(*map(self._ask, by_leader.values()))
+            if topics := {topic for keys in (lost, *moved) for topic, _ in keys}:
+                with contextlib.suppress(ConnectionLostError, BrokerError):
+                    await lane.source.refresh(topics)
+
+    async def _ask(self, keys: Sequence[Key]) -> list[Key]:
+        """Asks one broker. Returns those that it does not serve; if it does not answer, all stay as they are."""
+        lane = self._lane
+        try:
+            async with asyncio.timeout(SILENT_S / 2):
+                ends = await lane.source.list_offsets(dict.fromkeys(keys, LATEST), committed=lane.committed_only)
+        except (ConnectionLostError, BrokerError, TimeoutError):
+            return []
+        for key, end in ends.items():
+            partition = lane.partitions.get(key)
+            if partition is None or isinstance(end, BrokerError):
+                continue
+            moved = end > partition.log.end or (end < partition.log.end and partition.hold.phase is not Phase.COPYING)
+            partition.log.ends_at(end if moved else partition.log.end, time.monotonic())
+            if moved:
+                lane.changed.add(partition)
+        return [key for key, end in ends.items() if isinstance(end, BrokerError)]

@@ -37,7 +37,7 @@ from reconciler_mirror.lane.partition import Tuning
 from reconciler_mirror.lane.produce.throttle import Throttle
 from reconciler_mirror.lane.same_offsets.delivery import SameOffsetsSessions
 from reconciler_mirror.lane.session import LaneSession
-from reconciler_mirror.lane.state import Lane, LaneCounts, RestartError
+from reconciler_mirror.lane.state import LaneCounts, RestartError
 from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import (
     AWAITED,
@@ -51,8 +51,8 @@ from reconciler_mirror.model.lane import (
 )
 
 PAUSE_FIRST, PAUSE_LAST, LOOK_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
-# Of a transaction that somebody ended or replaced, perhaps: whoever begins again then learns which. A broker that is
-# fencing in the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
+# Another client may have ended or replaced the transaction: beginning again shows which. A broker that is fencing in
+# the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
 WORKED_BYTES = 2 << 20  # a fetch whose records are opened must not hold up acknowledgements for long
 _log = logs.logger("batch path")
@@ -115,10 +115,14 @@ class Attempts:
                 cluster.close()
 
     async def _claimed(self, source: ClusterClient, target: ClusterClient) -> bool:
-        """Gets all ready that can be without disturbing who copies now. False when the control ended the lane."""
+        """Prepares all that does not disturb the application that copies now. False when the control ended the lane."""
         self._identity = self._delivering.identity(self._spec, target)
         wanted = self._control.partitions()
-        preparing = asyncio.ensure_future(prepare(wanted, source, target, self._identity, self._trouble))
+
+        def report(side: str, why: str) -> None:
+            self._control.report(replace(self._progress, conditions=(unreachable(self._spec, side, why),)))
+
+        preparing = asyncio.ensure_future(prepare(wanted, source, target, self._identity, report))
         claimed = False
         try:
             while (claim := self._control.claim()) == AWAITED:
@@ -136,15 +140,12 @@ class Attempts:
         self._spec = replace(self._spec, claim=claim)
         return True
 
-    def _trouble(self, side: str, why: str) -> None:
-        self._control.report(replace(self._progress, conditions=(unreachable(self._spec, side, why),)))
-
     def _end(self) -> LaneEnd:
         return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
 
     async def _begin(self, identity: Identity, target: ClusterClient) -> None:
-        """Fences whoever was there before, but nobody who came after this lane first began; puts right what a broker
-        forgot of an earlier transaction."""
+        """Fences earlier holders, but none that came after this lane first began; repairs what a broker forgot of an
+        earlier transaction."""
         await identity.start(self._former)
         await self._delivering.started(self._spec, target)
         self._former = identity
@@ -161,8 +162,19 @@ class Attempts:
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
                     lane = self._delivering.lane(self._spec, (source, target), identity)
-                    lane.unseen = self._unseen
-                    await self._session(lane)
+                    lane.unseen, lane.throttle = self._unseen, self._throttle
+                    lane.copied, lane.known, lane.counts = self._copied, self._known, self._counts
+                    session = LaneSession(
+                        lane, self._control, self._held, lambda now: self._control.report(self._total(now))
+                    )
+                    try:
+                        await session.run()
+                    finally:
+                        # What copying itself stopped stays stopped in the next session.
+                        for partition in lane.partitions.values():
+                            if partition.hold.condition is not None and partition.hold.held_at is not None:
+                                self._held[partition.source] = partition.hold.condition
+                        self._total(session.progress())
                 return LaneReport(self._end(), self._progress)
             except FencedError as error:
                 return await self._fenced(target, error)
@@ -182,20 +194,8 @@ class Attempts:
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
 
-    async def _session(self, lane: Lane) -> None:
-        lane.copied, lane.known, lane.counts = self._copied, self._known, self._counts
-        lane.throttle = self._throttle
-        session = LaneSession(lane, self._control, self._held, lambda now: self._control.report(self._total(now)))
-        try:
-            await session.run()
-        finally:
-            for partition in lane.partitions.values():
-                if partition.hold.condition is not None and partition.hold.held_at is not None:
-                    self._held[partition.source] = partition.hold.condition
-            self._total(session.progress())
-
     def _total(self, progress: LaneProgress) -> LaneProgress:
-        """With what no session knows."""
+        """Adds what no session knows: retries, and how long the rate limit held the lane back."""
         throttled_ms = int(self._throttle.waited_s * 1000)
         self._progress = replace(progress, retries=self._retries, throttled_ms=throttled_ms)
         return self._progress
@@ -245,8 +245,8 @@ async def prepare(
     identity: Identity,
     trouble: Callable[[str, str], None],
 ) -> None:
-    """Warms a lane up before it may copy: leaders, coordinators, connections. Returns once all of it is there; tries
-    again what may heal: ``trouble`` hears the side and why. Raises what a session would fail with."""
+    """Warms a lane up before it may copy: leaders, coordinators, connections. Returns once it has all of them; retries
+    what may heal, and reports side and reason to ``trouble``. Raises what a session would fail with."""
     taken = tuple(partitions)
     await asyncio.gather(
         _until_done(partial(_source, taken, source), partial(trouble, "source")),

@@ -12,14 +12,13 @@ from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler_mirror.conditions.lane import unavailable
 from reconciler_mirror.lane.copied_runs import Copied
-from reconciler_mirror.lane.fetch.sessions import Fetchers
+from reconciler_mirror.lane.fetch.fetcher import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.partition import UNKNOWN, Partition, PartitionFigures, Phase
 from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
-from reconciler_mirror.lane.progress import ProgressReports, report_pause
-from reconciler_mirror.lane.source_ends import SourceEnds
+from reconciler_mirror.lane.progress import ProgressReports, SourceEnds, report_pause
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.lane import Condition, Control, LaneProgress, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import worker_of
@@ -40,13 +39,13 @@ class LaneSession:
         lane.routes = self
         self._control = control
         self._held = held
-        self._tell = report
+        self._deliver_report = report
         self._senders: dict[int, Sender] = {}
         self._readers: set[asyncio.Task[None]] = set()
         self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
         self._tasks: set[asyncio.Task[None]] = set()
         self._map = MapWriter(lane)
-        self._telling = ProgressReports(lane)
+        self._reports = ProgressReports(lane)
         self._ends = SourceEnds(lane)
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
@@ -94,7 +93,7 @@ class LaneSession:
                 self.lane.fail(error)
 
         task = self._loop.create_task(guarded())
-        task.add_done_callback(lambda _: work.close())  # one that was cancelled before it began
+        task.add_done_callback(lambda _: work.close())  # work that was cancelled before it began
         group.add(task)
         return task
 
@@ -132,7 +131,13 @@ class LaneSession:
     def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
         if moved:
             if partition.outbox.stalled() > self.lane.tuning.delivery_timeout:
-                self._stalled(partition)
+                condition = unavailable(partition.spec, "target", "no leader could be reached")
+                partition.outbox.reached()
+                if partition.outbox.unacked:
+                    self.lane.fail(RestartError(condition.text, (partition.source, condition)))
+                else:
+                    self.forget(partition)
+                    self.lane.stop(partition, condition, at=partition.log.reached)
                 return
             self._moved.add(partition.spec.target_topic)
             self._refresh.set()
@@ -141,15 +146,6 @@ class LaneSession:
     def _offer_again(self, partition: Partition) -> None:
         if not self.lane.failed.done() and (partition.outbox.resend or partition.outbox.queue):
             self.lane.resolve(self.offer, partition)
-
-    def _stalled(self, partition: Partition) -> None:
-        condition = unavailable(partition.spec, "target", "no leader could be reached")
-        partition.outbox.reached()
-        if partition.outbox.unacked:
-            self.lane.fail(RestartError(condition.text, (partition.source, condition)))
-        else:
-            self.forget(partition)
-            self.lane.stop(partition, condition, at=partition.log.reached)
 
     def look_again(self, partition: Partition, why: str) -> None:
         self.forget(partition)
@@ -189,7 +185,7 @@ class LaneSession:
 
     async def _metadata_now_and_then(self) -> None:
         """Leaders that moved while nothing was sent, and topics that were recreated under the same name. Once a
-        day all positions are written, since the target forgets those that nobody wrote for long."""
+        day all positions are written, since the target forgets positions that were not written for long."""
         lane, renew_at = self.lane, time.monotonic() + RENEW_EVERY
         while True:
             await asyncio.sleep(METADATA_EVERY)
@@ -221,7 +217,14 @@ class LaneSession:
         while not (self._control.stopping() or self._control.lease_over()):
             paused = self._control.paused()
             if paused is not self._paused and paused != self._paused:
-                self._pause(paused)
+                self._paused = paused
+                for key, partition in self.lane.partitions.items():
+                    if partition.hold.pausing is not (key in paused):
+                        partition.hold.ask_pause(key in paused)
+                        self.lane.changed.add(partition)
+                        if partition.hold.pausing and partition.hold.phase is Phase.COPYING:
+                            self.forget(partition)
+                            self.lane.pause(partition)
             specs = self._control.partitions()
             if specs is not self._specs and specs != self._specs:
                 self._specs = specs
@@ -281,19 +284,8 @@ class LaneSession:
         else:
             self.lane.stop(partition, condition, at=UNKNOWN)
 
-    def _pause(self, paused: frozenset[Key]) -> None:
-        lane, self._paused = self.lane, paused
-        for key, partition in lane.partitions.items():
-            if partition.hold.pausing is (key in paused):
-                continue
-            partition.hold.ask_pause(key in paused)
-            lane.changed.add(partition)
-            if partition.hold.pausing and partition.hold.phase is Phase.COPYING:
-                self.forget(partition)
-                lane.pause(partition)
-
     def _leave(self) -> None:
-        """Those that left go once what they had in the open transaction is decided; changed ones then join anew."""
+        """Those that left go once what they had in the open transaction is decided; changed ones then join again."""
         lane = self.lane
         leaving = [p for p in lane.partitions.values() if p.hold.phase is Phase.LEAVING]
         specs = {(s.topic, s.partition): s for s in self._specs or ()} if leaving else {}
@@ -323,14 +315,14 @@ class LaneSession:
         partition.log.unread()
         self.lane.delivery.begin(partition)
 
-    # what it tells
+    # reports
 
     def progress(self) -> LaneProgress:
-        return self._telling.progress()
+        return self._reports.progress()
 
     def _report(self) -> None:
         self._reported = time.monotonic()
-        self._tell(self.progress())
+        self._deliver_report(self.progress())
 
 
 async def _cancel(tasks: set[asyncio.Task[None]]) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
@@ -71,18 +70,18 @@ class Starter:
                 failing_since = failing_since or time.monotonic()
                 undecided = isinstance(error, BrokerError) and error.code == UNSTABLE
                 if time.monotonic() - failing_since > TELL_AFTER:
-                    self._lane.trouble = self._waits_for(str(error), undecided=undecided)
+                    side = "target" if self._at_target else "source"
+                    self._lane.trouble = (
+                        conditions.positions_undecided(self._lane.spec, str(error))
+                        if undecided
+                        else conditions.unreachable(self._lane.spec, side, str(error))
+                    )
                 await asyncio.sleep(min(pause, PAUSE_UNDECIDED) if undecided else pause)
                 pause = min(PAUSE_LAST, pause * (1.2 if undecided else 2))
             else:
                 pause = PAUSE_FIRST
             if again:
                 asyncio.get_running_loop().call_later(WAIT, self._add_again, again)
-
-    def _waits_for(self, why: str, *, undecided: bool) -> Condition:
-        if undecided:
-            return conditions.positions_undecided(self._lane.spec, why)
-        return conditions.unreachable(self._lane.spec, "target" if self._at_target else "source", why)
 
     async def _start(self, taken: Sequence[Partition]) -> list[Partition]:
         """Returns those that have to wait, for example for a leader."""
@@ -93,19 +92,33 @@ class Starter:
         await lane.source.refresh({p.spec.topic for p in taken})
         self._at_target = True
         await lane.target.refresh({p.spec.target_topic for p in taken})
-        there, again = self._with_leaders(taken)
-        there = await self._with_positions(there)
+        led, again = list[Partition](), list[Partition]()
+        for partition in taken:
+            leader = lane.source.leader(*partition.source)
+            if (condition := self._missing(partition)) is not None:
+                lane.stop(partition, condition)
+            elif leader is None or leader.node < 0:
+                again.append(partition)
+                self._waits(partition, "it has no leader")
+            else:
+                partition.log.topic_id = lane.source.topics[partition.spec.topic].topic_id
+                led.append(partition)
+        there = await self._with_positions(led)
         # Positions are at the target, what they mean is asked of the source's leaders: a position is only as good as
         # the log it points into.
         self._at_target = False
         bounds = await self._bounds(there)
-        tops, truncated = await self._tops(there, bounds), await self._truncated(there)
+        # A position beyond the end: an open transaction, or a lost log. The high watermark says which.
+        beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
+        tops = await lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
+        truncated = await self._truncated(there)
         for partition in there:
             known = bounds[partition.source]
             if partition.log.committed < 0 and not self._fetched_uncommitted:
                 again.append(partition)
             elif not isinstance(known, BrokerError):
-                top = max(known[1], tops.get(partition.source, known[1]))
+                top = tops.get(partition.source)
+                top = max(known[1], top) if isinstance(top, int) else known[1]
                 self._settle(partition, (*known, top), truncated.get(partition))
             elif known.retriable:
                 again.append(partition)
@@ -114,22 +127,8 @@ class Starter:
                 lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
         return again
 
-    def _with_leaders(self, taken: Sequence[Partition]) -> tuple[list[Partition], list[Partition]]:
-        there, again = [], []
-        for partition in taken:
-            condition = self._missing(partition)
-            if condition is not None:
-                self._lane.stop(partition, condition)
-            elif _leaderless(self._lane.source, partition.source):
-                again.append(partition)
-                self._waits(partition, "it has no leader")
-            else:
-                partition.log.topic_id = self._lane.source.topics[partition.spec.topic].topic_id
-                there.append(partition)
-        return there, again
-
     def _waits(self, partition: Partition, why: str) -> None:
-        """Tried again several times a second; told once it lasts."""
+        """Tried again several times a second; a condition once it lasts."""
         now = time.monotonic()
         partition.hold.waits_since = partition.hold.waits_since or now
         if now - partition.hold.waits_since > TELL_AFTER and partition.hold.condition is None:
@@ -143,7 +142,7 @@ class Starter:
             return conditions.source_refuses(partition.spec, source.error)
         if source.error == UNKNOWN_TOPIC or (not source.error and spec.partition not in source.leaders):
             return conditions.source_gone(partition.spec)
-        if source.topic_id != NO_ID and spec.topic_id and not _same_id(source.topic_id, spec.topic_id):
+        if source.topic_id != NO_ID and spec.topic_id and printed_id(source.topic_id.bytes) != urlsafe(spec.topic_id):
             return conditions.topic_recreated(replace(spec, topic_id=printed_id(source.topic_id.bytes)), spec.topic_id)
         if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
             return conditions.target_missing(partition.spec, len(target.leaders), target.error)
@@ -198,7 +197,7 @@ class Starter:
         return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
     async def _least(self, unknown: Sequence[Partition]) -> Mapping[Key, int]:
-        """Up to where they had been committed, at least, whatever the group coordinator tells: by what this lane itself
+        """Up to where they had been committed, at least, whatever the group coordinator says: by what this lane itself
         has committed or begun at, else by the offset map. A lane that remembers needs no map, which may have no leader
         just when a session begins again because a broker went away."""
         lane, target = self._lane, self._lane.target
@@ -231,9 +230,21 @@ class Starter:
 
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
         spec = self._lane.spec
-        given, fresh = _apart(fresh, spec.start_offsets)
-        await self._begin_at(given)
-        fresh = await self._never_copied(fresh)
+        # Explicit offsets. One that the source does not have stops its partition: no other was asked for.
+        given = [p for p in fresh if p.source in spec.start_offsets]
+        bounds = await self._bounds(given)
+        for partition in given:
+            known, wanted = bounds[partition.source], spec.start_offsets[partition.source]
+            if isinstance(known, BrokerError):
+                if known.retriable:
+                    raise known
+                self._lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
+            elif known[0] <= wanted <= known[1]:
+                self._begin_first(partition, wanted)
+            else:
+                self._lane.stop(partition, conditions.start_out_of_range(partition.spec, wanted, *known))
+        # The others, by the start that the flow asks for.
+        fresh = await self._never_copied([p for p in fresh if p.source not in spec.start_offsets])
         offsets = await self._offsets(fresh, positions.asked_at(spec.start_kind, spec.start_timestamp_ms))
         beyond = [p for p in fresh if offsets[p.source] == -1]
         offsets = {**offsets, **await self._offsets(beyond, LATEST)}
@@ -281,20 +292,6 @@ class Starter:
         for partition, offset in offsets.items():
             _, copied_to = before.get(partition.source, (spec.flow, None))
             self._lane.stop(partition, conditions.position_foreign(partition.spec, spec.group, offset, copied_to))
-
-    async def _begin_at(self, given: Sequence[Partition]) -> None:
-        """Explicit offsets. One that the source does not have stops its partition: no other was asked for."""
-        bounds = await self._bounds(given)
-        for partition in given:
-            known, offset = bounds[partition.source], self._lane.spec.start_offsets[partition.source]
-            if isinstance(known, BrokerError):
-                if known.retriable:
-                    raise known
-                self._lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
-            elif known[0] <= offset <= known[1]:
-                self._begin_first(partition, offset)
-            else:
-                self._lane.stop(partition, conditions.start_out_of_range(partition.spec, offset, *known))
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         spec = self._lane.spec
@@ -349,14 +346,6 @@ class Starter:
                     offsets[suspects[key]] = answer[1]
         return offsets
 
-    async def _tops(
-        self, there: Sequence[Partition], bounds: Mapping[Key, tuple[int, int] | BrokerError]
-    ) -> Mapping[Key, int]:
-        """High watermarks of those whose position lies beyond their end: an open transaction, or a lost log."""
-        beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
-        tops = await self._lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
-        return {key: top for key, top in tops.items() if isinstance(top, int)}
-
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
         """``bounds``: log start, end for our isolation, high watermark."""
         lane, (low, end, top) = self._lane, bounds
@@ -398,16 +387,6 @@ class Starter:
         self.add(partition)
 
 
-def _apart(fresh: Sequence[Partition], offsets: Mapping[Key, int]) -> tuple[Sequence[Partition], Sequence[Partition]]:
-    """Those with an explicit offset, and the others."""
-    return [p for p in fresh if p.source in offsets], [p for p in fresh if p.source not in offsets]
-
-
-def _leaderless(cluster: ClusterClient, key: Key) -> bool:
-    leader = cluster.leader(*key)
-    return leader is None or leader.node < 0
-
-
 async def _only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[Key]:
     """Those of ``ends`` whose log holds nothing from offset 0 to its end but aborted records and markers, as a lane
     leaves them that is interrupted in its first transaction. A log that lost its beginning, or has a hole, held more.
@@ -429,9 +408,5 @@ async def _only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[K
                 aborted.add(key)
                 del unread[key]
         if unread == before:
-            break  # nothing comes of an undecided transaction, for example: in doubt they hold records
+            break  # an undecided transaction, for example, delivers nothing: in doubt they hold records
     return aborted
-
-
-def _same_id(topic_id: UUID, printed: str) -> bool:
-    return printed_id(topic_id.bytes) == urlsafe(printed)

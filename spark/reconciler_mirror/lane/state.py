@@ -19,8 +19,7 @@ from reconciler.kafka.records.batches import Batch
 from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane.copied_runs import Copied
-from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
-from reconciler_mirror.lane.partition import Partition, PartitionFigures, Tuning
+from reconciler_mirror.lane.partition import Partition, PartitionFigures, Phase, Tuning
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
 from reconciler_mirror.model.counters import LatencyCounter, Loss
@@ -59,10 +58,10 @@ class PartitionRoutes(Protocol):
         """Fetch it no more."""
 
     def begin_again(self, partition: Partition) -> None:
-        """Read its position anew, and go on as that says: nothing of it is under way."""
+        """Read its position again, and go on as that says: nothing of it is under way."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Has something done beside; what it raises ends the session."""
+        """Runs ``work`` beside the session's tasks; what it raises ends the session."""
 
     def announce(self, partition: Partition) -> None:
         """Add it to the open transaction (classic protocol), then offer it."""
@@ -117,7 +116,7 @@ class LaneDelivery(Protocol):
 
 
 class Changed:
-    """Partitions of which something may be told that was not told yet. ``noticed`` is set by the first."""
+    """Partitions whose row of the report may have changed. ``noticed`` is set by the first."""
 
     def __init__(self) -> None:
         self.noticed = asyncio.Event()
@@ -173,7 +172,7 @@ class Lane:
         self.identity = identity  # of the producer that writes the data
         self.tuning = tuning
 
-        # What outlives sessions: whoever makes the lane hands it over.
+        # What outlives sessions: ``Attempts`` hands it over to each.
         self.counts = LaneCounts()
         self.copied: dict[Key, Copied] = {}  # runs for the offset map
         self.known: dict[Key, tuple[int, Ids]] = {}  # the position committed last, and of which topics
@@ -403,3 +402,63 @@ class Lane:
                 self.routes.look_again(partition, name_of(code))
             else:
                 self.stop(partition, conditions.source_refuses(partition.spec, code))
+
+
+OPEN_AFTER = 75.0
+"""Seconds. A producer that is gone is given up after 60 s by default, and brokers look for such every 10 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """``stable``: where readers of committed records wait, ``high``: where the partition ends; ``since``: monotonic."""
+
+    stable: int
+    high: int
+    since: float
+
+
+class OpenTransactions:
+    """Open transactions at the source, behind which committed readers wait; reported when they last.
+
+    Lag counts what can be read, so it is 0 there, and stays 0 when a producer never ends its transaction. Waiting is
+    what each transaction causes; what outlives the usual timeout of transactions is reported. It does not count as
+    stopped: some producers, Flink's for one, keep each transaction open for minutes, and all their readers wait like
+    this. Partitions without an open transaction cost one look into a dict.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Partition, OpenTransaction] = {}
+
+    def seen(self, partition: Partition, stable: int, high: int) -> None:
+        """What the source has just answered; ``stable`` and ``high`` as in a Fetch response."""
+        before = self._waiting.get(partition)
+        if high <= stable:
+            if before is not None:
+                del self._waiting[partition]
+                _over(partition)
+            return
+        if before is None or before.stable != stable:
+            _over(partition)
+            self._waiting[partition] = OpenTransaction(stable, high, time.monotonic())
+        elif before.high != high:
+            self._waiting[partition] = OpenTransaction(stable, high, before.since)
+
+    def look(self, now: float) -> Iterable[Partition]:
+        """Those whose condition has changed. What is not copied any more is forgotten."""
+        partitions = []
+        for partition, waiting in list(self._waiting.items()):
+            if partition.hold.phase in (Phase.STOPPED, Phase.PAUSED, Phase.LEAVING):
+                del self._waiting[partition]
+                continue
+            mine = partition.hold.condition is None or partition.hold.condition.code == conditions.OPEN_TRANSACTION
+            if partition.hold.phase is Phase.COPYING and mine and now - waiting.since > OPEN_AFTER:
+                condition = conditions.open_transaction(partition.spec, waiting.stable, waiting.high, OPEN_AFTER)
+                if condition != partition.hold.condition:
+                    partition.hold.tell(condition)
+                    partitions.append(partition)
+        return partitions
+
+
+def _over(partition: Partition) -> None:
+    if partition.hold.condition is not None and partition.hold.condition.code == conditions.OPEN_TRANSACTION:
+        partition.hold.tell(None)

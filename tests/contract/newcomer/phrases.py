@@ -49,7 +49,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("move consumer groups at failover", ("operations/failover/steps.py", "operations/failover/run.py")),
     ("pause a flow", ("resources/mirrors/pause.py", "operations/mirror/pause.py", "replication/records/pauses.py")),
     # The mirror job.
-    ("retry of a lane's commit", ("reconciler_mirror/lane/commit.py", "reconciler_mirror/lane/run.py")),
+    ("retry of a lane's commit", ("reconciler_mirror/lane/transactional.py", "reconciler_mirror/lane/run.py")),
     ("add a metric of a flow", ("reconciler_mirror/report/metrics.py",)),
     ("assign lanes to Spark tasks", ("reconciler_mirror/leases/assign.py",)),
     ("discover new partitions of a source topic", ("reconciler_mirror/driver/discovery.py",)),

@@ -316,7 +316,7 @@ def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
     flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What follows it cannot be read, so no lag counts it."""
-    monkeypatch.setattr("reconciler_mirror.lane.fetch.open_transactions.TELL_AFTER", 1.0)
+    monkeypatch.setattr("reconciler_mirror.lane.state.OPEN_AFTER", 1.0)
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(20))
     fill(flow.source, flow.topic, _records(20), 1)
@@ -347,8 +347,8 @@ def test_a_source_whose_answers_drip_is_told_and_its_lag_is_unknown_until_it_is_
     """Each byte kept the request alive once, and the partitions stood without a word, with a lag of 0."""
     for place, seconds in {
         "lane.fetch.fetcher.ANSWER_WITHIN": 1.0,
-        "lane.source_ends.SILENT_S": 3.0,
-        "lane.source_ends.LOOK_S": 0.5,
+        "lane.progress.SILENT_S": 3.0,
+        "lane.progress.LOOK_S": 0.5,
         "lane.start.TELL_AFTER": 1.0,
     }.items():
         monkeypatch.setattr(f"reconciler_mirror.{place}", seconds)

@@ -9,10 +9,9 @@ from typing import Any, cast
 
 import pytest
 from reconciler_mirror.conditions.lane import WITHOUT_LAG
-from reconciler_mirror.lane import source_ends
+from reconciler_mirror.lane import progress
 from reconciler_mirror.lane.partition import Answers, Hold, Partition, Phase, SourceLog, Tuning
-from reconciler_mirror.lane.progress import row
-from reconciler_mirror.lane.source_ends import SILENT_S, SourceEnds
+from reconciler_mirror.lane.progress import SILENT_S, SourceEnds, row
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model.lane import Condition, PartitionSpec
@@ -71,7 +70,7 @@ def in_lane(test: Callable[[Lane, Source], Coroutine[Any, Any, None]], monkeypat
         await test(lane, source)
         lane.failed.cancel()
 
-    monkeypatch.setattr(source_ends, "time", SimpleNamespace(monotonic=lambda: NOW + 4, time=lambda: NOW + 4))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: NOW + 4, time=lambda: NOW + 4))
     asyncio.run(run())
 
 
@@ -85,7 +84,7 @@ async def one_look(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
             raise asyncio.CancelledError
 
     with monkeypatch.context() as patched:
-        patched.setattr("reconciler_mirror.lane.source_ends.asyncio.sleep", sleep)
+        patched.setattr("reconciler_mirror.lane.progress.asyncio.sleep", sleep)
         with pytest.raises(asyncio.CancelledError):
             await SourceEnds(lane).run()
 

@@ -1,10 +1,14 @@
-"""Fetches batches for a lane: incremental sessions per source broker, sorted into pieces to produce."""
+"""Fetches batches for a lane: incremental sessions per source broker, sorted into pieces to produce.
+
+``Fetchers`` decides which session reads a partition: the quiet one of its broker, or one for partitions with a backlog.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from reconciler.kafka.client.buffers import Buffer
@@ -71,7 +75,7 @@ class Fetcher:
         self._lane.room.set()
 
     def _forget(self, partition: Partition) -> None:
-        """Its answers tell nothing of the partition any more."""
+        """Its answers do not cover the partition any more."""
         if partition.log.answers is self._answers:
             partition.hear_no_more()
             partition.log.answers = None
@@ -169,7 +173,7 @@ class Fetcher:
         if self._busy and self._line.pipelined:
             return _PAUSED_WAIT_MS if self._empty else 0
         if self._busy and not self._paused:
-            return _JOINED_WAIT_MS  # whoever has records again joins with the next request
+            return _JOINED_WAIT_MS  # partitions that have records again join with the next request
         return _PAUSED_WAIT_MS if self._paused else self._lane.tuning.fetch_wait_ms
 
     async def _once(self, connection: Connection) -> None:
@@ -277,3 +281,38 @@ class Fetcher:
             lane.corrupt(partition, "the source broker found it corrupt")
         else:
             lane.source_failed((partition,), answer.error)
+
+
+class Fetchers:
+    """Those of one lane, made when a partition needs them. ``start`` runs one until the lane ends."""
+
+    def __init__(self, lane: Lane, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._lane = lane
+        self._start = start
+        self._lines: dict[int, BrokerLink] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+
+    def place(self, node: int, partition: Partition) -> None:
+        """Has broker ``node`` asked for it. A partition with a backlog goes where fewest are."""
+        line, tuning = self._lines.get(node), self._lane.tuning
+        if line is None:
+            line = self._lines[node] = BrokerLink(tuning.fetch_bytes, tuning.fetch_bytes_far)
+        line.round_trip = self._lane.source.round_trip(node)
+        self._lane.far |= line.long
+        partition.log.busy |= line.long and not partition.caught_up
+        number = 0
+        if partition.log.busy:
+            number = min(range(1, line.sessions() + 1), key=lambda number: self._size(node, number))
+        fetcher = self._fetchers.get((node, number))
+        if fetcher is None:
+            fetcher = self._fetchers[node, number] = Fetcher(self._lane, (node, number), line, self._fetchers)
+            self._start(fetcher.run())
+        fetcher.add(partition)
+
+    def _size(self, node: int, number: int) -> int:
+        fetcher = self._fetchers.get((node, number))
+        return fetcher.size if fetcher is not None else 0
+
+    def forget(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)

@@ -1,4 +1,7 @@
-"""What to do with each fetched batch: send it whole, rebuild it, gather it, or skip it."""
+"""What to do with each fetched batch: send it whole, rebuild it, gather it, or skip it.
+
+Records of a flow that filters or adds headers are gathered into big batches.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,29 @@ from contextlib import suppress
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records.add_headers import with_headers_added
 from reconciler.kafka.records.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
 from reconciler.kafka.records.codecs import TooMuchToOpenError
-from reconciler.kafka.records.records import gather, rebuild
+from reconciler.kafka.records.records import (
+    GATHER_BYTES,
+    GATHER_OPENED,
+    GATHER_RECORDS,
+    Record,
+    codec_of,
+    fitting,
+    gather,
+    rebuild,
+    records_of,
+)
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.model.counters import Loss
+from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 MOST_GROWN = 1 << 20
-"""Offsets by which a log may grow while an answer is made: a broker tells its end as of before it read."""
+"""Offsets by which a log may grow while an answer is made: a broker reports its end as of before it read."""
 _log = logs.logger("batch path")
 Pieces = tuple[list[Piece], int]
 """In offset order, and the offset after all that they cover."""
@@ -108,8 +122,8 @@ def _in_doubt(partition: Partition, batch: Batch, expected: int) -> bool:
 
 
 def _is_sound(view: memoryview, batch: Batch, wanted: list[Batch]) -> bool:
-    """Of a batch that is left out for what its header says: nobody else would find that header damaged. Raises
-    CorruptBatchError when nothing is ``wanted`` that lies before it."""
+    """Of a batch that is left out for what its header says: nothing later would find that header damaged. Raises
+    CorruptBatchError when nothing before it is ``wanted``."""
     try:
         if batch.magic == 2:
             verify(view[batch.start : batch.end], batch)
@@ -204,3 +218,69 @@ def _gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer
         return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, small, largest)]
     except TooMuchToOpenError:  # they need not be opened
         return [Piece.whole(view[batch.start : batch.end], batch, buffer, batch) for batch in small]
+
+
+def worked_pieces(
+    partition: Partition, worker: RecordWorker, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
+) -> Iterator[Piece]:
+    """In offset order. What is left out is noted in ``partition.figures.passed``; the last piece may end before it."""
+    view, wanted = fetched
+    gathering = _Gathering(partition.sizes.at(wanted[0].base))
+    for batch in wanted:
+        # Headers that are the same for every record are added without taking the batch apart, if it still fits.
+        large, always = batch.records > WHOLE_ABOVE, worker.always_added
+        whole = large and why_not_whole(batch, partition.log.covered, gathering.largest, append_time=True) is None
+        if (
+            whole
+            and always is not None
+            and len(longer := with_headers_added(view, batch, *always)) <= gathering.largest
+        ):
+            yield from gathering.flush()
+            yield Piece.whole(memoryview(longer), batch)
+            continue
+        records = [record for record in records_of(view, batch) if record.offset >= partition.log.covered]
+        done = worker.apply(records)
+        partition.figures.passed.add(batch.next_offset, done.filtered, done.returning)
+        if whole and not done.changed:
+            yield from gathering.flush()
+            yield Piece.whole(view[batch.start : batch.end], batch, buffer)
+        else:
+            yield from gathering.add((batch, codec_of(view, batch)), done.kept, len(records))
+    yield from gathering.flush()
+
+
+class _Gathering:
+    """Records of consecutive source batches that will share a batch."""
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+        self._records: list[Record] = []
+        self._size = 0.0
+        self._opened = 0
+        self._codec = -1
+        self._last: Batch | None = None
+
+    def add(self, source: tuple[Batch, int], kept: list[Record], of: int) -> Iterator[Piece]:
+        """``source``: a batch and its codec; ``of``: how many of its records were looked at."""
+        batch, codec = source
+        if self._records and kept and codec != self._codec:
+            yield from self.flush()
+        if len(kept) * 2 < of:  # or the few would keep the memory of all
+            kept = [record._replace(tail=memoryview(bytes(record.tail))) for record in kept]
+        self._records += kept
+        if self._records:
+            self._last = batch
+            self._codec = codec if kept else self._codec
+            self._size += (batch.end - batch.start) * len(kept) / max(1, of)
+            self._opened += sum(len(record.tail) for record in kept) if codec else 0
+        full = self._size >= min(GATHER_BYTES, self.largest // 2) or len(self._records) >= GATHER_RECORDS
+        if full or self._opened >= GATHER_OPENED:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Piece]:
+        last, records = self._last, self._records
+        self._records, self._size, self._opened, self._last = [], 0.0, 0, None
+        if last is None:
+            return
+        for rebuilt in fitting(records, self._codec, self.largest, last.next_offset):
+            yield Piece.made(rebuilt, last, records[0].timestamp)

@@ -1,7 +1,7 @@
 """Copies the partitions of one lane at the source's own offsets: what differs from a lane with transactions.
 
 Data goes through the lane's own fetchers and senders. Here is what happens around it: holes on their way to the
-producer of markers, answers that are not the expected ones, and what is told of it.
+producer of markers, answers that are not the expected ones, and reports.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, MarkerRequests, Markers
 from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
-from reconciler_mirror.lane.same_offsets.pieces import pieces_at_offsets
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, SamePartition
-from reconciler_mirror.lane.same_offsets.segments import Hole
+from reconciler_mirror.lane.same_offsets.segments import Hole, pieces_at_offsets
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import HoleCounts
@@ -52,7 +51,7 @@ class Copies:
         self._lane = lane
         self.identity = identity
         self.producer = producer
-        self.leaders = Leaders(lane.target, self._producer_of)
+        self.leaders = Leaders(lane.target, lambda key: self._states[self._by_target[key]].producer)
         self.filled = asyncio.Event()
         self.filled.set()
         self._markers = Markers(lane.target, identity)
@@ -73,9 +72,6 @@ class Copies:
     def state_of(self, partition: Partition) -> SamePartition | None:
         """None before its start is known."""
         return self._states.get(partition)
-
-    def _producer_of(self, key: Key) -> int:
-        return self._states[self._by_target[key]].producer
 
     def holes(self) -> HoleCounts:
         """A snapshot. A start counts as being filled until the first record's offset is reached."""
@@ -159,7 +155,7 @@ class Copies:
         partition.figures.lost.add(piece.next_offset, loss)
 
     def diverged(self, partition: Partition, offset: int, why: str) -> None:
-        """Stops it for good: nothing more is written, and its position says so to whoever comes later."""
+        """Stops it for good: nothing more is written, and its position says so to later holders."""
         lane = self._lane
         self._states[partition].diverged = offset
         partition.outbox.filling = False
@@ -194,23 +190,31 @@ class Copies:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while taken := self._take():
-                await self._fill(taken)
+            while self._waiting:
+                taken = list(self._waiting)[:MOST_TOGETHER]
+                ready: list[Partition] = []
+                for partition in taken:
+                    del self._waiting[partition]
+                    queue = partition.outbox.queue
+                    if partition.hold.phase is Phase.COPYING and queue and queue[0].hole >= 0:
+                        ready.append(partition)
+                    else:
+                        partition.outbox.filling = False
+                if not ready:
+                    break
+                await self._fill(ready)
             self.filled.set()
-
-    def _take(self) -> list[Partition]:
-        taken = list(self._waiting)[:MOST_TOGETHER]
-        for partition in taken:
-            del self._waiting[partition]
-        ready = [p for p in taken if p.hold.phase is Phase.COPYING and p.outbox.queue and p.outbox.queue[0].hole >= 0]
-        for partition in taken:
-            if partition not in ready:
-                partition.outbox.filling = False
-        return ready
 
     async def _fill(self, taken: Iterable[Partition]) -> None:
         by_key = {partition.target: partition for partition in taken}
-        holes = {key: self._hole(partition) for key, partition in by_key.items()}
+        # By partition: the log's end, where the hole ends, and its timestamp. Holes that follow each other are one.
+        holes: dict[Key, tuple[int, int, int]] = {}
+        for key, partition in by_key.items():
+            queue = partition.outbox.queue
+            while len(queue) > 1 and queue[1].hole >= 0:
+                head = queue.popleft()
+                queue[0].hole, queue[0].timestamp = head.hole, max(head.timestamp, queue[0].timestamp)
+            holes[key] = (_place(self._states[partition]).look.end, queue[0].next_offset, queue[0].timestamp)
         own = {key: Hole(first, after) for key, (first, after, _) in holes.items() if self._own_markers.may(key)}
         filled = await self._own_markers.fill({key: self._own_markers.own_part(hole) for key, hole in own.items()})
         left = {key: hole for key, hole in holes.items() if key not in filled}
@@ -225,16 +229,6 @@ class Copies:
                 self._lane.resolve(self._after, by_key[key], (first, after), end)
         if left:
             await self._fill_by_transaction(by_key, holes, left)
-
-    def _hole(self, partition: Partition) -> tuple[int, int, int]:
-        """The log's end, where the hole ends, and its timestamp. Holes that follow each other are one."""
-        head = partition.outbox.queue[0]
-        while len(partition.outbox.queue) > 1 and partition.outbox.queue[1].hole >= 0:
-            partition.outbox.queue.popleft()
-            after = partition.outbox.queue[0]
-            after.hole, after.timestamp = head.hole, max(head.timestamp, after.timestamp)
-            head = after
-        return (_place(self._states[partition]).look.end, head.next_offset, head.timestamp)
 
     async def _fill_by_transaction(
         self,
@@ -282,7 +276,8 @@ class Copies:
             piece.hole = reached
         else:
             partition.outbox.queue.popleft()
-            self._start_is_filled(partition, same, first, reached)
+            if first < same.start <= reached:
+                lane.routes.spawn(self.delete_fillers(partition.target, same.start))
         self._counted(partition)
         if partition.outbox.queue:
             lane.routes.offer(partition)
@@ -291,12 +286,8 @@ class Copies:
         self._lane.drop_unsent(partition)
         self._lane.routes.look_again(partition, "its place is looked at again")
 
-    def _start_is_filled(self, partition: Partition, same: SamePartition, first: int, reached: int) -> None:
-        if first < same.start <= reached:
-            self._lane.routes.spawn(self.delete_fillers(partition.target, same.start))
-
     async def delete_fillers(self, key: Key, start: int) -> None:
-        """Nobody needs what lies before the first record. Where it fails, the next start tries again."""
+        """No reader needs what lies before the first record. If this fails, the next start tries again."""
         try:
             await delete_records(self._lane.target, {key: start})
         except WireError as error:

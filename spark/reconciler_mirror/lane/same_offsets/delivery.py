@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
 from reconciler.kafka.client.transaction_ends import Aborted
 from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.replication.names import data_producer, marker_producer
 from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
-from reconciler_mirror.lane.commit import due
 from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.same_offsets.copy import Copies
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.same_offsets.start import SameStarter
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.lane.transactional import Sessions
+from reconciler_mirror.lane.transactional import Sessions, due
 from reconciler_mirror.model.lane import LaneSpec
 
 COMMIT_EVERY_S = 1.0
 LOOK_S = 3.0
 MOST_AT_ONCE = 1_000
-"""Partitions a look; of more, those that were asked for longest ago."""
+"""Partitions of one look: those that were asked for longest ago."""
 ANSWER_WITHIN = 10.0
 
 
@@ -83,13 +82,18 @@ class PositionWriter:
         lane.dirty -= {p for p in lane.dirty if p.log.reached < 0}
         self._last = time.monotonic()
         if moved:
-            written = {p.target: positions.to_commit(p.target, self._position(p)) for p in moved}
+            claim, hour = lane.spec.claim, positions.hour_now()
+            written: dict[Key, OffsetToCommit] = {}
+            for p, offset in moved.items():
+                figures = (offset, p.position_id, p.epoch_at(offset), claim, hour)
+                at = positions.LanePosition(*figures, same=self._same.position(p))
+                written[p.target] = positions.to_commit(p.target, at)
             try:
                 committed = await lane.target.positions(lane.spec.group, written)
             except BrokerError as error:
                 if error.code != UNSTABLE:
                     raise
-                return  # somebody is taking the flow over just now
+                return  # another application is taking the flow over just now
             if (later := positions.superseding(committed, lane.spec.claim)) is not None:
                 raise SupersededError(lane.spec.flow, later)
             await lane.identity.commit_positions(written)
@@ -104,23 +108,11 @@ class PositionWriter:
         lane.open_bytes, lane.opened_at, lane.dirty_since = 0, 0.0, time.monotonic()
         lane.counts.transactions += bool(moved)
 
-    def _position(self, partition: Partition) -> positions.LanePosition:
-        spec, offset = self._lane.spec, partition.log.reached
-        return positions.LanePosition(
-            offset,
-            partition.position_id,
-            partition.epoch_at(offset),
-            spec.claim,
-            positions.hour_now(),
-            same=self._same.position(partition),
-        )
-
 
 class TargetEnds:
-    """Asks the target where copies end to which nothing is being written. A copy that is written to tells with each
-    answer that it is the next record; one that is idle would learn that somebody else has written only with the
-    source's next record, which has no place any more. A copy that ends elsewhere is looked at as at a start: perhaps it
-    is another holder's work."""
+    """Asks the target for the ends of idle copies. Each answer to a written batch says that it was the next record; an
+    idle copy would learn of another writer only with the source's next record, which then has no place. A copy that
+    ends elsewhere is looked at as at a start: perhaps it is another holder's work."""
 
     def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane
@@ -130,23 +122,24 @@ class TargetEnds:
         """Until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            with contextlib.suppress(WireError, TimeoutError):  # who writes there says what is wrong
+            due = time.monotonic() - LOOK_S
+            quiet = [p for p in self._lane.partitions.values() if self._is_quiet(p) and self._asked_at(p) < due]
+            if len(quiet) > MOST_AT_ONCE:
+                quiet = sorted(quiet, key=self._asked_at)[:MOST_AT_ONCE]
+            places = {p: same.place for p in quiet if (same := self._same.state_of(p)) is not None}
+            try:
                 async with asyncio.timeout(ANSWER_WITHIN):
-                    await self._look(time.monotonic() - LOOK_S)
-
-    async def _look(self, due: float) -> None:
-        quiet = [p for p in self._lane.partitions.values() if self._is_quiet(p) and self._asked_at(p) < due]
-        if len(quiet) > MOST_AT_ONCE:
-            quiet = sorted(quiet, key=self._asked_at)[:MOST_AT_ONCE]
-        places = {p: same.place for p in quiet if (same := self._same.state_of(p)) is not None}
-        ends = await self._same.leaders.ends([p.target for p in quiet]) if quiet else {}
-        for partition, place in places.items():
-            end, same = ends[partition.target], self._same.state_of(partition)
-            if isinstance(end, BrokerError) or same is None or same.place is not place or not self._is_quiet(partition):
-                continue
-            same.end_at = time.monotonic()
-            if place is not None and end != place.look.end:
-                self._lane.routes.look_again(partition, "its copy ends elsewhere than the lane left it")
+                    ends = await self._same.leaders.ends([p.target for p in quiet]) if quiet else {}
+            except (WireError, TimeoutError):
+                continue  # what writes there says what is wrong
+            for partition, place in places.items():
+                end, same = ends[partition.target], self._same.state_of(partition)
+                moved = same is None or same.place is not place or not self._is_quiet(partition)
+                if isinstance(end, BrokerError) or same is None or moved:
+                    continue
+                same.end_at = time.monotonic()
+                if place is not None and end != place.look.end:
+                    self._lane.routes.look_again(partition, "its copy ends elsewhere than the lane left it")
 
     def _is_quiet(self, partition: Partition) -> bool:
         same = self._same.state_of(partition)

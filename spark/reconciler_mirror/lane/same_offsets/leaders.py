@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.kafka.client import log_ends
@@ -91,13 +91,6 @@ class _Seen(NamedTuple):
     ends: Mapping[Key, int] | None = None
 
 
-def _task(look: Coroutine[None, None, _Seen]) -> asyncio.Task[_Seen]:
-    """Nobody may wait for it."""
-    task = asyncio.ensure_future(look)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return task
-
-
 class Markers:
     """The producer of markers: a transactional ``identity`` that was started with the classic protocol, in which the
     epoch stays over transactions. Whatever it cannot be sure of begins the session again, which aborts what is open."""
@@ -115,7 +108,11 @@ class Markers:
     async def append(self, batches: Mapping[Key, Fillers]) -> Mapping[Key, int]:
         """A batch that may have been written is sent again with the same sequence. Raises BrokerError and
         ConnectionLostError."""
-        sealed = {key: self._sealed(key, fillers) for key, fillers in batches.items()}
+        producer = (self._identity.producer_id, self._identity.epoch)
+        sealed: dict[Key, memoryview] = {}
+        for key, fillers in batches.items():
+            sealed[key] = memoryview(filler_batch(fillers.records, fillers.timestamp))
+            seal(sealed[key], producer, self._sequences.get(key, 0), transactional=True)
         bases: dict[Key, int] = {}
         until = time.monotonic() + LEADERS_WITHIN
         while left := [key for key in sealed if key not in bases]:
@@ -132,12 +129,6 @@ class Markers:
         for key, fillers in batches.items():
             self._sequences[key] = next_sequence(self._sequences.get(key, 0), fillers.records)
         return bases
-
-    def _sealed(self, key: Key, fillers: Fillers) -> memoryview:
-        raw = memoryview(filler_batch(fillers.records, fillers.timestamp))
-        producer = (self._identity.producer_id, self._identity.epoch)
-        seal(raw, producer, self._sequences.get(key, 0), transactional=True)
-        return raw
 
     async def _append_at(self, node: int, raws: Mapping[Key, memoryview]) -> dict[Key, int]:
         """Base offsets of those that the broker took."""
@@ -163,7 +154,9 @@ class Markers:
         looks: list[asyncio.Task[_Seen]] = []
 
         def look_behind(connection: Connection) -> None:
-            looks.append(_task(self._look_behind(connection, wanted)))
+            look = asyncio.ensure_future(self._look_behind(connection, wanted))
+            look.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may never be awaited
+            looks.append(look)
 
         try:
             await self._identity.abort(wanted if announce else (), look_behind)
@@ -175,7 +168,7 @@ class Markers:
 
     async def _look_behind(self, connection: Connection, keys: Sequence[Key]) -> _Seen:
         """The end that was just sent on ``connection`` is carried out before this. On another connection a broker might
-        look first, and tell of the transaction while it was open, or of the one before."""
+        look first, and report the transaction while it was open, or the one before."""
         await asyncio.sleep(self._markers_take)
         return await self._look(connection, keys)
 
@@ -188,7 +181,7 @@ class Markers:
                 state, ends = await self._identity.state(), None
             if state is None:
                 raise UnsupportedBrokerError(
-                    f"{self._cluster.name} does not tell the state of transaction {self._identity.transactional_id}: "
+                    f"{self._cluster.name} does not report the state of transaction {self._identity.transactional_id}: "
                     "offsets: same needs Kafka 3.0 or newer, and the right Describe on it"
                 )
             if not state.open:
@@ -244,7 +237,7 @@ class MarkerRequests:
         self._identity = identity
 
     async def require_current(self) -> None:
-        """Raises FencedError where another session has begun since, or nobody can say, and ConnectionLostError."""
+        """Raises FencedError where another session has begun since or that is unknown, and ConnectionLostError."""
         state = await self._identity.state()
         holder = (self._identity.producer_id, self._identity.epoch)
         if state is None or (state.producer_id, state.epoch) != holder:

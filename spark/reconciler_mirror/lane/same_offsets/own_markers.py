@@ -7,12 +7,13 @@ at the same place:
 A leader refuses a marker whose producer epoch *or* coordinator epoch is lower than those of the last one. All markers
 that may be written at the same place, by the holder, by one that was replaced and does not know it, or by a request
 that is still under way, have each a higher producer epoch and a lower coordinator epoch than the others of lower rank.
-So whichever comes first, the leader refuses all the others. A rank belongs to one session. Only who was told that its
-marker is the last one writes the next with rank 0, and so without a higher producer epoch: nobody else can know that.
+So whichever comes first, the leader refuses all the others. A rank belongs to one session. Only the
+session that got the answer that its marker is the last one writes the next with rank 0, and so without a higher
+producer epoch: no other session can know that.
 
 A long hole is filled by the transactional producer, but for its first offset and its last ones. After its first marker
-whoever else writes one there has to ask for the last one anew, and then learns that it was replaced. And the last ones
-are left for markers that the coordinator writes again.
+any other session that writes one there has to ask for the last one again, and then learns that it was replaced. And the
+last offsets are left for markers that the coordinator writes again.
 """
 
 from __future__ import annotations
@@ -98,7 +99,14 @@ class OwnMarkers:
             markers = {key: following(last[key], ranks[key]) for key in left}
             errors = await self._port.write_markers(markers)
             for key, epochs in markers.items():
-                if not self._written(key, errors.get(key, -1)):
+                if error := errors.get(key, -1):
+                    self._last.pop(key, None)
+                    if error in (DENIED, UNSUPPORTED):
+                        self.denied = True
+                    elif error not in (STALE_EPOCH, STALE_COORDINATOR, NO_LEADER_KNOWN):
+                        # The next session has another rank, so its markers and this one exclude each other.
+                        unsure = f"whether a marker was written to {key[0]}-{key[1]} is not known"
+                        raise RestartError(f"{unsure} (error {error})")
                     if not self.denied:
                         at[key] = None
                     elif left[key] > holes[key].first:
@@ -129,14 +137,3 @@ class OwnMarkers:
             self._left_to_coordinator.add(key)
             del last[key]
         return last
-
-    def _written(self, key: Key, error: int) -> bool:
-        """Raises RestartError where it is not known: the next session has another rank."""
-        if not error:
-            return True
-        self._last.pop(key, None)
-        if error in (DENIED, UNSUPPORTED):
-            self.denied = True
-        elif error not in (STALE_EPOCH, STALE_COORDINATOR, NO_LEADER_KNOWN):
-            raise RestartError(f"whether a marker was written to {key[0]}-{key[1]} is not known (error {error})")
-        return False

@@ -27,7 +27,7 @@ _MOVED = 6
 
 
 class SameStarter(Starter):
-    """As ``Starter``; positions in the group say who owns the flow and what was known, the leaders where it stands."""
+    """As ``Starter``; positions in the group say who owns the flow and what was known, the leaders how far it is."""
 
     _fetched_uncommitted = True
 
@@ -103,7 +103,7 @@ class SameStarter(Starter):
         self._write_soon(partition)
 
     async def _compared(self, partition: Partition, seen: Look, known: int | None) -> None:
-        """Stops it where somebody else has written to the target, which is not the beginning of its source either.
+        """Stops it where another client has written to the target, and the target is not the source's beginning either.
         ``known``: up to where the flow has copied a partition without a position, as the offset map says. A copy that
         is continued has no start: nothing before it may be filled, nor deleted as empty offsets."""
         same = self._state(partition)
@@ -114,7 +114,7 @@ class SameStarter(Starter):
             else:
                 self._same.diverged(partition, partition.log.reached, "it has other records before it than the source")
         elif same.place is None and not same.begun and partition.log.reached < 0 < seen.end:
-            if known is not None and known <= seen.end:  # what lies behind is compared once the source has told of it
+            if known is not None and known <= seen.end:  # what lies behind is compared once the source has sent it
                 partition.log.reach(known)
                 same.start = 0
             elif (parting := await self._beginning(partition, seen)) is None:
@@ -144,7 +144,14 @@ class SameStarter(Starter):
 
     def _placed(self, partition: Partition, seen: Look) -> None:
         lane, same = self._lane, self._state(partition)
-        place = (same.place or _first(partition.log.reached, same.trusted_last, seen)).looked(seen)
+        # At first, ``reached`` is the committed position, -1 for a fresh one; the sequence is trusted if the position
+        # says which was the last.
+        place, reached, last = same.place, partition.log.reached, same.trusted_last
+        if place is None and reached < 0:
+            place = CopyPlace(seen.end, seen)
+        elif place is None:
+            place = CopyPlace(reached, seen, None if last is None or last < 0 else last, trusted=last is not None)
+        place = place.looked(seen)
         if place.reached < same.start:
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
@@ -164,8 +171,8 @@ class SameStarter(Starter):
             lane.routes.offer(partition)
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
-        """A copy that goes on behind its source has what this flow did not write. That is looked at again: after a
-        failover a flow the other way brings it to the source, and then both logs are compared."""
+        """A copy that goes on behind its source has records that this flow did not write. It is looked at again: after
+        a failover a flow the other way brings them to the source, and then both logs are compared."""
         (low, end, top), same = bounds, self._same.state_of(partition)
         copied = -1 if same is None or same.place is None else same.place.look.end
         in_order = truncated is None and low <= partition.log.covered <= top and not partition.hold.pausing
@@ -177,7 +184,7 @@ class SameStarter(Starter):
         self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
     async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
-        """Where a start was filled and the process died before it was cut off."""
+        """A process may have filled a start and died before it deleted the fillers."""
         due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.log.reached}
         if not due:
             return
@@ -207,10 +214,3 @@ class SameStarter(Starter):
         self.add(partition)
         if partition.outbox.queue:
             lane.routes.offer(partition)
-
-
-def _first(reached: int, last: int | None, seen: Look) -> CopyPlace:
-    """``reached`` as the group has it, -1 for a fresh one; ``last``: ``SamePartition.trusted_last``."""
-    if reached < 0:
-        return CopyPlace(seen.end, seen)
-    return CopyPlace(reached, seen, None if last is None or last < 0 else last, trusted=last is not None)

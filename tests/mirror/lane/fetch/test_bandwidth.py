@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.fetch.bandwidth import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, BrokerLink, Flight
-from reconciler_mirror.lane.fetch.fetcher import QUIET_FROM
-from reconciler_mirror.lane.fetch.sessions import Fetchers
+from reconciler_mirror.lane.fetch.fetcher import QUIET_FROM, Fetchers
 from reconciler_mirror.lane.partition import Partition, Phase, SourceLog, Tuning
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.state import Lane

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from reconciler_mirror.lane.fetch.open_transactions import TELL_AFTER, OpenTransactions
 from reconciler_mirror.lane.partition import Hold, Partition, Phase
+from reconciler_mirror.lane.state import OPEN_AFTER, OpenTransactions
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("reconciler_mirror.lane.fetch.open_transactions.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reconciler_mirror.lane.state.time.monotonic", lambda: now[0])
     return now
 
 
@@ -22,7 +22,7 @@ def copying() -> Partition:
 def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock: list[float]) -> None:
     held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
-    clock[0] += TELL_AFTER
+    clock[0] += OPEN_AFTER
     held.seen(partition, 40, 1_240)  # others write on behind it
     assert held.look(clock[0]) == []
     clock[0] += 0.1
@@ -44,7 +44,7 @@ def test_transactions_that_follow_one_another_are_ordinary(clock: list[float]) -
     held, partition = OpenTransactions(), copying()
     for stable in range(0, 1000, 10):
         held.seen(partition, stable, stable + 50)
-        clock[0] += TELL_AFTER / 2
+        clock[0] += OPEN_AFTER / 2
         assert held.look(clock[0]) == []
     assert partition.hold.condition is None
 
