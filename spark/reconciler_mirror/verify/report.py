@@ -139,14 +139,14 @@ def partition(
     }
 
 
-def unread(found: Unread) -> dict[str, Any]:
+def unread(skipped: Unread) -> dict[str, Any]:
     """A partition (or topic or flow: partition -1) of which nothing was read."""
     return {
-        **_names(found.flow, found.topic, found.target_topic, found.partition),
+        **_names(skipped.flow, skipped.topic, skipped.target_topic, skipped.partition),
         "state": "unknown",
         "compared": "nothing",
-        "reason": found.reason,
-        "todo": found.todo,
+        "reason": skipped.reason,
+        "todo": skipped.todo,
     }
 
 

@@ -115,10 +115,10 @@ def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
             return (Located(plan.index, confirmed(now, suspect.keys, source, target)),)
         starts = ((SOURCE, suspect.source_offset), (TARGET, suspect.target_offset))
         ours, theirs = (() if at is None else _open(plan, side, readers, at) for side, at in starts)
-        found = first_difference(ours, theirs, suspect.skipped, offsets=plan.same_offsets)
-        if found and found.target_offset is None and (found.source_offset or 0) >= plan.position:
-            found = None  # not copied yet
-        return (Located(plan.index, found),)
+        first = first_difference(ours, theirs, suspect.skipped, offsets=plan.same_offsets)
+        if first and first.target_offset is None and (first.source_offset or 0) >= plan.position:
+            first = None  # not copied yet
+        return (Located(plan.index, first),)
     except UnreadableError as error:
         return (Located(plan.index, error=str(error), todo=error.todo),)
 
