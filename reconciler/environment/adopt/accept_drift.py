@@ -1,5 +1,5 @@
 """Accepts drift: writes the live value of a declared field into its YAML, at the place where it is declared, and an
-override that stands in no file among the configs of its topic.
+override that no file declares among the configs of its topic.
 
 Only the value's own characters change, so comments, order and layout stay. The result is loaded again and must differ
 from before in exactly the accepted fields.
@@ -62,13 +62,31 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
         entries, why = _wanted(subject, topology, live)
         refused += [f"{subject}: {name}" for name in why]
         accepted |= {(accepted.topic, accepted.field): accepted for accepted in entries}
-    if not refused:
-        changed, refused = _written(texts, topology, accepted.values())
+    changed: dict[str, str] = {}
+    for value in accepted.values() if not refused else ():
+        where = topology.topics[value.topic].where
+        text = changed.get(where.file, texts[where.file])
+        topic = ("topics", value.topic)
+        path = (*topic, value.field) if value.field in (PARTITIONS, FACTOR) else (*topic, "configs", value.field)
+        place = place_of(text, *path)
+        done = None
+        if place is None and value.before == IN_NO_FILE:
+            done = _added(text, value)
+        elif place is not None and place.scalar and "\n" not in text[place.value : place.end]:
+            old = text[place.value : place.end]
+            done = text[: place.value] + _as_before(old, value.text) + text[place.end :]
+        if done is None:
+            how = "as a list, through an alias, or over several lines, which only you can edit"
+            line = f"{value.field}: {_as_before('', value.text)}"
+            at = place.where(where.file, text) if place is not None else where
+            refused.append(f"{value.topic} {value.field}: it is written at {at} {how}; the live value is {line}")
+        else:
+            changed[where.file] = done
     if refused:
         raise ReconcilerError(
             "nothing was accepted, no file was changed",
             "\n".join(f"  {name}" for name in refused),
-            "Leave these out, or edit the files by hand.",
+            "Leave these out, or edit the files yourself.",
         )
     _require_only(topology, load({**texts, **changed}, topology.environment, expired_too=True), accepted.values())
     return Acceptance(tuple(accepted.values()), changed)
@@ -88,15 +106,18 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
         return [], [topics]
     counts = [name for name, count in ((PARTITIONS, desired.partitions), (FACTOR, desired.replication_factor)) if count]
     layers = layers_of(topology, cluster, desired)
-    fields = [field] if field else [*counts, *sorted({*desired.configs, *_drifted(layers, topics[cluster])})]
+    drifted: set[str] = set()
+    if undeclared(layers) is Undeclared.DRIFT:  # else an override that no file declares is left as it is
+        drifted = topics[cluster].overrides.keys() - configs(layers).keys() - THROTTLES
+    fields = [field] if field else [*counts, *sorted({*desired.configs, *drifted})]
     accepted: list[Accepted] = []
     refused: list[str] = []
     for text in fields:
-        told = _field(desired, text, layers, topics)
-        if isinstance(told, Accepted):
-            accepted.append(told)
-        elif told or field:
-            refused.append(told or f"{text} does not differ")
+        outcome = _field(desired, text, layers, topics)
+        if isinstance(outcome, Accepted):
+            accepted.append(outcome)
+        elif outcome or field:
+            refused.append(outcome or f"{text} does not differ")
     if not accepted and not refused:
         description = "none of the fields declared on the topic itself differs"
         refused.append(f"{description}; values of classes and defaults are edited where they are written")
@@ -104,7 +125,7 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
 
 
 def _there(desired: Topic, live: LiveState, asked: str) -> Mapping[str, LiveTopic] | str:
-    """The topic on each of its clusters, ``asked`` first, or why nothing can be said of it."""
+    """The topic on each of its clusters, ``asked`` first, or why it cannot be compared."""
     topics: dict[str, LiveTopic] = {}
     for cluster in (asked, *(name for name in desired.clusters if name != asked)):
         known = live.known(cluster)
@@ -120,91 +141,45 @@ def _there(desired: Topic, live: LiveState, asked: str) -> Mapping[str, LiveTopi
     return topics
 
 
-def _drifted(layers: Layers, topic: LiveTopic) -> list[str]:
-    """Overrides that no file declares, where these count as drift."""
-    if undeclared(layers) is not Undeclared.DRIFT:
-        return []
-    return [key for key in topic.overrides.keys() - configs(layers).keys() if key not in THROTTLES]
-
-
 def _field(desired: Topic, field: str, layers: Layers, topics: Mapping[str, LiveTopic]) -> Accepted | str:
-    """What to write, or why not; empty when it does not differ on any cluster of the topic. ``layers``: of the cluster
-    that was asked for."""
-    everywhere = list(topics.values())
-    if field == PARTITIONS:
-        return _count(desired, field, desired.partitions, topics, [len(topic.partitions) for topic in everywhere])
-    if field == FACTOR:
-        return _count(
-            desired, field, desired.replication_factor, topics, [topic.replication_factor for topic in everywhere]
-        )
+    """What to write, or why not; empty when the field does not differ on any cluster of the topic. ``layers``: of the
+    cluster that was asked for."""
+    name, everywhere = desired.name, list(topics.values())
+    if field in (PARTITIONS, FACTOR):
+        declared: int | None = getattr(desired, field)
+        if declared is None:
+            return f"{field} is not declared on the topic itself"
+        factors = [topic.replication_factor for topic in everywhere]  # None where its partitions differ
+        counted = [len(topic.partitions) for topic in everywhere] if field == PARTITIONS else factors
+        if set(counted) == {declared}:
+            return ""
+        if len(set(counted)) > 1 or counted[0] is None:
+            return _apart(field, [str(count or "mixed") for count in counted], topics)
+        return Accepted(name, field, str(declared), str(counted[0]), str(counted[0]))
+
     if field not in desired.configs and (field in configs(layers) or field not in everywhere[0].overrides):
-        return f"{field} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
-    return _config(desired, field, topics)
-
-
-def _count(
-    desired: Topic, field: str, declared: int | None, clusters: Iterable[str], value: Sequence[int | None]
-) -> Accepted | str:
-    """``value``: on each cluster of the topic; None where its partitions differ."""
-    if declared is None:
-        return f"{field} is not declared on the topic itself"
-    if set(value) == {declared}:
-        return ""
-    if len(set(value)) > 1 or value[0] is None:
-        return _apart(field, [str(count or "mixed") for count in value], clusters)
-    return Accepted(desired.name, field, str(declared), str(value[0]), str(value[0]))
-
-
-def _config(desired: Topic, key: str, topics: Mapping[str, LiveTopic]) -> Accepted | str:
-    """Also of one that is set on the topic and stands in no file."""
-    names: list[str] = []
+        todo = "a default of the cluster or flow is edited where it is written"
+        return f"{field} is not declared on the topic itself; {todo}"
+    values: list[str] = []
     for cluster, topic in topics.items():
-        entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(key)
-        if entry is None or entry.value is None or key in THROTTLES:
-            return f"{key} on {cluster} could not be read, or is not known or hidden there"
-        if wrong := undeclarable(topic, key, entry.value):
-            return f"{key} is {entry.value} on {cluster}: {wrong}"
-        names.append(entry.value)
-    declared = desired.configs.get(key)
-    if declared is not None and all(same(key, name, declared) for name in names):
+        entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(field)
+        if entry is None or entry.value is None or field in THROTTLES:
+            return f"{field} on {cluster} could not be read, or is not known or hidden there"
+        if wrong := undeclarable(topic, field, entry.value):
+            return f"{field} is {entry.value} on {cluster}: {wrong}"
+        values.append(entry.value)
+    config = desired.configs.get(field)
+    if config is not None and all(same(field, value, config) for value in values):
         return ""
-    if not all(same(key, name, names[0]) for name in names):
-        return _apart(key, [human(key, name) for name in names], topics)
-    before = IN_NO_FILE if declared is None else human(key, declared)
-    return Accepted(desired.name, key, before, written(key, names[0]), names[0])
+    if not all(same(field, value, values[0]) for value in values):
+        return _apart(field, [human(field, value) for value in values], topics)
+    before = IN_NO_FILE if config is None else human(field, config)
+    return Accepted(name, field, before, written(field, values[0]), values[0])
 
 
 def _apart(field: str, values: Sequence[str], clusters: Iterable[str]) -> str:
     join = ", ".join(f"{value} on {cluster}" for cluster, value in zip(clusters, values, strict=True))
     return f"one declaration counts for all its clusters, but {field} is {join}"
-
-
-def _written(
-    texts: Mapping[str, str], topology: Topology, accepted: Iterable[Accepted]
-) -> tuple[dict[str, str], list[str]]:
-    changed: dict[str, str] = {}
-    refused: list[str] = []
-    for value in accepted:
-        where = topology.topics[value.topic].where
-        text = changed.get(where.file, texts[where.file])
-        topic = ("topics", value.topic)
-        path = (*topic, value.field) if value.field in (PARTITIONS, FACTOR) else (*topic, "configs", value.field)
-        place = place_of(text, *path)
-        if place is None and value.before == IN_NO_FILE:
-            done = _added(text, value)
-        elif place is not None and place.scalar and "\n" not in text[place.value : place.end]:
-            old = text[place.value : place.end]
-            done = text[: place.value] + _as_before(old, value.text) + text[place.end :]
-        else:
-            done = None
-        if done is None:
-            how = "as a list, through an alias, or over several lines, which is edited by hand only"
-            line = f"{value.field}: {_as_before('', value.text)}"
-            at = place.where(where.file, text) if place is not None else where
-            refused.append(f"{value.topic} {value.field}: it is written at {at} {how}; the live value is {line}")
-        else:
-            changed[where.file] = done
-    return changed, refused
 
 
 def _added(text: str, accepted: Accepted) -> str | None:
@@ -255,7 +230,7 @@ def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted
 
 
 def _plain(topology: Topology) -> dict[str, object]:
-    """What accepted values must leave as it is, by the name that people know it by."""
+    """What accepted values must not change, by the names of messages."""
     topics = {
         f"topic {name}": (
             topic.clusters,

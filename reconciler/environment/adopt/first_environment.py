@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt
-from reconciler.environment.adopt.write import logins, scalar, scalar_server, texts
+from reconciler.environment.adopt.write import cluster_head, logins, scalar, texts
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Cluster
@@ -50,6 +50,7 @@ def first_environment(
 ) -> FirstEnvironment:
     """A topic that several clusters have is declared on the one furthest upstream. Raises ReconcilerError with all
     problems where the files would not be valid: then the answers contradict each other, or a cluster is given twice."""
+    # Without any connection: slips in the answers are reported before a cluster is asked.
     require_valid({"clusters.yaml": _clusters_text(clusters), "flows.yaml": _flows_text(flows, metrics_port)}, name)
     files: dict[str, str] = {}
     adoptions: list[Adoption] = []
@@ -86,7 +87,7 @@ def require_valid(files: Mapping[str, str], name: str) -> None:
 
 
 def _upstream(cluster: str, flows: Sequence[FirstFlow]) -> set[str]:
-    """All clusters from which something comes to ``cluster``, over any number of hops; itself, too, in a ring."""
+    """All clusters from which something comes to ``cluster``, over any number of hops; in a ring also itself."""
     above: set[str] = set()
     waiting = [cluster]
     while waiting:
@@ -98,36 +99,28 @@ def _upstream(cluster: str, flows: Sequence[FirstFlow]) -> set[str]:
 
 
 def _clusters_text(clusters: Sequence[Cluster]) -> str:
-    """What a cluster says of itself before it was read, so that answers are judged before anybody connects."""
-    return "\n".join(["clusters:", *(line for cluster in clusters for line in _cluster(cluster))]) + "\n"
-
-
-def _cluster(cluster: Cluster) -> Iterator[str]:
-    yield f"  {scalar(cluster.name)}:"
-    yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
-    yield from logins(cluster)
+    """What was answered about clusters, before they were read."""
+    lines = (line for cluster in clusters for line in (*cluster_head(cluster), *logins(cluster)))
+    return "\n".join(["clusters:", *lines]) + "\n"
 
 
 def _flows_text(flows: Sequence[FirstFlow], metrics_port: int) -> str:
     if not flows:
         return ""
-    lines = ["flows:", *(line for flow in flows for line in _flow(flow))]
+    lines = ["flows:"]
+    for flow in flows:
+        lines.append(f"  {scalar(flow.name)}:")
+        lines.append(f"    source: {scalar(flow.source)}")
+        lines.append(f"    target: {scalar(flow.target)}")
+        lines.append(f"    topics: [{', '.join(map(scalar, flow.topics))}]")
+        if flow.identity:
+            lines.append("    naming: {policy: identity}")
+        else:
+            lines.append(f"    # A copy is named after its source: {flow.source}.orders on {flow.target}.")
+            lines.append("    naming: {policy: default}")
+        if flow.sync_offsets:
+            lines.append("    groups: {sync_offsets: true}")
     if metrics_port:
-        targets = dict.fromkeys(flow.target for flow in flows)
-        ports = enumerate(targets, metrics_port)
+        ports = enumerate(dict.fromkeys(flow.target for flow in flows), metrics_port)
         lines += ["mirrors:", *(f"  {scalar(target)}: {{metrics_port: {port}}}" for port, target in ports)]
     return "\n".join(lines) + "\n"
-
-
-def _flow(flow: FirstFlow) -> Iterator[str]:
-    yield f"  {scalar(flow.name)}:"
-    yield f"    source: {scalar(flow.source)}"
-    yield f"    target: {scalar(flow.target)}"
-    yield f"    topics: [{', '.join(map(scalar, flow.topics))}]"
-    if flow.identity:
-        yield "    naming: {policy: identity}"
-    else:
-        yield f"    # A copy is named after its source: {flow.source}.orders on {flow.target}."
-        yield "    naming: {policy: default}"
-    if flow.sync_offsets:
-        yield "    groups: {sync_offsets: true}"

@@ -6,19 +6,20 @@ Nothing is guessed: what could not be read, or what a declaration cannot hold, i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from reconciler.environment.adopt.acls import NO_ACCESS, AdoptedAccess, adopt_access
-from reconciler.environment.adopt.quotas import NO_QUOTAS, AdoptedQuotas, adopt_quotas
-from reconciler.environment.adopt.users import NO_USERS, AdoptedUsers, adopt_users
+from reconciler.environment.adopt.principals import Adopted, adopt_access, adopt_quotas, adopt_users
 from reconciler.environment.declarations.values import Wrong, topic_config
 from reconciler.environment.yaml.nodes import CONTROL, Scalar
 from reconciler.errors import Unknown
+from reconciler.model.acls import AccessRule
 from reconciler.model.changes import Ignored, of_topic
 from reconciler.model.config_values import THROTTLES, canonical, human, number, same, words_for
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
-from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
+from reconciler.model.live import LiveCluster, LiveTopic, Source
+from reconciler.model.quotas import Quota
+from reconciler.model.users import ScramUser
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.replication.policy import DefaultReplicationPolicy
 from reconciler.resources.protected_names import owner_of
@@ -35,7 +36,7 @@ COLLIDES = "differs only in '.' and '_'"
 
 @dataclass(frozen=True, slots=True)
 class AdoptedTopic:
-    """``topic.configs`` hold values as they are written, with units; ``comments`` say what of it is not declared."""
+    """``topic.configs`` hold values as they are written, with units; ``comments`` name values that are not declared."""
 
     topic: Topic
     comments: tuple[str, ...] = ()
@@ -49,22 +50,28 @@ class Adoption:
     topics: tuple[AdoptedTopic, ...]
     left_out: tuple[Ignored, ...]
     notes: tuple[str, ...] = ()
-    access: AdoptedAccess = NO_ACCESS
-    quotas: AdoptedQuotas = NO_QUOTAS
-    users: AdoptedUsers = NO_USERS
+    access: Adopted[AccessRule] = field(default_factory=Adopted)
+    quotas: Adopted[Quota] = field(default_factory=Adopted)
+    users: Adopted[ScramUser] = field(default_factory=Adopted)
+
+    @property
+    def acls(self) -> int:
+        """How many of Kafka's rules the entries of ``access`` come to."""
+        rules = ((rule.exact, rule.hosts) for rule in self.access.entries if rule.exact)
+        return sum(len(exact.names) * len(exact.operations) * len(hosts) for exact, hosts in rules)
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptOptions:
     """``exclude``: expressions that match whole topic names. ``known``: the environment the cluster joins. ``only``:
-    names or expressions of the topics to take, and of nothing else; empty: everything."""
+    names or expressions of the topics to take, and nothing but topics; empty: everything."""
 
     exclude: Expressions = NO_EXPRESSIONS
     known: Topology | None = None
     only: Expressions = NO_EXPRESSIONS
 
     def names(self, topic: str) -> bool:
-        """Exactly this one, so that nobody has to guess whether it is meant."""
+        """Names exactly this one, which is then meant beyond doubt."""
         return topic in self.only.texts
 
     def chooses(self, topic: str) -> bool:
@@ -72,40 +79,49 @@ class AdoptOptions:
 
 
 def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption:
-    """``cluster`` already carries the id that ``live`` told. Topics come in the order of their names."""
+    """``cluster`` already carries the id that ``live`` reported. Topics come in the order of their names."""
     topics: list[AdoptedTopic] = []
     left_out: list[Ignored] = []
+    known, inherited = taking.known, dict[str, str]()
+    if known is not None:
+        # Configs that the environment gives each topic of the cluster which says nothing else.
+        own = known.clusters[cluster.name].defaults.configs if cluster.name in known.clusters else {}
+        inherited = {**known.rules.defaults.configs, **own}
     # Kafka creates two such topics by one request, and by none after it. Declared, each plan of the cluster would be
-    # refused for names that nobody can change.
-    declared = taking.known.topics.values() if taking.known else ()
+    # refused for names that cannot be changed.
+    declared = known.topics.values() if known else ()
     by_metric = {topic.name.replace(".", "_"): topic.name for topic in declared if cluster.name in topic.clusters}
     for name in sorted(live.topics):
         topic = live.topics[name]
         why = _why_not(cluster.name, topic, taking, live.topics.keys())
         other = by_metric.get(name.replace(".", "_"), name)
         if why is None and other != name:
-            why = (
-                COLLIDES,
-                f"{other} is declared; Kafka has one metric for both, and refuses to create the second again",
-            )
+            words = f"{other} is declared; Kafka has one metric for both, and refuses to create the second again"
+            why = (COLLIDES, words)
         if why is None:
             by_metric[name.replace(".", "_")] = name
-            topics.append(_adopted(cluster.name, topic, _inherited(cluster.name, taking.known)))
+            topics.append(_adopted(cluster.name, topic, inherited))
         else:
             left_out.append(Ignored(of_topic(TopicRef(cluster.name, name)), *why))
     if taking.only:
         return Adoption(cluster, tuple(topics), tuple(left_out), tuple(_notes(replace(live, access=None, users=None))))
-    quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
-    access, users = _access(cluster.name, live.access), adopt_users(cluster.name, live.users)
-    notes = (*_notes(live), *_taken_for_declared(cluster.name, live, taking.known))
-    return Adoption(cluster, tuple(topics), tuple(left_out), notes, access, quotas, users)
 
+    # A cluster that was adopted before this one could not know that this one's name makes remote topics.
+    notes = [*_notes(live)]
+    remotes = {f"{cluster.name}.{name}" for name in live.topics}
+    names = [str(TopicRef(topic.clusters[0], topic.name)) for topic in declared if topic.name in remotes]
+    if names:
+        words = f"declared before, but named as remote topics of {cluster.name} ({len(names)}): {first_of(names, 8)}"
+        notes.append(f"{words}. Where a flow makes them, take them out of the files")
 
-def _access(cluster: str, access: LiveAccess | None) -> AdoptedAccess:
-    """Nothing where the ownership record cannot be read: rules of ours would seem to be anybody's."""
-    if access is None or not isinstance(access.acls, frozenset) or isinstance(access.owned, Unknown):
-        return NO_ACCESS
-    return adopt_access(cluster, access.acls)
+    access: Adopted[AccessRule] = Adopted()
+    seen = live.access
+    # Without the ownership record, rules of ours would look like anyone's.
+    if seen is not None and isinstance(seen.acls, frozenset) and not isinstance(seen.owned, Unknown):
+        access = adopt_access(cluster.name, seen.acls)
+    quotas = adopt_quotas(cluster.name, live.quotas if isinstance(live.quotas, Mapping) else {})
+    users = adopt_users(cluster.name, live.users)
+    return Adoption(cluster, tuple(topics), tuple(left_out), tuple(notes), access, quotas, users)
 
 
 def _notes(live: LiveCluster) -> Iterator[str]:
@@ -125,24 +141,6 @@ def _notes(live: LiveCluster) -> Iterator[str]:
 def _unread(kind: str, *answers: object) -> Iterator[str]:
     if unknown := next((answer for answer in answers if isinstance(answer, Unknown)), None):
         yield f"no {kind} is declared: {unknown.error}. {unknown.todo}"
-
-
-def _taken_for_declared(cluster: str, live: LiveCluster, known: Topology | None) -> Iterator[str]:
-    """A cluster that was adopted before this one could not know that this one's name makes remote topics."""
-    declared = known.topics.values() if known else ()
-    remotes = {f"{cluster}.{name}" for name in live.topics}
-    names = [str(TopicRef(topic.clusters[0], topic.name)) for topic in declared if topic.name in remotes]
-    if names:
-        description = f"declared before, but named as remote topics of {cluster} ({len(names)}): {first_of(names, 8)}"
-        yield f"{description}. Where a flow makes them, take them out of the files"
-
-
-def _inherited(cluster: str, known: Topology | None) -> Mapping[str, str]:
-    """Configs that the environment gives each topic of the cluster which says nothing else."""
-    if known is None:
-        return {}
-    own = known.clusters[cluster].defaults.configs if cluster in known.clusters else {}
-    return {**known.rules.defaults.configs, **own}
 
 
 def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collection[str]) -> tuple[str, str] | None:
@@ -167,7 +165,7 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
 
 
 def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
-    """What stands between the declaration that is there and this cluster's topic."""
+    """How the declaration that exists and this cluster's topic differ."""
     apart = []
     if other.partitions not in (None, len(topic.partitions)):
         apart.append(f"partitions are {len(topic.partitions)} here and {other.partitions} there")
@@ -187,54 +185,37 @@ def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
 
 
 def _adopted(cluster: str, topic: LiveTopic, inherited: Mapping[str, str]) -> AdoptedTopic:
+    """The overrides as they are written. What cannot be declared goes to ``comments``."""
     comments: list[str] = []
+    configs: dict[str, str] = {}
     factor = topic.replication_factor
     if factor is None:
-        comments.append(f"replication factor differs: {_factors(topic)}; not declared")
+        by_factor = sorted(topic.partitions, key=lambda part: (len(part.replicas), part.index))
+        each = (
+            f"{factor} on partition {', '.join(str(part.index) for part in parts)}"
+            for factor, parts in groupby(by_factor, key=lambda part: len(part.replicas))
+        )
+        comments.append(f"replication factor differs: {'; '.join(each)}; not declared")
     if isinstance(topic.configs, Unknown):
         comments.append(f"configs could not be read, none is declared: {topic.configs.error}")
-        configs: dict[str, str] = {}
     else:
-        configs = _configs(topic, topic.configs, comments)
-        configs |= _against(inherited, configs, topic.configs)
+        for key, config in sorted(topic.configs.items()):
+            if config.source is not Source.TOPIC:
+                continue
+            if key in THROTTLES:
+                comments.append(f"{key} is set: a throttle of a reassignment, not declared")
+            elif config.sensitive or config.value is None:
+                comments.append(f"{key} is set: the broker hides its value, not declared")
+            elif wrong := undeclarable(topic, key, config.value):
+                comments.append(f"{key} is {config.value}: {wrong}, not declared")
+            else:
+                configs[key] = written(key, config.value)
+        # A default of the environment would change the topic, unless the broker's value is written against it.
+        for key in sorted(inherited.keys() & topic.configs.keys() - configs.keys()):
+            value = topic.configs[key].value
+            if value is not None and not same(key, value, inherited[key]):
+                configs[key] = written(key, value)
     return AdoptedTopic(Topic(topic.name, (cluster,), len(topic.partitions), factor, configs), tuple(comments))
-
-
-def _against(
-    inherited: Mapping[str, str], declared: Mapping[str, str], held: Mapping[str, ConfigValue]
-) -> dict[str, str]:
-    """What has to be written so that no default of the environment changes the topic."""
-    values = {key: held[key].value for key in inherited if key in held and key not in declared}
-    return {
-        key: written(key, value)
-        for key, value in sorted(values.items())
-        if value is not None and not same(key, value, inherited[key])
-    }
-
-
-def _factors(topic: LiveTopic) -> str:
-    by_factor = sorted(topic.partitions, key=lambda part: (len(part.replicas), part.index))
-    return "; ".join(
-        f"{factor} on partition {', '.join(str(part.index) for part in parts)}"
-        for factor, parts in groupby(by_factor, key=lambda part: len(part.replicas))
-    )
-
-
-def _configs(topic: LiveTopic, held: Mapping[str, ConfigValue], comments: list[str]) -> dict[str, str]:
-    """The overrides as they are written. What cannot be declared goes to ``comments``."""
-    taken: dict[str, str] = {}
-    for key, config in sorted(held.items()):
-        if config.source is not Source.TOPIC:
-            continue
-        if key in THROTTLES:
-            comments.append(f"{key} is set: a throttle of a reassignment, not declared")
-        elif config.sensitive or config.value is None:
-            comments.append(f"{key} is set: the broker hides its value, not declared")
-        elif wrong := undeclarable(topic, key, config.value):
-            comments.append(f"{key} is {config.value}: {wrong}, not declared")
-        else:
-            taken[key] = written(key, config.value)
-    return taken
 
 
 def undeclarable(topic: LiveTopic, key: str, value: str) -> str:

@@ -8,19 +8,16 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from reconciler.environment.adopt.acls import AdoptedAccess, fields_of
-from reconciler.environment.adopt.quotas import AdoptedQuotas
-from reconciler.environment.adopt.quotas import fields_of as quota_fields
-from reconciler.environment.adopt.topics import NOT_CHOSEN, AdoptedTopic, Adoption, counts
-from reconciler.environment.adopt.users import AdoptedUsers
-from reconciler.model.acls import NamePattern, PatternType
+from reconciler.environment.adopt.principals import Adopted
+from reconciler.environment.adopt.topics import ELSEWHERE, NOT_CHOSEN, AdoptedTopic, Adoption, counts
+from reconciler.model.acls import WILDCARD, AccessRule, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.quotas import BYTE_RATES, exact_size
-from reconciler.text import grouped
+from reconciler.model.quotas import BYTE_RATES, Quota, exact_size
+from reconciler.model.users import ScramUser
 
 WIDTH = 120
 ONE_FILE = 60
-"""Up to this many topics stand in one file; more are grouped by what their names begin with."""
+"""Up to this many topics are in one file; more are grouped by what their names begin with."""
 FILE_LIMIT = 400
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
@@ -34,23 +31,22 @@ _SEGMENT = re.compile(r"[._-]")
 def texts(adoption: Adoption) -> dict[str, str]:
     """``cluster.yaml``; ``access.yaml``, ``quotas.yaml``, ``users.yaml`` if there are any;
     ``topics.yaml`` or ``topics/<names begin>.yaml``."""
-    by_name = {"cluster.yaml": "\n".join([*_said(adoption), *_cluster(adoption.cluster)]) + "\n"}
-    if len(adoption.topics) <= ONE_FILE:
-        files = {"topics.yaml": list(adoption.topics)} if adoption.topics else {}
-    else:
-        files = {f"topics/{name}.yaml": part for name, part in _groups(adoption.topics)}
-    if adoption.access.rules:
+    by_name = {"cluster.yaml": _cluster_text(adoption)}
+    if adoption.access.entries:
         by_name["access.yaml"] = _access_text(adoption.access)
-    if adoption.quotas.quotas:
+    if adoption.quotas.entries:
         by_name["quotas.yaml"] = _quotas_text(adoption.quotas)
-    if adoption.users.users:
+    if adoption.users.entries:
         by_name["users.yaml"] = _users_text(adoption.users)
-    return by_name | {path: topics_text(part) for path, part in files.items()}
+    if len(adoption.topics) > ONE_FILE:
+        return by_name | {f"topics/{name}.yaml": topics_text(part) for name, part in _groups(adoption.topics)}
+    return by_name | ({"topics.yaml": topics_text(adoption.topics)} if adoption.topics else {})
 
 
 def topics_text(topics: Iterable[AdoptedTopic], beside: Iterable[str] = ()) -> str:
     """One file of topics alone, for a cluster that is declared. ``beside``: comments at its head."""
-    return _section_text("topics", (line for text in beside for line in _comment(text)), (), _lines(topics))
+    head = (line for text in beside for line in _comment(text))
+    return _section_text("topics", head, (), (line for topic in topics for line in _topic(topic)))
 
 
 def scalar(text: str) -> str:
@@ -64,41 +60,40 @@ def scalar(text: str) -> str:
 
 
 def value(text: str) -> str:
-    """A config or setting: Kafka takes texts, so a number may stand plain when it is written as it is."""
+    """A config or setting: Kafka takes texts, so a number may be plain when it is written as it is."""
     return text if _NUMBER.fullmatch(text) else scalar(text)
 
 
-def _said(adoption: Adoption) -> Iterator[str]:
-    yield from _comment(
-        f"Adopted from the live cluster {adoption.cluster.cluster_id}: its topics are beside this file."
-    )
-    for note in adoption.notes:
-        yield from _comment(f"Note: {note}.")
+def _cluster_text(adoption: Adoption) -> str:
+    cluster = adoption.cluster
+    said = [f"Adopted from the live cluster {cluster.cluster_id}: its topics are beside this file."]
+    said += [f"Note: {note}." for note in adoption.notes]
     for rule, names in counts(adoption.left_out).items():
         listed = f": {', '.join(names)}" if rule != NOT_CHOSEN else ""
-        yield from _comment(f"Left out, {rule} ({len(names)}){listed}")
-    declared = (ignored for ignored in adoption.left_out if ignored.rule.startswith("decl"))
-    for why in dict.fromkeys(f"{ignored.subject}: {ignored.text}" for ignored in declared):
-        yield from _comment(why)
+        said.append(f"Left out, {rule} ({len(names)}){listed}")
+    elsewhere = (ignored for ignored in adoption.left_out if ignored.rule == ELSEWHERE)
+    said += dict.fromkeys(f"{ignored.subject}: {ignored.text}" for ignored in elsewhere)
+    lines = [line for text in said for line in _comment(text)]
+
+    lines += ["clusters:", *cluster_head(cluster)]
+    if cluster.cluster_id is not None:
+        lines.append(f"    cluster_id: {scalar(cluster.cluster_id)}")
+    lines.append("    # What is set on a topic by hand and stands in no file counts as drift: docs/change/drift.md.")
+    lines.append("    defaults: {undeclared: drift}")
+    return "\n".join([*lines, *logins(cluster)]) + "\n"
+
+
+def cluster_head(cluster: Cluster) -> Iterator[str]:
+    yield f"  {scalar(cluster.name)}:"
+    yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:
-    """``text`` may hold anything a broker said: it becomes one line before it is wrapped."""
+    """``text`` may hold anything that a broker reported: it becomes one line before it is wrapped."""
     clean = "".join(char if char.isprintable() else " " for char in text)
     start = f"{indent}# "
     whole_words = textwrap.TextWrapper(WIDTH, start, f"{start}  ", break_long_words=False, break_on_hyphens=False)
     yield from whole_words.wrap(clean)
-
-
-def _cluster(cluster: Cluster) -> Iterator[str]:
-    yield "clusters:"
-    yield f"  {scalar(cluster.name)}:"
-    yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
-    if cluster.cluster_id is not None:
-        yield f"    cluster_id: {scalar(cluster.cluster_id)}"
-    yield "    # What is set on a topic by hand and stands in no file counts as drift: docs/change/drift.md."
-    yield "    defaults: {undeclared: drift}"
-    yield from logins(cluster)
 
 
 def logins(cluster: Cluster) -> Iterator[str]:
@@ -123,44 +118,57 @@ def _section_text(name: str, head: Iterable[str], left_out: Iterable[str], entri
     return "\n".join([*head, *comments, f"{name}:", *entries]) + "\n"
 
 
-def _access_text(access: AdoptedAccess) -> str:
+def _access_text(access: Adopted[AccessRule]) -> str:
+    """Exact rules, in the usual order of their fields; defaults are left out."""
     head = "# The rules as the cluster holds them; docs/change/access.md has roles, which say the same in fewer words."
-    rules = ({key: _field(value) for key, value in fields_of(rule).items()} for rule in access.rules)
-    return _section_text("access", [head], access.left_out, (line for rule in rules for line in _item_of_list(rule)))
-
-
-def _field(value: str | tuple[NamePattern | str, ...]) -> str:
-    if isinstance(value, str):
-        return scalar(value)
-    return "[" + ", ".join(_item(item) for item in value) + "]"
-
-
-def _item(entry: NamePattern | str) -> str:
-    if isinstance(entry, str):
-        return scalar(entry)
-    name = scalar(entry.name)
-    return name if entry.pattern is PatternType.LITERAL else f"{{prefix: {name}}}"
-
-
-def _quotas_text(adopted: AdoptedQuotas) -> str:
     lines: list[str] = []
-    for quota in adopted.quotas:
-        fields = {"clusters": f"[{', '.join(map(scalar, quota.clusters))}]"}
-        for key, text, limit in quota_fields(quota):
-            fields[key] = _limit(key, limit) if limit is not None else scalar(text) if text else "{default: true}"
+    for rule in access.entries:
+        assert rule.exact is not None
+        exact = rule.exact
+        fields = {
+            "principal": scalar(rule.principal),
+            "clusters": _list(rule.clusters),
+            "resource": str(exact.resource),
+        }
+        if exact.resource is not ResourceType.CLUSTER:
+            names = (
+                scalar(name.name) if name.pattern is PatternType.LITERAL else f"{{prefix: {scalar(name.name)}}}"
+                for name in exact.names
+            )
+            fields["names"] = f"[{', '.join(names)}]"
+        fields["operations"] = _list(map(str, exact.operations))
+        if exact.permission is not Permission.ALLOW:
+            fields["permission"] = str(exact.permission)
+        if rule.hosts != (WILDCARD,):
+            fields["hosts"] = _list(rule.hosts)
+        lines += _item_of_list(fields)
+    return _section_text("access", [head], access.left_out, lines)
+
+
+def _quotas_text(adopted: Adopted[Quota]) -> str:
+    lines: list[str] = []
+    for quota in adopted.entries:
+        fields = {"clusters": _list(quota.clusters)}
+        for part in quota.entity.parts:
+            fields[part.kind.replace("-", "_")] = scalar(part.name) if part.name else "{default: true}"
+        for key, limit in quota.limits.items():
+            if key in BYTE_RATES:
+                fields[key] = exact_size(limit).replace(" ", "")
+            else:  # never 1e-05, which YAML 1.1 reads as text
+                fields[key] = str(int(limit)) if limit == int(limit) else format(Decimal(repr(limit)), "f")
         lines.append(f"  - {_flow(fields)}")
     return _section_text("quotas", ["# The quotas as the cluster holds them."], adopted.left_out, lines)
 
 
-def _users_text(adopted: AdoptedUsers) -> str:
+def _users_text(adopted: Adopted[ScramUser]) -> str:
     head = [
         "# The SCRAM users as the cluster holds them. Version 0 keeps the password that is there. To set one, let",
         "# password refer to it and raise version (docs/change/users.md).",
     ]
     lines: list[str] = []
-    for user in adopted.users:
+    for user in adopted.entries:
         fields = {
-            "clusters": f"[{', '.join(map(scalar, user.clusters))}]",
+            "clusters": _list(user.clusters),
             "name": scalar(user.name),
             "mechanisms": f"[{', '.join(user.mechanisms)}]",
         }
@@ -183,21 +191,11 @@ def _item_of_list(fields: Mapping[str, str]) -> Iterator[str]:
     yield from (f"  {sign}{key}: {text}" for sign, (key, text) in zip(signs, fields.items(), strict=False))
 
 
-def _limit(key: str, limit: float) -> str:
-    if key in BYTE_RATES:
-        return exact_size(limit).replace(" ", "")
-    return str(int(limit)) if limit == int(limit) else format(Decimal(repr(limit)), "f")
-
-
-def _lines(topics: Iterable[AdoptedTopic]) -> Iterator[str]:
-    return (line for topic in topics for line in _topic(topic))
-
-
 def _topic(adopted: AdoptedTopic) -> Iterator[str]:
     topic = adopted.topic
     for comment in adopted.comments:
         yield from _comment(comment, "  ")
-    fields = {"clusters": f"[{', '.join(map(scalar, topic.clusters))}]"}
+    fields = {"clusters": _list(topic.clusters)}
     if topic.partitions is not None:
         fields["partitions"] = str(topic.partitions)
     if topic.replication_factor is not None:
@@ -213,6 +211,10 @@ def _topic(adopted: AdoptedTopic) -> Iterator[str]:
     if configs:
         yield "    configs:"
         yield from (f"      {key}: {text}" for key, text in configs.items())
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(scalar, texts))}]"
 
 
 def _flow(fields: Mapping[str, str]) -> str:
@@ -235,16 +237,14 @@ def _groups(topics: Sequence[AdoptedTopic]) -> Iterator[tuple[str, list[AdoptedT
 
 def _by_prefix(topics: Sequence[AdoptedTopic], words: int) -> dict[str, list[AdoptedTopic]]:
     """``words`` grows for a group that is too long, as long as that divides it into more than single topics."""
-    adopted_topics = grouped((_prefix(topic.topic.name, words), topic) for topic in topics)
+    by_prefix: dict[str, list[AdoptedTopic]] = {}
+    for topic in topics:
+        segments = [segment for segment in _SEGMENT.split(topic.topic.name.lower()) if segment]
+        by_prefix.setdefault("-".join(segments[:words])[:80] or "other", []).append(topic)
     whole: dict[str, list[AdoptedTopic]] = {}
-    for name, members in adopted_topics.items():
+    for name, members in by_prefix.items():
         longer = _by_prefix(members, words + 1) if len(members) > FILE_LIMIT and words < 4 else {}
         useful = 1 < len(longer) <= len(members) // 4
         for inner, part in (longer if useful else {name: members}).items():
             whole.setdefault(inner, []).extend(part)
     return whole
-
-
-def _prefix(name: str, words: int) -> str:
-    segments = [segment for segment in _SEGMENT.split(name.lower()) if segment]
-    return "-".join(segments[:words])[:80] or "other"

@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"(^|\s)#.*")
 
 
 def named(char: str) -> str:
-    """``U+00A0 (no-break space)``: what nobody can tell from another character is told by its number and name."""
+    """``U+00A0 (no-break space)``: a reader cannot distinguish it from another character by its looks."""
     return f"U+{ord(char):04X} ({unicodedata.name(char, 'without a name').lower()})"
 
 

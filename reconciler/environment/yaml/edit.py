@@ -18,7 +18,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 @dataclass(frozen=True, slots=True)
 class EntrySpan:
     """One entry of a mapping: offsets of its key, of its value and of the end of its value. ``column`` of the key
-    counts from 0. ``scalar``: the value is one, be it quoted or not."""
+    counts from 0. ``scalar``: whether the value is one, quoted or not."""
 
     key: int
     value: int

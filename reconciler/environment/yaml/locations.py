@@ -26,7 +26,7 @@ _SECTIONS: Mapping[type[Declared], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One named entry of a section (``clusters``, ``topics``, ``flows``, ``mirrors``) and the file it stands in."""
+    """One named entry of a section (``clusters``, ``topics``, ``flows``, ``mirrors``) and its file."""
 
     document: Document
     entry: Entry
@@ -52,7 +52,7 @@ class Places:
         return place.document.where(locate(place.entry, path))
 
     def of(self, noun: Declared, *path: Step) -> Where:
-        """As ``find``, of what was declared."""
+        """As ``find``, for a declared value."""
         match noun:
             case AccessRule() | Quota() | ScramUser():
                 name = str(noun.number)
@@ -69,8 +69,8 @@ class Places:
 
 
 def locate(start: Entry | Node, path: Iterable[Step]) -> Entry | Node:
-    """The node or key at the end of ``path``, or the last one on the way that exists. Scalars stand for themselves,
-    collections for their key."""
+    """The node or key at the end of ``path``, or the last one on the way that exists: a scalar itself, a collection's
+    key."""
     here: Entry | Node = start
     for step in path:
         node = here.value if isinstance(here, Entry) else here
@@ -89,9 +89,9 @@ def locate(start: Entry | Node, path: Iterable[Step]) -> Entry | Node:
 def unknown_name(
     places: Places, declared: Collection[str], name: str, subject: str, where: Where, section: str = "clusters"
 ) -> Iterator[Problem]:
-    """The problem of a cluster or flow that ``subject`` names and no file declares; none where one does, or may."""
+    """A problem if ``subject`` names a cluster or flow that no file declares, and every file was read."""
     if name in declared or places.has(section, name) or not places.complete:
-        return  # first: it is asked for each topic, and the walk below is over all of them
+        return  # before the walk over all entries: each topic comes here
     known = {*declared, *(entry for of, entry in places.entries if of == section)}
     code = "unknown-cluster" if section == "clusters" else "unknown-flow"
     hidden = f", which holds {foreign(name)}" if not name.isascii() else ""

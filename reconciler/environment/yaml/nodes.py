@@ -19,7 +19,7 @@ _NUMBER_OF_YAML_1_1 = re.compile(
     r"|[-+]?[0-9]+[eE][-+]?[0-9]+"  # a number of YAML 1.1 needs a dot before its exponent
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that is not allowed in a topology, not even escaped. Three of them end a line for some readers of YAML."""
+"""Characters that are not allowed in a topology, not even escaped. Three of them end a line for some YAML readers."""
 
 WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

@@ -1,20 +1,38 @@
-"""Reads YAML text as a document of nodes, with every syntax problem."""
+"""Reads YAML text as a document of nodes, with every syntax problem in words for its author: the parser's own need its
+grammar. A file of another tool gets one problem that says what it is, instead of one for each key.
+"""
 
 from __future__ import annotations
 
-from yaml import SafeLoader, YAMLError
+import re
 
-from reconciler.environment.yaml.broken import broken
-from reconciler.environment.yaml.characters import strays
-from reconciler.environment.yaml.foreign_files import foreign_file
-from reconciler.environment.yaml.nodes import CONTROL, Document, Mapping, control_character
+from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
+
+from reconciler.environment.yaml.characters import breaking, strays
+from reconciler.environment.yaml.nodes import CONTROL, Document, Mapping, Node, Scalar, control_character, node_at
 from reconciler.environment.yaml.tree_builder import GiveUpError, TreeBuilder
-from reconciler.errors import Where
+from reconciler.errors import Problem, Where
 
 try:
     from yaml._yaml import CParser as Parser
 except ImportError:  # PyYAML was built without libyaml: the same events, ten times as slow
     Parser = SafeLoader  # type: ignore[misc, assignment]
+
+_UNREAD = "The file was not read to its end, so nothing in it is checked"
+_QUOTE = "Correct the text here or just above; quote text that holds any of : # { } [ ] , & * ! | > % @ `"
+_OPENERS = {"flow mapping": ("{", "}"), "flow sequence": ("[", "]")}
+_WHY = "Only files of this program declare anything here, so nothing of it was read"
+_ADOPT = "reconciler adopt --bootstrap-servers HOST:PORT --name CLUSTER --out ENV"
+_TOPICS = f"Move it out of the folder. {_ADOPT} writes the topics that are on the cluster as they are"
+_ACCESS = f"Move it out of the folder. {_ADOPT} writes topics, access rules, quotas and users as the cluster has them"
+_MIRROR = "Move it out of the folder. reconciler import FILE --out ENV writes an environment from it"
+_ELSEWHERE = "Move it out of the folder, whose *.yaml files are all parts of the environment"
+_GROUPS = (
+    ("kafka.strimzi.io", "Strimzi"),
+    ("jikkou.io", "Jikkou"),
+    ("platform.confluent.io", "Confluent for Kubernetes"),
+    ("kafka/v", "Conduktor"),
+)
 
 
 def read(file: str, text: str, *, of_any_tool: bool = False) -> Document:
@@ -29,7 +47,7 @@ def read(file: str, text: str, *, of_any_tool: bool = False) -> Document:
     try:
         root = builder.root()
     except YAMLError as error:
-        builder.problems.append(broken(file, text, error))
+        builder.problems.append(_broken(file, text, error))
         root = None
     except GiveUpError:
         root = None
@@ -39,6 +57,116 @@ def read(file: str, text: str, *, of_any_tool: bool = False) -> Document:
             why = "An empty file is more often lost text than intended"
             todo = "Write something such as topics: {}, or remove the file"
             builder.problem("empty-file", (0, 0), "the file is empty", why, todo)
-    if not of_any_tool and (foreign := foreign_file(file, builder.first)):
+    if not of_any_tool and (foreign := _foreign_file(file, builder.first)):
         return Document(file, None, (foreign,))
     return Document(file, root, (*builder.problems, *strays(file, text, root)))
+
+
+def _broken(file: str, text: str, error: YAMLError) -> Problem:
+    marked = error if isinstance(error, MarkedYAMLError) else MarkedYAMLError(problem=str(error))
+    mark = marked.problem_mark or marked.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    lines = text.split("\n")
+    if line > len(lines):  # libyaml reads a line break that is missing at the end of a text
+        line, column = len(lines), len(lines[-1]) + 1
+    conflict = next((number for number, content in enumerate(lines, start=1) if content.startswith("<<<<<<< ")), 0)
+    if conflict and any(content.startswith(">>>>>>> ") for content in lines[conflict:]):
+        return Problem(
+            "yaml-conflict",
+            Where(file, conflict, 1),
+            "an unresolved merge conflict begins here",
+            "Git left both sides in the text, so the file was not read",
+            "Keep one side or join both, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>",
+        )
+    around = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "\t" in around[: len(around) - len(around.lstrip())]:
+        return Problem(
+            "yaml-tab",
+            Where(file, line, around.index("\t") + 1),
+            "a tab in the indentation",
+            "YAML indents with spaces only, so the file was not read",
+            "Replace the tab with spaces",
+        )
+    if stray := breaking(file, text, line):
+        return stray
+    problem, todo = _words(marked, around, column)
+    return Problem("yaml-broken", Where(file, line, column), f"broken YAML: {problem}", _UNREAD, todo)
+
+
+def _words(error: MarkedYAMLError, around: str, column: int) -> tuple[str, str]:
+    """What is wrong, and what to do. ``around``: the line in which reading ended, in ``column``."""
+    said = " ".join(part for part in (error.context, error.problem) if part) or "cannot be parsed"
+    here = around[column - 1 : column]
+    if "${" in around and "flow" in said:
+        return said, 'Quote the reference: inside { } a value such as "${env:NAME}" needs its quotes'
+    if "quoted scalar" in said and "escape" not in said:
+        opened = f" that opens {_at(error.context_mark)}" if error.context_mark else ""
+        return f"the quote{opened} is not closed", "Close it, with the same sign; a quote within quotes is doubled: ''"
+    if "escape" in said:
+        todo = r"Use single quotes, in which \ is itself: 'orders\..*'"
+        return r"inside double quotes \ begins an escape, and this is none", todo
+    if "alias" in said or "anchor" in said:
+        return "text that begins with * or & is an alias or an anchor of YAML", "Quote it, as in '.*'"
+    if "start any token" in said and here:
+        return f"no text begins with {here} unless it is quoted", "Quote it"
+    if here in ("}", "]") and "flow" not in said:
+        return (
+            f"the {here} has no opening {'{' if here == '}' else '['} before it",
+            "Remove it, or quote the text that it belongs to",
+        )
+    for construct, (opener, closer) in _OPENERS.items():
+        if construct in said and error.context_mark:
+            problem = f"the {opener} that opens {_at(error.context_mark)} is not closed before here"
+            return problem, f"Close it with {closer}, put a comma between entries, and quote a value that holds ': '"
+    if "mapping values are not allowed" in said:
+        todo = "Quote a value that holds a colon and a space, or compare the indentation with the lines above"
+        return "a second key or a colon where a value stands", todo
+    if "simple key" in said:
+        return "a line without a colon, where a key is wanted", "Write key: value, with a space after the colon"
+    if re.search("map|indent|block collection", said):
+        return said, "Compare the indentation with the lines above, and put a space after each colon"
+    return said, _QUOTE
+
+
+def _at(mark: Mark) -> str:
+    return f"in line {mark.line + 1}, column {mark.column + 1},"
+
+
+def _foreign_file(file: str, root: Node | None) -> Problem | None:
+    """None for a file that is not known as another tool's."""
+    if not isinstance(root, Mapping):
+        return None
+    keys = root.entries.keys()
+    api, kind = (node.text if isinstance(node := node_at(root, key), Scalar) else "" for key in ("apiVersion", "kind"))
+    if api and kind:
+        tool = next((name for mark, name in _GROUPS if mark in api), "Kubernetes")
+        thing, todo = f"a {kind} of {tool}", _TOPICS if "Topic" in kind else _ACCESS
+        if "MirrorMaker2" in kind:
+            todo = _MIRROR
+        elif tool == "Kubernetes":
+            todo = _ELSEWHERE
+    elif {"meta", "spec"} <= keys:
+        thing, todo = f"a {'topic' if node_at(root, 'spec', 'partitions') else 'cluster'} of topicctl", _TOPICS
+    elif {"context", "projects"} <= keys:
+        thing, todo = "a topology of JulieOps", _ACCESS
+    elif any(node_at(each, "image") or node_at(each, "build") for each in _values(root, "services")):
+        thing, todo = "a file of Docker Compose", _ELSEWHERE
+    elif keys & {"services", "customServiceAcls", "customUserAcls"} or _counts_replicas(root):
+        thing, todo = "a desired state of kafka-gitops", _ACCESS
+    elif "connector.class" in keys or node_at(root, "config", "connector.class"):
+        thing, todo = "a connector of Kafka Connect", _MIRROR
+    else:
+        return None
+    return Problem("foreign-file", Where(file, 1, 1), f"this is {thing}, and no part of an environment", _WHY, todo)
+
+
+def _counts_replicas(root: Mapping) -> bool:
+    """``topics.NAME.replication`` is kafka-gitops' word, unless a key of ours is beside it."""
+    return "clusters" not in root.entries and any(
+        node_at(topic, "replication") and not node_at(topic, "clusters") for topic in _values(root, "topics")
+    )
+
+
+def _values(root: Mapping, key: str) -> list[Node]:
+    mapping = node_at(root, key)
+    return [entry.value for entry in mapping.entries.values()] if isinstance(mapping, Mapping) else []

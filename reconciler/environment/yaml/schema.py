@@ -50,14 +50,14 @@ def environment_schema() -> dict[str, Any]:
 
 @cache
 def _validator() -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # who writes no mistakes never waits for it
+    from jsonschema import Draft202012Validator  # slow to import, and needed for mistakes only
 
     return Draft202012Validator(environment_schema())
 
 
 @cache
 def _yes_or_no() -> jsonschema_rs.Validator:
-    """Says in a fiftieth of the time, import and all, that a file is valid. Where it says no, jsonschema decides."""
+    """Accepts a valid file in a fiftieth of the time, import included. What it refuses, jsonschema judges."""
     return jsonschema_rs.validator_for(environment_schema())
 
 
@@ -65,8 +65,11 @@ def check_shape(document: Document) -> tuple[Problem, ...]:
     """Every problem of the file's shape. A value that YAML itself already has a problem with is not judged again."""
     if document.root is None:
         return ()
-    data = document.root.data
-    shapes = _each_shape_once(data)
+    data: Any = document.root.data
+    # Of topics whose bodies are equal one is judged for all, since the schema looks at each body alone and not at the
+    # names. A thousand topics rarely have a hundred different bodies.
+    topics = data.get("topics") if isinstance(data, dict) else None
+    shapes = {**data, "topics": {repr(body): body for body in topics.values()}} if isinstance(topics, dict) else data
     if (not document.problems and _yes_or_no().is_valid(shapes)) or _validator().is_valid(shapes):
         return ()
     known = {problem.where for problem in document.problems}
@@ -76,15 +79,6 @@ def check_shape(document: Document) -> tuple[Problem, ...]:
             if problem.where not in known:
                 problems.setdefault((problem.code, str(problem.where), problem.what), problem)
     return tuple(problems.values())
-
-
-def _each_shape_once(data: Any) -> Any:
-    """Valid exactly when ``data`` is: of topics whose bodies are equal one stands for all, since the schema looks at
-    each body alone and not at the names. A thousand topics rarely have a hundred different bodies."""
-    topics = data.get("topics") if isinstance(data, dict) else None
-    if not isinstance(topics, dict):
-        return data
-    return {**data, "topics": {repr(body): body for body in topics.values()}}
 
 
 def subject(path: Sequence[Step]) -> str:
@@ -136,15 +130,36 @@ def show(value: object, secret: bool = False) -> str:
 
 def _translate(document: Document, error: ValidationError) -> Iterator[Problem]:
     path = list(error.absolute_path)
+    instance: Any = error.instance
     schema = error.schema if isinstance(error.schema, dict) else {}
     match error.validator:
         case "additionalProperties" if schema.get("additionalProperties") is False:
-            yield from _unknown_fields(document, path, error, schema)
+            known = list(schema.get("properties", {}))
+            for field in instance:
+                if field in known or (not path and field.startswith("x-")):
+                    continue
+                problem = f"{subject(path)} has the unknown field {field}"
+                why = "A field that nothing reads would look as if it held"
+                meant = _MEANT.get(field)
+                todo = f"Perhaps {meant} is meant" if meant in known else suggestion(field, known, "Remove it")
+                where = document.where(_node_at(document, path).entries[field])
+                yield Problem("unknown-field", where, problem, why, todo)
         case "required":
-            yield from _missing_fields(document, path, error, schema)
+            for field in schema["required"]:
+                if f"'{field}'" in error.message:
+                    wanted = schema["properties"][field]
+                    if reference := wanted.get("$ref"):
+                        wanted = environment_schema()["$defs"][reference.rsplit("/", 1)[-1]]
+                    problem, why = f"{subject(path)} lacks the field {field}", "It has no default"
+                    todo = f"Add {field}: {wanted.get('title', 'a value')}"
+                    yield Problem("missing-field", document.where(_at(document, path)), problem, why, todo)
         case _ if "propertyNames" in error.absolute_schema_path:
-            yield _bad_name(document, path, error)
-        case "oneOf" | "anyOf" if isinstance(error.instance, dict):
+            name = str(instance)
+            problem, why = f'{subject(path)}: the name "{name}" cannot be used', schema["description"]
+            where = document.where(_node_at(document, path).entries[name])
+            yield Problem("bad-name", where, problem, why, f"Write {schema['title']}")
+        case "oneOf" | "anyOf" if isinstance(instance, dict):
+            # A mapping is wrong in its fields: the alternatives that take a single word do not concern it.
             for inner in error.context or ():
                 if not (inner.validator == "enum" and not list(inner.relative_path)):
                     yield from _translate(document, inner)
@@ -162,58 +177,43 @@ def _node_at(document: Document, path: Sequence[Step]) -> Any:
     return here.value if hasattr(here, "value") else here
 
 
-def _unknown_fields(
-    document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]
-) -> Iterator[Problem]:
-    known = list(schema.get("properties", {}))
-    instance: Any = error.instance
-    for field in instance:
-        if field in known or (not path and field.startswith("x-")):
-            continue
-        node = _node_at(document, path)
-        problem = f"{subject(path)} has the unknown field {field}"
-        why = "A field that nothing reads would look as if it held"
-        meant = _MEANT.get(field)
-        todo = f"Perhaps {meant} is meant" if meant in known else suggestion(field, known, "Remove it")
-        yield Problem("unknown-field", document.where(node.entries[field]), problem, why, todo)
-
-
-def _missing_fields(
-    document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]
-) -> Iterator[Problem]:
-    for field in schema["required"]:
-        if f"'{field}'" in error.message:
-            wanted = _resolved(schema["properties"][field]).get("title", "a value")
-            problem, why = f"{subject(path)} lacks the field {field}", "It has no default"
-            yield Problem("missing-field", document.where(_at(document, path)), problem, why, f"Add {field}: {wanted}")
-
-
-def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    reference = schema.get("$ref")
-    return environment_schema()["$defs"][reference.rsplit("/", 1)[-1]] if reference else schema
-
-
-def _bad_name(document: Document, path: list[Step], error: ValidationError) -> Problem:
-    node = _node_at(document, path)
-    name = str(error.instance)
-    schema = error.schema if isinstance(error.schema, dict) else {}
-    problem, why = f'{subject(path)}: the name "{name}" cannot be used', schema["description"]
-    return Problem("bad-name", document.where(node.entries[name]), problem, why, f"Write {schema['title']}")
-
-
 def _bad_value(document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]) -> Problem:
     wanted = str(schema.get("title", "another value")) if path[1:] or path in _TITLED else "a mapping"
-    where = document.where(_at(document, path))
-    name = subject(path)
+    where, name, todo = document.where(_at(document, path)), subject(path), f"Write {wanted}"
     if error.instance is None:
         problem = f"{name} has no value, {wanted} is wanted"
         why = "An empty value is more often forgotten than meant"
-        todo = _BLANK.get(str(path[-1]) if path else "") or _cut_by_a_comma(document, path)
-        return Problem("missing-value", where, problem, why, todo or f"Write {wanted}, or remove the field")
+        known = _BLANK.get(str(path[-1]) if path else "") or _cut_by_a_comma(document, path)
+        return Problem("missing-value", where, problem, why, known or f"{todo}, or remove the field")
     if error.validator == "uniqueItems":
         problem = f"{name} names something twice"
         return Problem("duplicate-item", where, problem, "One of the two could not count", "Remove the repetition")
-    code, why, todo = _verdict(error, schema, wanted)
+
+    code, why = "bad-value", "Nothing else has a meaning here"
+    match error.validator:
+        case "type" | "pattern" if wanted.startswith("a size"):
+            code, why = "bad-size", "Without a known unit the value could mean bytes or megabytes"
+        case "type" | "pattern" if "duration" in wanted:
+            code, why = "bad-duration", "Without a known unit the value could mean seconds or milliseconds"
+        case "type":
+            types: Any = error.validator_value
+            *most, last = [_TYPES[word] for word in ([types] if isinstance(types, str) else types)]
+            words = f"{', '.join(most)} or {last}" if most else last
+            code, why, todo = "wrong-type", f"It cannot be read as {words}", _type_todo(error, todo)
+        case "enum" | "oneOf" | "anyOf":
+            code = "unknown-value"
+            options = [schema, *schema.get("oneOf", ()), *schema.get("anyOf", ())]
+            choices = [str(choice) for option in options for choice in option.get("enum", ())]
+            near = nearest(str(error.instance), choices)
+            todo = f"Perhaps {near} is meant" if near else todo
+        case "maximum" | "minimum":
+            code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
+            if error.validator == "maximum" and f" {error.validator_value}" not in wanted:
+                todo = f"{todo}, at most {error.validator_value}"
+        case "minItems" | "minLength" | "minProperties":
+            code, why = "empty-value", "Without it nothing can be done"
+        case "pattern" if wanted == "host:port":
+            todo = _address_todo(str(error.instance))
     value = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
     return Problem(code, where, f"{name} is {value}, {wanted} is wanted", why, todo)
 
@@ -229,35 +229,6 @@ def _cut_by_a_comma(document: Document, path: Sequence[Step]) -> str:
     return ""
 
 
-def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tuple[str, str, str]:
-    """Code, why and what to do."""
-    todo = f"Write {wanted}"
-    match error.validator:
-        case "type" | "pattern" if wanted.startswith("a size"):
-            code, why = "bad-size", "Without a known unit the value could mean bytes or megabytes"
-        case "type" | "pattern" if "duration" in wanted:
-            code, why = "bad-duration", "Without a known unit the value could mean seconds or milliseconds"
-        case "type":
-            code, why = "wrong-type", f"It cannot be read as {_type_words(error.validator_value)}"
-            todo = _type_todo(error, wanted)
-        case "enum" | "oneOf" | "anyOf":
-            code, why = "unknown-value", "Nothing else has a meaning here"
-            near = nearest(str(error.instance), _choices(schema))
-            todo = f"Perhaps {near} is meant" if near else todo
-        case "maximum":
-            code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
-            todo = f"{todo}, at most {error.validator_value}" if f" {error.validator_value}" not in wanted else todo
-        case "minimum":
-            code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
-        case "minItems" | "minLength" | "minProperties":
-            code, why = "empty-value", "Without it nothing can be done"
-        case "pattern" if wanted == "host:port":
-            code, why, todo = "bad-value", "Nothing else has a meaning here", _address_todo(str(error.instance))
-        case _:
-            code, why = "bad-value", "Nothing else has a meaning here"
-    return code, why, todo
-
-
 def _address_todo(text: str) -> str:
     addresses = [part.strip().rpartition("://")[2].rstrip("/") for part in text.split(",") if part.strip()]
     if "$" in text or "{{" in text:
@@ -269,19 +240,7 @@ def _address_todo(text: str) -> str:
     return f"Write host:port, such as {text}:9092" if re.fullmatch(r"[A-Za-z0-9._-]+", text) else "Write host:port"
 
 
-def _choices(schema: dict[str, Any]) -> list[str]:
-    """The words a field may be, also those among alternatives."""
-    options = [schema, *schema.get("oneOf", ()), *schema.get("anyOf", ())]
-    return [str(choice) for option in options for choice in option.get("enum", ())]
-
-
-def _type_words(wanted: object) -> str:
-    names = [wanted] if isinstance(wanted, str) else list(wanted) if isinstance(wanted, list) else []
-    words = [_TYPES[name] for name in names]
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _type_todo(error: ValidationError, wanted: str) -> str:
+def _type_todo(error: ValidationError, usual: str) -> str:
     value, path = error.instance, list(error.absolute_path)
     if error.validator_value == "array" and isinstance(value, (str, int)) and not isinstance(value, bool):
         several = [part.strip() for part in str(value).split(",")] if "," in str(value) else []
@@ -296,10 +255,10 @@ def _type_todo(error: ValidationError, wanted: str) -> str:
         return f"Write each {_BY_NAME[str(path[0])]} below its name, NAME: and its fields, without a dash"
     if isinstance(value, dict) and len(path) == 1 and error.validator_value != "object":
         return "Write a list: each with a dash, - and its fields"
-    if error.validator_value in ("integer", "boolean") and isinstance(value, str) and value in ("true", "false"):
-        return "Remove the quotes"
-    if error.validator_value == "integer" and isinstance(value, str) and value.isdigit() and len(value) < 20:
-        return "Remove the quotes"
+    if isinstance(value, str):
+        as_boolean = error.validator_value in ("integer", "boolean") and value in ("true", "false")
+        if as_boolean or (error.validator_value == "integer" and value.isdigit() and len(value) < 20):
+            return "Remove the quotes"
     if error.validator_value == "string" and isinstance(value, (int, float, bool)):
         return "Put it in quotes"
-    return f"Write {wanted}"
+    return usual

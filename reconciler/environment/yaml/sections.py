@@ -71,7 +71,7 @@ def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
 
 
 def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Access rules, quotas and users, which may stand there for several clusters: they are counted over all files."""
+    """Access rules, quotas and users: one name may be there again for other clusters, so all files are counted over."""
     if isinstance(part.value, Sequence):
         for item in part.value.items:
             yield "", Entry("", item, item.line, item.column)

@@ -38,7 +38,7 @@ class GiveUpError(Exception):
 
 class TreeBuilder:
     """``next_event``: of a parser at the beginning of a text, None after its last event. ``problems``: what was wrong
-    on the way. ``first``: the tree of the first document, also where others are behind it."""
+    on the way. ``first``: the tree of the first document, also where others follow."""
 
     def __init__(self, file: str, next_event: Callable[[], Any]) -> None:
         self.file = file
@@ -79,33 +79,35 @@ class TreeBuilder:
             text, style = event.value, event.style
             if event.tag is not None:
                 self._refuse_tag(event.tag, line, column)
-            if style == '"' and (escaped := CONTROL.search(text)):  # as it is, none comes to the parser
+            if style == '"' and (escaped := CONTROL.search(text)):  # unescaped ones never come to the parser
                 self.problems.append(control_character(Where(self.file, line, column), escaped.group()))
             node = Scalar(text, not style and event.implicit[0], line, column)
         elif type(event) is AliasEvent:
-            return self._alias(str(event.anchor), line, column)
+            anchor = str(event.anchor)
+            if (known := self._anchors.get(anchor)) is not None:
+                return known
+            problem = f"the alias *{anchor} has no anchor &{anchor} before it"
+            why = "Anchors are known in their own file only, and not inside themselves"
+            todo = "Define the anchor above, or write the value out"
+            self.problem("yaml-alias", (line, column), problem, why, todo)
+            return Scalar(f"*{anchor}", False, line, column)
         else:
-            node = self._collection(event, line, column)
+            if event.tag is not None:
+                self._refuse_tag(event.tag, line, column)
+            self._depth += 1
+            if self._depth > MAX_DEPTH:  # before Python's own limit on recursion is reached
+                why, todo = "No topology is nested so deep", "Correct the text"
+                self.problem("yaml-too-large", (line, column), f"nested deeper than {MAX_DEPTH} levels", why, todo)
+                raise GiveUpError
+            node = (self._mapping if isinstance(event, MappingStartEvent) else self._sequence)(line, column)
+            self._depth -= 1
+            if node.size > MAX_NODES:
+                problem = f"more than {MAX_NODES:,} values with aliases written out"
+                why = "Aliases inside aliases grow without measure"
+                self.problem("yaml-too-large", (line, column), problem, why, "Write the values out, or split the file")
+                raise GiveUpError
         if event.anchor is not None:
             self._anchors[event.anchor] = node
-        return node
-
-    def _collection(self, event: Any, line: int, column: int) -> Mapping | Sequence:
-        if event.tag is not None:
-            self._refuse_tag(event.tag, line, column)
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            why, todo = "No topology is nested so deep", "Correct the text"
-            self.problem("yaml-too-large", (line, column), f"nested deeper than {MAX_DEPTH} levels", why, todo)
-            raise GiveUpError
-        read = self._mapping if isinstance(event, MappingStartEvent) else self._sequence
-        node = read(line, column)
-        self._depth -= 1
-        if node.size > MAX_NODES:
-            problem = f"more than {MAX_NODES:,} values with aliases written out"
-            why = "Aliases inside aliases grow without measure"
-            self.problem("yaml-too-large", (line, column), problem, why, "Write the values out, or split the file")
-            raise GiveUpError
         return node
 
     def _sequence(self, line: int, column: int) -> Sequence:
@@ -145,24 +147,16 @@ class TreeBuilder:
         return Mapping(entries, line, column, size)
 
     def _key(self, event: Any) -> str | None:
-        """None of what is no name: that is noted."""
+        """None for a key that is no name, which is noted."""
         if type(event) is ScalarEvent and event.implicit[0] and event.tag is None and event.anchor is None:
             name: str = event.value
-            return name  # nearly every key: nobody needs its node
+            return name  # nearly every key: its node is not needed
         key = self._node(event)
         if isinstance(key, Scalar):
             return key.text
         why, todo = "Every key of the topology is a name", "Write a plain name before the colon"
         self.problem("yaml-key", (key.line, key.column), "a key that is a list or a mapping", why, todo)
         return None
-
-    def _alias(self, anchor: str, line: int, column: int) -> Node:
-        if (node := self._anchors.get(anchor)) is not None:
-            return node
-        why = "Anchors are known in their own file only, and not inside themselves"
-        todo = "Define the anchor above, or write the value out"
-        self.problem("yaml-alias", (line, column), f"the alias *{anchor} has no anchor &{anchor} before it", why, todo)
-        return Scalar(f"*{anchor}", False, line, column)
 
     def _refuse_tag(self, tag: str, line: int, column: int) -> None:
         tag = tag.replace("tag:yaml.org,2002:", "!!")

@@ -80,8 +80,8 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
     """What was written, what was left out, what an apply would be refused for, and where to go from here."""
     yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
     for adoption in first.adoptions:
-        held = [counted(len(adoption.topics), "topic"), counted(adoption.access.count, "access rule")]
-        held += [counted(len(adoption.quotas.quotas), "quota"), counted(len(adoption.users.users), "SCRAM user")]
+        held = [counted(len(adoption.topics), "topic"), counted(adoption.acls, "access rule")]
+        held += [counted(len(adoption.quotas.entries), "quota"), counted(len(adoption.users.entries), "SCRAM user")]
         yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {', '.join(held)}"
         for rule, names in counts(adoption.left_out).items():
             yield f"    left out, {rule} ({len(names)}): {first_of(names, 4)}"

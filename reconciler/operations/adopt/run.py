@@ -197,9 +197,9 @@ def is_empty(fresh_plan: Plan) -> bool:
 def report(request: AdoptRequest, adoption: Adoption, files: int, others: tuple[str, ...]) -> str:
     """What was taken, what was not and why, and where to go from here."""
     cluster = adoption.cluster
-    rules = f" and {counted(adoption.access.count, 'access rule')}" if adoption.access.rules else ""
-    rules += f" and {counted(len(adoption.quotas.quotas), 'quota')}" if adoption.quotas.quotas else ""
-    rules += f" and {counted(len(adoption.users.users), 'SCRAM user')}" if adoption.users.users else ""
+    rules = f" and {counted(adoption.acls, 'access rule')}" if adoption.access.entries else ""
+    rules += f" and {counted(len(adoption.quotas.entries), 'quota')}" if adoption.quotas.entries else ""
+    rules += f" and {counted(len(adoption.users.entries), 'SCRAM user')}" if adoption.users.entries else ""
     lines = [
         f"Adopted {counted(len(adoption.topics), 'topic')}{rules} of cluster {cluster.name} (id {cluster.cluster_id})"
         f" into {counted(files, 'file')}; a plan of them is empty"

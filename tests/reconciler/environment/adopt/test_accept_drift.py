@@ -147,12 +147,12 @@ def test_a_value_that_others_share_is_not_written() -> None:
     assert "topic sharing would change with it" in told
 
 
-def test_a_list_is_edited_by_hand() -> None:
+def test_a_list_is_left_to_its_author() -> None:
     east = same_east()
     east.topics["listed"].overrides["cleanup.policy"] = "delete"
     told = refusal(worlds(east), "east/listed")
     assert "at env/topology.yaml:16:56 as a list" in told, "where the value stands"
-    assert told.splitlines()[1].endswith("by hand only; the live value is cleanup.policy: delete")
+    assert told.splitlines()[1].endswith("only you can edit; the live value is cleanup.policy: delete")
 
 
 def test_a_value_git_cannot_hold_is_refused_and_nothing_else_is_taken_either() -> None:

@@ -16,11 +16,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import Event
 
+from reconciler.environment.load import load
 from reconciler.environment.yaml import read as reading
 from reconciler.environment.yaml.nodes import CONTROL, Document, Mapping, Node, Scalar, Sequence
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.tree_builder import GiveUpError, TreeBuilder
-from reconciler.errors import Where
+from reconciler.errors import TopologyError, Where
 from tests.support.paths import ENVIRONMENTS
 
 TOPICS = "topics:\n" + "".join(f"  team.t-{n}: {{clusters: [east], configs: {{retention.ms: 1d}}}}\n" for n in range(9))
@@ -270,3 +271,89 @@ def test_without_libyaml_the_same_is_read(text: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("text", "line", "column"), [("a: {", 1, 5), ("a: {\n", 2, 1), ("a: 1\nb: [c", 2, 6)])
 def test_a_text_that_ends_too_early_is_broken_at_its_end(text: str, line: int, column: int) -> None:
     assert [problem.where for problem in read("f", text).problems] == [Where("f", line, column)]
+
+
+# words for the author of a text that is no YAML
+
+HEAD = "topics:\n  orders: {clusters: [east]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "todo"),
+    [
+        (
+            "topics:\n  orders: {clusters: [east]\nflows: {}\n",
+            "the { that opens in line 2, column 11,",
+            "Close it with }",
+        ),
+        ("topics:\n  orders: {clusters: [east}\n", "the [ that opens in line 2, column 22,", "Close it with ]"),
+        ("topics:\n  orders: {clusters: [east]}}\n", "the } has no opening {", "Remove it"),
+        (f"{HEAD}flows:\n  f: {{topics: *}}\n", "text that begins with * or &", "Quote it, as in '.*'"),
+        (f"{HEAD}flows:\n  f: {{topics: ['a]}}\n", "the quote that opens in line 4, column 16, is not", "same sign"),
+        (f'{HEAD}flows:\n  f: {{topics: ["a\\.b"]}}\n', "inside double quotes \\ begins an escape", "single quotes"),
+        (f"{HEAD}x-note: @me\n", "no text begins with @", "Quote it"),
+        ("topics:\n  orders: a: b\n", "a second key or a colon where a value stands", "Quote a value"),
+        ("topics:\n  orders: {}\n  payments\n", "a line without a colon", "Write key: value"),
+    ],
+)
+def test_it_says_what_is_wrong_and_what_to_write(text: str, what: str, todo: str) -> None:
+    [problem] = read("t.yaml", text).problems
+    assert what in problem.what
+    assert todo in problem.todo
+
+
+# a file of another tool is one problem: what it is, and which command takes over what it declares
+
+OURS = "clusters:\n  east: {bootstrap_servers: [e:9092]}\ntopics:\n  orders: {clusters: [east]}\n"
+STRIMZI = """apiVersion: kafka.strimzi.io/v1beta2
+kind: {kind}
+metadata: {{name: orders, labels: {{strimzi.io/cluster: main}}}}
+spec: {{partitions: 3, replicas: 3}}
+"""
+TOPICCTL = "meta: {name: orders, cluster: c, environment: e, region: r}\nspec: {partitions: 9, replicationFactor: 2}\n"
+GITOPS = (
+    "topics:\n  orders: {partitions: 6, replication: 3}\nservices:\n  app: {type: application, produces: [orders]}\n"
+)
+JULIE = "context: acme\nprojects:\n  - {name: foo, topics: [{name: foo, config: {num.partitions: '1'}}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "command"),
+    [
+        (STRIMZI.format(kind="KafkaTopic"), "a KafkaTopic of Strimzi", "reconciler adopt"),
+        (STRIMZI.format(kind="KafkaUser"), "a KafkaUser of Strimzi", "reconciler adopt"),
+        (STRIMZI.format(kind="KafkaMirrorMaker2"), "a KafkaMirrorMaker2 of Strimzi", "reconciler import FILE"),
+        (STRIMZI.format(kind="KafkaTopic") * 2, "a KafkaTopic of Strimzi", "reconciler adopt"),
+        (f"{STRIMZI.format(kind='KafkaTopic')}---\n{STRIMZI.format(kind='KafkaTopic')}", "Strimzi", "reconciler adopt"),
+        (
+            "apiVersion: kafka.jikkou.io/v1beta2\nkind: KafkaTopicList\nitems: []\n",
+            "a KafkaTopicList of Jikkou",
+            "adopt",
+        ),
+        (TOPICCTL, "a topic of topicctl", "reconciler adopt"),
+        (GITOPS, "a desired state of kafka-gitops", "reconciler adopt"),
+        (GITOPS.partition("services")[0], "a desired state of kafka-gitops", "reconciler adopt"),
+        (JULIE, "a topology of JulieOps", "reconciler adopt"),
+        ("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n", "a Deployment of Kubernetes", "Move it out"),
+        ("services:\n  kafka: {image: x}\n", "a file of Docker Compose", "Move it out"),
+    ],
+)
+def test_it_is_one_sentence_and_a_command(text: str, what: str, command: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        load({"ours.yaml": OURS, "theirs.yaml": text}, "env")
+    [problem] = caught.value.problems
+    assert (problem.code, problem.where.file) == ("foreign-file", "theirs.yaml")
+    assert what in problem.what
+    assert command in problem.todo
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OURS.replace("orders: {clusters: [east]}", "orders: {clusters: [east], replication: 3}"),  # a slip in ours
+        OURS + "service: x\n",
+        "topics: {}\n",
+    ],
+)
+def test_a_slip_in_a_file_of_ours_is_not_taken_for_another_tools(text: str) -> None:
+    assert not [problem for problem in read("t.yaml", text).problems if problem.code == "foreign-file"]

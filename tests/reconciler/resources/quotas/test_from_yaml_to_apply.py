@@ -13,7 +13,7 @@ from reconciler.engine.observe.read_all import ReadScope, observe
 from reconciler.engine.plan.build import basis_now, plan, still_true
 from reconciler.engine.plan.file import change_document, dumps, loads
 from reconciler.engine.plan.select import known_part, within
-from reconciler.environment.adopt.quotas import adopt_quotas
+from reconciler.environment.adopt.principals import adopt_quotas
 from reconciler.environment.adopt.topics import AdoptOptions, adopt
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
@@ -367,7 +367,7 @@ def test_a_plan_of_adopted_quotas_changes_nothing_and_none_is_lost(live: dict[Qu
     wished = load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
     assert is_empty(plan(wished, LiveState({"east": seen}, {})))
     count = sum(len(quota.limits) for quota in wished.quotas)
-    assert count == sum(len(quota.limits) for quota in adopt_quotas("east", fake.quotas).quotas)
+    assert count == sum(len(quota.limits) for quota in adopt_quotas("east", fake.quotas).entries)
     nobody = {one.partition(": ")[0] for one in made.quotas.left_out if "cannot be declared" not in one}
     left = sum(len(limits) for whom, limits in fake.quotas.items() if str(whom) in nobody)
     single = sum("cannot be declared" in one for one in made.quotas.left_out)
@@ -380,7 +380,7 @@ def test_after_an_apply_the_plan_is_empty(
 ) -> None:
     seen = world("east")
     seen.clusters["east"].quotas = _fitting(before)
-    declared = adopt_quotas("east", _fitting(desired)).quotas
+    declared = adopt_quotas("east", _fitting(desired)).entries
     wished = replace(load({"c.yaml": CLUSTERS.split("  west")[0]}, "test"), quotas=declared)
     applied(seen, wished)
 

@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
-from reconciler.environment.adopt.acls import adopt_access
+from reconciler.environment.adopt.principals import adopt_access, adopt_users
 from reconciler.environment.adopt.topics import AdoptOptions, adopt
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
 from reconciler.model.acls import CLUSTER_NAME, AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.live import LiveState
+from reconciler.model.live import LiveState, LiveUsers
+from reconciler.model.users import Mechanism
 from reconciler.operations.adopt.run import is_empty
 from tests.support.access.acls import rule, rules
 from tests.support.fakes.cluster import FakeCluster
@@ -45,7 +46,7 @@ def test_a_plan_of_adopted_rules_changes_nothing_and_none_is_lost(acls: frozense
     wished = load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
     planned = plan(wished, LiveState({"east": replace(seen, access=access)}, {}))
     assert is_empty(planned)
-    assert made.access.count + len(made.access.left_out) == len(acls)
+    assert made.acls + len(made.access.left_out) == len(acls)
 
 
 def test_equal_rules_are_put_together() -> None:
@@ -60,8 +61,8 @@ def test_equal_rules_are_put_together() -> None:
             "allow User:a read topic other from 10.0.0.2",
         ),
     )
-    assert len(found.rules) == 2
-    assert {rule.hosts for rule in found.rules} == {("*",), ("10.0.0.1", "10.0.0.2")}
+    assert len(found.entries) == 2
+    assert {rule.hosts for rule in found.entries} == {("*",), ("10.0.0.1", "10.0.0.2")}
 
 
 def test_an_unreadable_ownership_record_leaves_access_out_and_says_so() -> None:
@@ -69,5 +70,15 @@ def test_an_unreadable_ownership_record_leaves_access_out_and_says_so() -> None:
     live.acls = {rule("allow User:a read topic orders")}
     live.record_unreadable = Unknown("record", "may not read __reconciler", "Allow it.")
     made = adopt(EAST, replace(live.read(), access=live.read_access()), AdoptOptions())
-    assert not made.access.rules
+    assert not made.access.entries
     assert any("may not read __reconciler" in note for note in made.notes)
+
+
+def test_names_that_differ_in_punctuation_or_case_get_variables_of_their_own() -> None:
+    names = ["svc.a", "svc-a", "svc_a", "SVC-A", "svc_a_2", "other", "é", "ü"]
+    live = LiveUsers({name: {Mechanism.SHA_512: 4096} for name in names}, {})
+    passwords = {user.name: user.password for user in adopt_users("east", live).entries}
+    assert set(passwords) == set(names)
+    assert len(set(passwords.values())) == len(names)
+    assert passwords["other"] == "${env:TODO_PASSWORD_OF_OTHER}"
+    assert passwords == {user.name: user.password for user in adopt_users("east", live).entries}

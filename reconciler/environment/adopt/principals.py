@@ -1,0 +1,155 @@
+"""Adopts what principals have on a live cluster, as ``access``, ``quotas`` and ``users`` entries; reports what no entry
+can hold.
+
+Roles are not guessed: a rule is written as Kafka stores it. Users keep the passwords they have.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from reconciler.environment.declarations.acls import MEANT_FOR, is_address, is_principal
+from reconciler.environment.yaml.nodes import CONTROL
+from reconciler.errors import Unknown
+from reconciler.model.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AccessRule,
+    AclBinding,
+    ExactRule,
+    NamePattern,
+    Operation,
+    PatternType,
+    ResourceType,
+)
+from reconciler.model.live import LiveUsers
+from reconciler.model.quotas import BYTE_RATES, CONNECTIONS, KINDS, OF_CLIENTS, Limits, Quota, QuotaEntity, limit_words
+from reconciler.model.users import AS_FOUND, LEAST_ITERATIONS, ScramUser, user_words
+from reconciler.text import grouped
+
+Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)
+TODO = "TODO_PASSWORD_OF_"
+_HAS_CONTROLS = "it contains characters that are not allowed in a topology"
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted(Generic[Entry]):
+    """``left_out``: what the cluster has and no entry can hold, with the reason."""
+
+    entries: tuple[Entry, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def adopt_access(cluster: str, acls: Iterable[AclBinding]) -> Adopted[AccessRule]:
+    """Rules of one principal that differ in name, operation or host only are put together."""
+    taken: list[AclBinding] = []
+    left_out: list[str] = []
+    for acl in sorted(acls):
+        at_cluster = acl.name == CLUSTER_NAME and acl.pattern is PatternType.LITERAL
+        if not is_principal(acl.principal):
+            left_out.append(f"{acl}: its principal is none that a client can be")
+        elif acl.host != WILDCARD and not is_address(acl.host):
+            left_out.append(f"{acl}: its host is no address")
+        elif not acl.name or CONTROL.search(f"{acl.name}{acl.principal}"):
+            left_out.append(f"{acl}: {_HAS_CONTROLS}")
+        elif acl.operation is not Operation.ALL and acl.operation not in MEANT_FOR[acl.resource]:
+            left_out.append(f"{acl}: the operation does not exist on {acl.resource}")
+        elif acl.resource is ResourceType.CLUSTER and not at_cluster:
+            left_out.append(f"{acl}: a cluster is called {CLUSTER_NAME}")
+        else:
+            taken.append(acl)
+
+    # First the operations on each name, then the names with the same operations, then the hosts with the same of both.
+    operations = grouped(
+        (((acl.principal, acl.permission, acl.resource), acl.host, NamePattern(acl.name, acl.pattern)), acl.operation)
+        for acl in taken
+    )
+    names = grouped(((subject, host, tuple(each)), name) for (subject, host, name), each in operations.items())
+    hosts = grouped(((subject, each, tuple(sorted(some))), host) for (subject, host, each), some in names.items())
+    rules: list[AccessRule] = []
+    for (subject, its_operations, its_names), its_hosts in sorted(
+        hosts.items(), key=lambda item: (item[0][0], item[0][2], item[0][1])
+    ):
+        principal, permission, resource = subject
+        exact = ExactRule(resource, its_names, its_operations, permission)
+        rules.append(AccessRule(len(rules) + 1, principal, (cluster,), exact=exact, hosts=tuple(sorted(its_hosts))))
+    return Adopted(tuple(rules), tuple(left_out))
+
+
+def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, Limits]) -> Adopted[Quota]:
+    """In the order of their entities; one entry each."""
+    quotas: list[Quota] = []
+    left_out: list[str] = []
+    for whom, limits in sorted(live.items(), key=lambda pair: str(pair[0])):
+        kinds = {part.kind for part in whom.parts}
+        if not kinds or not kinds <= set(KINDS) or ("ip" in kinds and len(whom.parts) > 1):
+            left_out.append(f"{whom}: no entry can name this entity")
+            continue
+        if any(part.name is not None and (not part.name or CONTROL.search(part.name)) for part in whom.parts):
+            left_out.append(f"{whom}: {_HAS_CONTROLS}")
+            continue
+        if any(part.kind == "user" and (part.name or "").startswith("User:") for part in whom.parts):
+            left_out.append(f"{whom}: a user's name does not begin with User:")
+            continue
+
+        fitting = (CONNECTIONS,) if "ip" in kinds else OF_CLIENTS
+        taken: dict[str, float] = {}
+        for key, value in sorted(limits.items()):
+            # Exact as an entry of YAML: connections are 32 bits, and whole numbers fit a double up to 53 bits.
+            most = (1 << 31) - 1 if key == CONNECTIONS else (1 << 53) - 1
+            in_range = math.isfinite(value) and 0 < value <= most
+            if key in fitting and in_range and (value == int(value) or key not in (*BYTE_RATES, CONNECTIONS)):
+                taken[key] = value
+            else:
+                words = limit_words(key, value) if math.isfinite(value) else value
+                left_out.append(f"{whom}: {key} {words} cannot be declared")
+        if taken:
+            quotas.append(Quota(len(quotas) + 1, (cluster,), whom, MappingProxyType(taken)))
+    return Adopted(tuple(quotas), tuple(left_out))
+
+
+def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
+    """In the order of their names; none where the users or their record could not be read."""
+    if live is None or not isinstance(live.credentials, Mapping) or isinstance(live.recorded, Unknown):
+        return Adopted()
+    # Each user has a variable of its own: those of svc.a and svc-a would have one name, so the second gets a number.
+    variables: dict[str, str] = {}
+    for name in sorted(live.credentials):
+        stem = variable = TODO + re.sub("[^A-Z0-9]", "_", name.upper())
+        number = 2
+        while variable in variables:
+            variable, number = f"{stem}_{number}", number + 1
+        variables[variable] = name
+    references = {name: f"${{env:{variable}}}" for variable, name in variables.items()}
+
+    users: list[ScramUser] = []
+    left_out: list[str] = []
+    for name, credentials in sorted(live.credentials.items()):
+        record = live.recorded.get(name)
+        if not credentials:
+            left_out.append(f"{user_words(name)}: a mechanism that no entry can name")
+        elif not name or CONTROL.search(name) or name.startswith("User:"):
+            left_out.append(f"{user_words(name)}: a name that no entry can hold")
+        elif record is not None and record.setting is not None:
+            left_out.append(f"{user_words(name)}: {record}")
+        else:
+            version = record.version if record is not None and record.version is not None else AS_FOUND
+            counts = set(credentials.values())
+            iterations = counts.pop() if len(counts) == 1 else None
+            user = ScramUser(
+                len(users) + 1,
+                (cluster,),
+                name,
+                version,
+                tuple(sorted(credentials)),
+                None if iterations == LEAST_ITERATIONS else iterations,
+                references[name],
+                take_over=version == AS_FOUND,
+            )
+            users.append(user)
+    return Adopted(tuple(users), tuple(left_out))
