@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-from reconciler.engine.observe.cluster_ids import WrongCluster, strangers
 from reconciler.errors import Unknown
-from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged
+from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged, Why
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, broker_configs, different_configs
@@ -22,11 +21,12 @@ from reconciler.resources.mirrors.diff import compare_mirrors
 from reconciler.resources.prune import prune
 from reconciler.resources.quotas.diff import compare_quotas
 from reconciler.resources.replicas.diff import compare_replicas
-from reconciler.resources.topics.desired import DesiredTopics, desired_topics
+from reconciler.resources.topics.desired import desired_topics
 from reconciler.resources.topics.diff import Surroundings, compare_topics, metric_name
 from reconciler.resources.topics.diff_deletions import compare_tombstones, without_doomed
 from reconciler.resources.topics.outside import NOTHING_LEFT, Left, changed_outside, taken_off
 from reconciler.resources.users.diff import compare_users
+from reconciler.text import grouped
 
 Previous = Mapping[str, Mapping[str, Any]]
 
@@ -41,54 +41,116 @@ def diff(
     """``previous``: mirror name -> the hand-over its running job was started with, where it is still known.
 
     ``pruning``: unmanaged topics that a prune list owns are deleted, and quotas and users that earlier runs made and
-    git names no longer; else it is only told which. ``left``: what the last apply left.
+    git names no longer; else they are only named. ``left``: what the last apply left.
     """
-    strange = strangers(topology, live)
-    clusters = merged(_cluster(topology, live, name, strange) for name in sorted(topology.clusters))
-    present = _usable(topology, live, strange)
+    clusters, present = _clusters(topology, live)
+
+    # Topics with a tombstone are as good as gone: no flow carries them, and nothing is expected of them.
     usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
     desired = desired_topics(topology, usable, routing)
     replicas = compare_replicas(topology, usable, desired)
     names = {cluster: named.keys() for cluster, named in desired.alike.items()}
+
+    # What changed outside of git needs the brokers' defaults, and decides in turn which configs a topic may lose.
     around = _surroundings(topology, usable, names, replicas)
     brokers = {name: surroundings.fallback for name, surroundings in around.items()}
     outside = tuple(changed_outside(desired, _known(present), brokers, left))
     if gone := taken_off(outside, routing.routes):
         around = {name: replace(surroundings, taken_off=gone) for name, surroundings in around.items()}
     topics = merged(compare_topics(desired, _known(present), around))
+
+    # Git may declare a remote topic, and then its values win over those of the source; where one name flows both ways
+    # there is no source.
+    declared = [
+        f"{TopicRef(cluster, name)} is the remote topic of {topic.source} and also declared; the declared values win"
+        for cluster, named in desired.alike.items()
+        for name, topic in named.items()
+        if topic.source is not None and topic.role is Role.DECLARED
+    ]
+    rings = ", ".join(sorted(str(route.remote) for route in routing.routes if route.two_way))
+    ring_notes = (f"configs are not synced where the same name flows both ways: {rings}",) if rings else ()
     blocked = _blocked_flows(topology, usable, routing)
     findings = merged(
         (
             clusters,
-            Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing)), outside=outside),
+            Findings(refused=routing.refused, notes=(*routing.notes, *ring_notes), outside=outside),
             topics,
             replicas,
             prune(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),
             compare_same_offsets(topology, usable, routing, previous or {}),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, desired),
-            Findings(notes=tuple(_declared_remotes(desired))),
+            Findings(notes=tuple(declared)),
             compare_access(topology, usable, routing),
             compare_quotas(topology, usable, pruning),
             compare_users(topology, usable, pruning),
         )
     )
-    return replace(findings, unknown=_each_once(findings.unknown)), routing
+
+    # One entry a subject: each of its flows finds that the configs of a source could not be read.
+    unknown: dict[tuple[str, str], Unknown] = {}
+    for each in findings.unknown:
+        known = unknown.setdefault((each.subject, each.error), each)
+        if known is not each:
+            detail = tuple(dict.fromkeys(known.detail + each.detail))
+            unknown[each.subject, each.error] = replace(known, detail=detail)
+    return replace(findings, unknown=tuple(unknown.values())), routing
 
 
-def _cluster(topology: Topology, live: LiveState, name: str, strange: Mapping[str, WrongCluster]) -> Findings:
-    """A cluster that cannot be used, with everything that is left alone because of it."""
-    cluster = live.clusters.get(name)
-    if cluster is None:
-        cluster = Unknown(f"cluster {name}", "nobody read it")
-    if isinstance(cluster, Unknown):
-        return Findings(unknown=(replace(cluster, detail=(*cluster.detail, *_dependents(topology, name))),))
-    if (stranger := strange.get(name)) is None:
-        return Findings(settled=(Settled(Subject(About.CLUSTER, name), "cluster_id"),))
-    dependents = ", ".join(_dependents(topology, name)) or "nothing"
-    reason = Reason(stranger.code, f"{stranger.what}. Left alone with it: {dependents}")
-    return Findings(refused=(Refused(Subject(About.CLUSTER, name), reason, stranger.todo),))
+@dataclass(frozen=True, slots=True)
+class WrongCluster:
+    """Why nothing is concluded from the cluster that answered under an alias."""
+
+    code: Why
+    what: str
+    todo: str
+
+
+def strangers(topology: Topology, live: LiveState) -> Mapping[str, WrongCluster]:
+    """By alias: clusters that are not the declared one, or the same as another. One that did not answer is unknown, not
+    strange."""
+    answered = {name: cluster.cluster_id for name in sorted(topology.clusters) if (cluster := live.known(name))}
+    aliases = grouped((cluster_id, name) for name, cluster_id in answered.items())
+    strange: dict[str, WrongCluster] = {}
+    for name, cluster_id in answered.items():
+        declared = topology.clusters[name].cluster_id
+        others = [other for other in aliases[cluster_id] if other != name]
+        if declared not in (None, cluster_id):
+            strange[name] = WrongCluster(
+                Why.WRONG_CLUSTER_ID,
+                f"cluster {name} is declared with cluster_id {declared}, but {cluster_id} answered; this may be another"
+                " cluster",
+                f"Correct bootstrap_servers or cluster_id of {name}; look for a tunnel or an old address",
+            )
+        elif declared is None and others:
+            strange[name] = WrongCluster(
+                Why.SAME_CLUSTER_TWICE,
+                f"cluster {name} and cluster {' and '.join(others)} are one: {cluster_id} answers at the addresses of"
+                " each. It would be mirrored onto itself without the cycle rule seeing it",
+                f"Correct bootstrap_servers of {name}, or keep one alias; cluster_id in git says which is which",
+            )
+    return strange
+
+
+def _clusters(topology: Topology, live: LiveState) -> tuple[Findings, LiveState]:
+    """What is to say of each cluster, and ``live`` without those that are not the declared ones: nothing is concluded
+    from them."""
+    strange, usable, findings = strangers(topology, live), dict[str, LiveCluster | Unknown](), []
+    for name in sorted(topology.clusters):
+        subject = f"cluster {name}"
+        usable[name] = cluster = live.clusters.get(name, Unknown(subject, "it was not read"))
+        dependents = _dependents(topology, name)
+        if isinstance(cluster, Unknown):
+            findings.append(Findings(unknown=(replace(cluster, detail=(*cluster.detail, *dependents)),)))
+        elif stranger := strange.get(name):
+            usable[name] = Unknown(subject, "not the declared cluster")
+            reason = f"{stranger.what}. Left alone with it: {', '.join(dependents) or 'nothing'}"
+            refused = Refused(Subject(About.CLUSTER, name), Reason(stranger.code, reason), stranger.todo)
+            findings.append(Findings(refused=(refused,)))
+        else:
+            findings.append(Findings(settled=(Settled(Subject(About.CLUSTER, name), "cluster_id"),)))
+    return merged(findings), LiveState({name: usable[name] for name in topology.clusters}, live.mirrors)
 
 
 def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
@@ -97,15 +159,6 @@ def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
     mirrors = sorted(f"mirror {m.name}" for m in topology.mirrors.values() if flows.intersection(m.flows))
     topics += sorted(f"tombstone of {stone.ref}" for stone in topology.deletions if stone.cluster == cluster)
     return (*topics, *(f"flow {name}" for name in sorted(flows)), *mirrors)
-
-
-def _usable(topology: Topology, live: LiveState, strange: Collection[str]) -> LiveState:
-    """``live`` without clusters that are not the declared ones: nothing is concluded from them."""
-    clusters: dict[str, LiveCluster | Unknown] = {}
-    for name in topology.clusters:
-        cluster = live.clusters.get(name, Unknown(f"cluster {name}", "nobody read it"))
-        clusters[name] = Unknown(f"cluster {name}", "not the declared cluster") if name in strange else cluster
-    return LiveState(clusters, live.mirrors)
 
 
 def _surroundings(
@@ -157,7 +210,7 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
 def _unmanaged(
     topology: Topology, live: LiveState, desired: Mapping[str, Set[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
-    """``desired``: names by cluster. Of what has a tombstone it is said what became of that."""
+    """``desired``: names by cluster. A topic with a tombstone is not among them: its tombstone is reported."""
     buried = {stone.ref for stone in topology.deletions}
     for name in sorted(topology.clusters):
         if (cluster := live.known(name)) is None:
@@ -177,29 +230,3 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
     selector = selector_of(flow)
     upstream = selector.policy.upstream_topic(remote)
     return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote
-
-
-def _declared_remotes(desired: DesiredTopics) -> Iterable[str]:
-    for cluster, named in desired.alike.items():
-        for name, topic in named.items():
-            if topic.source is not None and topic.role is Role.DECLARED:
-                ref = TopicRef(cluster, name)
-                yield f"{ref} is the remote topic of {topic.source} and also declared; the declared values win"
-
-
-def _ring_notes(routing: Routing) -> Iterable[str]:
-    rings = sorted(str(route.remote) for route in routing.routes if route.two_way)
-    if rings:
-        yield f"configs are not synced where the same name flows both ways: {', '.join(rings)}"
-
-
-def _each_once(unknown: tuple[Unknown, ...]) -> tuple[Unknown, ...]:
-    """One entry a subject: a source whose configs were unreadable is met by each of its flows."""
-    unknowns: dict[tuple[str, str], Unknown] = {}
-    for each_unknown in unknown:
-        key = (each_unknown.subject, each_unknown.error)
-        known = unknowns.get(key)
-        unknowns[key] = (
-            replace(known, detail=tuple(dict.fromkeys(known.detail + each_unknown.detail))) if known else each_unknown
-        )
-    return tuple(unknowns.values())

@@ -1,19 +1,28 @@
-"""The reconcile loop of ``run``: observe, plan, apply what the autonomy level allows, report, wait."""
+"""The reconcile loop of ``run``: observe, plan, apply what the autonomy level allows, report, wait.
+
+A contested value is one that another tool sets back each time: correcting it would go on for ever, so it is held.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
 
-from reconciler.engine.drift.contested import Corrections, corrected, looked, uncontested
-from reconciler.engine.plan.select import Held, Narrowed, known_part, within
+from reconciler.engine.plan.select import Held, Narrowed, known_part, within, without
 from reconciler.errors import LockHeld, ReconcilerError
+from reconciler.model.changes import AlterConfigs
 from reconciler.model.options import Autonomy
-from reconciler.model.plan import Outcome, Plan
+from reconciler.model.plan import Outcome, Plan, Planned, Result
 
 SETTLE_SECONDS = 1.0
 """An edit of several files is under way for a moment; only what reads the same twice is taken over."""
+LIMIT = 3
+WINDOW_SECONDS = 3_600.0
+
+Field: TypeAlias = str
+"""One field with the value desired for it: ``configs:west/east.orders retention.ms = 60000``."""
 
 
 class LoopEnvironment(Protocol):
@@ -70,14 +79,24 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Corrections:
+    """``done``: field -> when it was corrected, newest last. A value that git changes makes another field."""
+
+    limit: int = LIMIT
+    window: float = WINDOW_SECONDS
+    done: Mapping[Field, tuple[float, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    contested: frozenset[Field] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class LoopPace:
     interval: float = 60.0
     autonomy: Autonomy = Autonomy.NONE
     history: Corrections = field(default_factory=Corrections)
 
 
-def run(environment: LoopEnvironment, clock: Clock, pace: LoopPace, tell: Callable[[Round], None]) -> int:
-    """Turns until a stop is asked for; the number of rounds. A round that fails is told, and the next one tries again.
+def run(environment: LoopEnvironment, clock: Clock, pace: LoopPace, report: Callable[[Round], None]) -> int:
+    """Turns until a stop is asked for; the number of rounds. A round that fails is reported, and the next tries again.
 
     Raises LockHeld when another run took the lock over.
     """
@@ -87,7 +106,7 @@ def run(environment: LoopEnvironment, clock: Clock, pace: LoopPace, tell: Callab
         began = clock.now()
         this_round, history = turn(environment, clock, replace(pace, history=history))
         seconds = max(0.0, clock.now() - began)
-        tell(replace(this_round, number=number, began=began, seconds=seconds))
+        report(replace(this_round, number=number, began=began, seconds=seconds))
         if clock.wait(max(0.0, pace.interval - seconds)):
             return number
 
@@ -100,16 +119,18 @@ def turn(environment: LoopEnvironment, clock: Clock, pace: LoopPace) -> tuple[Ro
         plan = environment.plan()
         history = looked(pace.history, plan, clock.now())
         blank = replace(blank, plan=plan, contested=history.contested)
-        allowed = _allowed(plan, pace.autonomy, history)
-        outcomes = tuple(environment.carry_out(allowed.plan)) if allowed.plan.changes else ()
+
+        # Narrowed to what is known, then to what the autonomy level allows, then to what is not contested.
+        known = known_part(plan)
+        allowed = within(known.plan, pace.autonomy)
+        agreed = uncontested(allowed.plan, history)
+        held = (*known.held, *allowed.held, *agreed.held)
+        outcomes = tuple(environment.carry_out(agreed.plan)) if agreed.plan.changes else ()
     except LockHeld:
         raise
     except ReconcilerError as error:
         return replace(blank, error=str(error)), pace.history
-    return (
-        replace(blank, outcomes=outcomes, held=allowed.held),
-        corrected(history, allowed.plan, outcomes, clock.now()),
-    )
+    return replace(blank, outcomes=outcomes, held=held), corrected(history, agreed.plan, outcomes, clock.now())
 
 
 def _refreshed(blank: Round, environment: LoopEnvironment, clock: Clock) -> Round:
@@ -126,8 +147,58 @@ def _refreshed(blank: Round, environment: LoopEnvironment, clock: Clock) -> Roun
     return replace(blank, kept="the folder is being edited, the last good topology is used until edits stop")
 
 
-def _allowed(plan: Plan, autonomy: Autonomy, history: Corrections) -> Narrowed:
-    known = known_part(plan)
-    allowed = within(known.plan, autonomy)
-    agreed = uncontested(allowed.plan, history)
-    return Narrowed(agreed.plan, (*known.held, *allowed.held, *agreed.held))
+def looked(history: Corrections, plan: Plan, now: float) -> Corrections:
+    """After a look at the clusters: what is as desired again is no longer contested; old corrections are forgotten.
+
+    A field becomes contested when it differs again after ``limit`` corrections within ``window`` seconds.
+    """
+    differing = {name for planned in plan.changes for name in planned.change.values}
+    recent = {name: tuple(at for at in times if now - at <= history.window) for name, times in history.done.items()}
+    again = {name for name in differing if len(recent.get(name, ())) >= history.limit}
+    return replace(
+        history,
+        done=MappingProxyType({name: times for name, times in recent.items() if times}),
+        contested=(history.contested & differing) | again,
+    )
+
+
+def uncontested(plan: Plan, history: Corrections) -> Narrowed:
+    """The plan without contested fields. A topic keeps its other configs."""
+    kept: list[Planned] = []
+    held: list[Held] = []
+    reasons: dict[str, str] = {}
+    for planned in plan.changes:
+        disputed = [name for name in planned.change.values if name in history.contested]
+        change = planned.change
+        if disputed and isinstance(change, AlterConfigs) and len(disputed) < len(change.configs):
+            other_configs = tuple(
+                config for config in change.configs if f"{planned.id} {config.key} = {config.after}" not in disputed
+            )
+            planned = replace(planned, change=replace(change, configs=other_configs))
+            held.append(Held(planned.id, quarrel(history, disputed)))
+        elif disputed:
+            reasons[planned.id] = quarrel(history, disputed)
+        kept.append(planned)
+    narrowed = without(replace(plan, changes=tuple(kept)), reasons)
+    return replace(narrowed, held=(*held, *narrowed.held))
+
+
+def quarrel(history: Corrections, disputed: Iterable[Field]) -> str:
+    return (
+        f"{', '.join(disputed)}: corrected {history.limit} times within {history.window / 60:.0f} min and set back"
+        " each time: someone else sets it to another value. It is left alone until it has the declared value, or git"
+        " declares another one"
+    )
+
+
+def corrected(history: Corrections, plan: Plan, outcomes: Iterable[Outcome], now: float) -> Corrections:
+    """With what was just done. ``plan`` is the one that was carried out. What a probe took back counts, too: doing and
+    undoing it every round would be a quarrel as well."""
+    acted = (Result.DONE, Result.UNDONE, Result.UNPROVEN)
+    succeeded = {outcome.id for outcome in outcomes if outcome.result in acted}
+    done = dict(history.done)
+    for planned in plan.changes:
+        if planned.id in succeeded:
+            for name in planned.change.values:
+                done[name] = (*done.get(name, ()), now)
+    return replace(history, done=MappingProxyType(done))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.model.environment.topology import TopicRef, Topology
-from reconciler.model.live import LiveState, LiveTopic
+from reconciler.model.live import LiveState
 from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.resources.flows.routes import hops_between
@@ -17,15 +18,16 @@ OURS = "of mirror jobs and this program"
 COMPANIONS = "of a companion of Kafka"
 UNMANAGED = "unmanaged"
 OUR_TOPICS = (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC, LOCK_TOPIC)
+OWNER_LABEL = "owner"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicRow:
-    """``owner``: the place in git that declares it, the flows that make it, what it is kept for, or that nobody manages
-    it.
+    """``owner``: the place in git that declares it, the flows that make it, what it is kept for, or that it is
+    unmanaged.
 
-    ``partitions`` None: it is not there, or nobody knows; then ``problem`` says which. ``factor`` None: that, or its
-    partitions differ.
+    ``partitions`` None: it is not there, or that is unknown; then ``problem`` says which. ``factor`` None: that, or
+    its partitions differ.
     """
 
     cluster: str
@@ -55,25 +57,36 @@ def topic_list(topology: Topology, live: LiveState) -> tuple[TopicRow, ...]:
 
 def _row(ref: TopicRef, owner: str, live: LiveState) -> TopicRow:
     cluster, topic = live.known(ref.cluster), live.topic(ref)
-    if topic is not None:
-        owner = owner or (INTERNAL if topic.internal else _kept_for(topic.name))
-        return TopicRow(*ref_words(ref), owner, len(topic.partitions), topic.replication_factor, _problem(topic))
-    if cluster is None:
-        return TopicRow(*ref_words(ref), owner, problem="unknown: its cluster was not read")
-    hidden = ref.name in cluster.hidden or not cluster.sees_all
-    return TopicRow(*ref_words(ref), owner, problem="unknown: it may be hidden" if hidden else "not there")
-
-
-def _kept_for(name: str) -> str:
-    return OURS if name in OUR_TOPICS else COMPANIONS if is_protected(name) else UNMANAGED
-
-
-def ref_words(ref: TopicRef) -> tuple[str, str]:
-    return ref.cluster, ref.name
-
-
-def _problem(topic: LiveTopic) -> str:
+    if cluster is None or topic is None:
+        hidden = cluster is not None and (ref.name in cluster.hidden or not cluster.sees_all)
+        unread = "unknown: its cluster was not read" if cluster is None else ""
+        problem = unread or ("unknown: it may be hidden" if hidden else "not there")
+        return TopicRow(ref.cluster, ref.name, owner, problem=problem)
+    if not owner and topic.internal:
+        owner = INTERNAL
+    elif not owner:
+        owner = OURS if topic.name in OUR_TOPICS else COMPANIONS if is_protected(topic.name) else UNMANAGED
     offline = sum(partition.leader < 0 for partition in topic.partitions)
     short = sum(len(partition.isr) < len(partition.replicas) for partition in topic.partitions)
     counts = {"without a leader": offline, "under-replicated": short}
-    return ", ".join(f"{count:,} {words}" for words, count in counts.items() if count)
+    problem = ", ".join(f"{count:,} {words}" for words, count in counts.items() if count)
+    return TopicRow(ref.cluster, ref.name, owner, len(topic.partitions), topic.replication_factor, problem)
+
+
+def owners(topology: Topology, live: LiveState) -> Mapping[TopicRef, str]:
+    """By the label ``owner``, on each cluster that has the topic: copies have that of their source, over all hops."""
+    known = {
+        TopicRef(cluster, topic.name): topic.labels[OWNER_LABEL]
+        for topic in topology.topics.values()
+        for cluster in topic.clusters
+        if topic.labels.get(OWNER_LABEL)
+    }
+    makers = {hop.remote: hop.source for hop in hops_between(topology, live)}
+    for remote in makers:
+        source: TopicRef | None = remote
+        for _ in topology.clusters:  # no way is longer than there are clusters
+            source = makers.get(source) if source is not None else None
+            if source in known:
+                known.setdefault(remote, known[source])
+                break
+    return known

@@ -8,8 +8,7 @@ from typing import Any
 
 from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
-from reconciler.engine.observe.read_all import ReadScope, observe, with_named
-from reconciler.engine.observe.unlisted import unlisted
+from reconciler.engine.observe.read_all import ReadScope, observe, unlisted, with_named
 from reconciler.engine.plan.build import plan
 from reconciler.model.acls import AccessRule
 from reconciler.model.changes import AlterConfigs, ConfigChange

@@ -1,4 +1,4 @@
-"""Why the clusters differ from git: causes, contested values, parity between clusters.
+"""Why the clusters differ from git: causes, remedies, parity between clusters.
 
-Belongs here: classifying differences that nobody planned. Not here: making them go away (`engine.plan`).
+Belongs here: classifying differences that no plan made. Not here: making them go away (`engine.plan`).
 """

@@ -1,4 +1,4 @@
-"""Reads every cluster and mirror job at once; what does not answer becomes Unknown, never empty.
+"""Reads every cluster and mirror job at once, or again and again; what does not answer becomes Unknown, never empty.
 
 A failed read becomes ``Unknown`` for that one subject; the others go on.
 """
@@ -6,18 +6,29 @@ A failed read becomes ``Unknown`` for that one subject; the others go on.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from reconciler.errors import Unknown, or_unknown_why
+from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
 from reconciler.model.ports import ClusterReader, MirrorRunner
+from reconciler.resources.acls.diff import literal_topics
+from reconciler.resources.flows.names.carried import plain_names
+from reconciler.resources.flows.routes import remote_names
+from reconciler.resources.topics.internal import internal_topics
 
 THREADS = 16
 LOOK_SECONDS = 2.0
+SILENT_SECONDS = 1.5
+"""How long an answer to a small request may take before a cluster counts as silent."""
+FIRST_SECONDS = 5.0
+"""The same for the first request, which waits for a connection and a login, perhaps over a long line."""
+ASK_EVERY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +70,34 @@ def observe(
         )
 
 
+def unlisted(topology: Topology, live: LiveState, asked: Iterable[TopicRef] = ()) -> Mapping[str, list[str]]:
+    """By cluster that answered, names that git, a flow or ``asked`` names and its list lacks: what ``with_named`` asks.
+
+    A broker leaves out of its list what a principal may not describe. What is wanted and not listed would be planned
+    as a create; only the answer to its name shows whether that is true.
+    """
+    names: dict[str, set[str]] = defaultdict(set)
+    for topic in topology.topics.values():
+        for place in topic.clusters:
+            names[place].add(topic.name)
+    for flow in topology.flows.values():
+        names[flow.source] |= plain_names(flow)
+    for rule in topology.access:
+        for place in rule.clusters:
+            names[place].update(literal_topics(rule))
+    audit = topology.audit_place()
+    others = (*remote_names(topology, live), *(topic.ref for topic in internal_topics(topology)), *asked)
+    for ref in (*others, *(stone.ref for stone in topology.deletions), *((audit,) if audit else ())):
+        names[ref.cluster].add(ref.name)
+    known = {name: cluster for name in sorted(names) if (cluster := live.known(name))}
+    return {name: left for name, cluster in known.items() if (left := sorted(names[name] - cluster.topics.keys()))}
+
+
 def with_named(
     live: LiveState, names: Mapping[str, Collection[str]], readers: Mapping[str, ClusterReader]
 ) -> LiveState:
     """``live``, and what its clusters answer to ``names`` that their lists lack: most are missing, some may be there
-    unseen (``LiveCluster.hidden``), and some were made meanwhile. Asks nobody where there are no names."""
+    unseen (``LiveCluster.hidden``), and some were made meanwhile. Asks no cluster without names."""
     clusters = dict(live.clusters)
     with ThreadPoolExecutor(max(1, min(THREADS, len(names)))) as pool:
         answers = {name: pool.submit(_cluster, name, readers[name], some) for name, some in names.items()}
@@ -100,29 +134,76 @@ class MirrorWatch:
         self._silent: dict[str, Unknown] = {}
 
     def look(self, within_s: float = LOOK_SECONDS) -> LiveState:
-        """What is known after ``within_s``. Nothing is told of a mirror that has not answered by then but that, or why
-        it did not answer the time before."""
+        """What is known after ``within_s``. A mirror that has not answered by then is unknown: for that reason, or for
+        the one of the time before."""
         for name in self._mirrors:
             if name not in self._asked:
                 self._asked[name] = self._clock(), self._pool.submit(_mirror, name, self._runner)
         wait([future for _, future in self._asked.values()], within_s)
-        return LiveState(MappingProxyType({}), MappingProxyType({name: self._reported(name) for name in self._mirrors}))
+        reported: dict[str, LiveMirror | Unknown] = {}
+        for name in self._mirrors:
+            asked_at, future = self._asked[name]
+            if not future.done():
+                error = f"no answer for {self._clock() - asked_at:.0f} s"
+                waited = Unknown(f"mirror {name}", error, "It is waited for; the others go on.")
+                reported[name] = self._silent.get(name) or waited
+                continue
+            del self._asked[name]
+            reported[name] = mirror = future.result()
+            self._silent.pop(name, None)
+            if isinstance(mirror, Unknown):
+                self._silent[name] = mirror
+        return LiveState(MappingProxyType({}), MappingProxyType(reported))
 
-    def _reported(self, name: str) -> LiveMirror | Unknown:
-        asked_at, future = self._asked[name]
-        if not future.done():
-            error = f"no answer for {self._clock() - asked_at:.0f} s"
-            return self._silent.get(name) or Unknown(f"mirror {name}", error, "It is waited for; the others go on.")
-        del self._asked[name]
-        mirror = future.result()
-        self._silent.pop(name, None)
-        if isinstance(mirror, Unknown):
-            self._silent[name] = mirror
-        return mirror
+
+class AnsweringCluster(Protocol):
+    def ask(self) -> None:
+        """Raises ReconcilerError when there is no answer."""
+        ...
+
+
+class SilenceWatch:
+    """Which clusters are silent now; one that does not answer keeps no other waiting.
+
+    ``pool`` has a thread for each cluster. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        clusters: Mapping[str, AnsweringCluster],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool, self._clusters, self._clock = pool, clusters, clock
+        self._asked: dict[str, tuple[float, Future[Unknown | None]]] = {}
+        self._answered: dict[str, float] = {}
+        self._silent: dict[str, Unknown] = {}
+
+    def look(self, within_s: float) -> Mapping[str, Unknown]:
+        """Those that are silent, and why, after ``within_s``. A cluster is asked a second after its last answer; one
+        that was not silent has ``SILENT_SECONDS`` for the next."""
+        now = self._clock()
+        for name, asked in self._clusters.items():
+            if name not in self._asked and now - self._answered.get(name, float("-inf")) >= ASK_EVERY_SECONDS:
+                self._asked[name] = now, self._pool.submit(or_unknown_why, f"cluster {name}", asked.ask)
+        wait([future for _, future in self._asked.values()], within_s)
+        for name, (asked_at, future) in tuple(self._asked.items()):
+            if future.done():
+                del self._asked[name]
+                self._answered[name] = self._clock()
+                self._silent.pop(name, None)
+                if (failure := future.result()) is not None:
+                    self._silent[name] = failure
+                continue
+            seconds, patience = self._clock() - asked_at, SILENT_SECONDS if name in self._answered else FIRST_SECONDS
+            if seconds >= patience and name not in self._silent:
+                why = f"cluster {name} has not answered a request for {seconds:.1f} s. It may be slow, cut off or lost"
+                self._silent[name] = Unknown(f"cluster {name}", why, "It is asked again; the others go on.")
+        return MappingProxyType(dict(self._silent))
 
 
 class _Part(NamedTuple):
-    """A part of a cluster besides brokers and topics. ``failed``: what stands for it when it could not be read."""
+    """A part of a cluster besides brokers and topics. ``failed``: makes the part that could not be read of the why."""
 
     title: str
     read: Callable[[ClusterReader], object]

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from reconciler.backends.state.lock.kafka_lock import KafkaLock
+from reconciler.engine.diff import strangers
 from reconciler.engine.guards import applied_now
 from reconciler.engine.guards.first_contact import clusters_of, other_repository, todo, unmet
-from reconciler.engine.observe.cluster_ids import strangers
 from reconciler.errors import BlockedError, ClusterError, Unknown, or_unknown
 from reconciler.model.changes import ChangeOfTopic
 from reconciler.model.environment.topology import Cluster

@@ -22,8 +22,7 @@ from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun,
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
 from reconciler.backends.mirror_jobs.runner.until_caught_up import EndedJob, begin, follow
 from reconciler.backends.state.lock.file_lock import environment_lock
-from reconciler.engine.observe.read_all import with_answers
-from reconciler.engine.observe.unlisted import unlisted
+from reconciler.engine.observe.read_all import unlisted, with_answers
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveMirror, LiveState

@@ -21,7 +21,7 @@ from reconciler.engine.edits.promotion import promotion
 from reconciler.engine.explain import explain
 from reconciler.engine.guards.connection_changed import held_to_base
 from reconciler.engine.plan import file as planfile
-from reconciler.engine.plan.owners import owners
+from reconciler.engine.topic_list import owners
 from reconciler.engine.topology_map import topology_map
 from reconciler.environment.load import load
 from reconciler.environment.load_clusters import read_head

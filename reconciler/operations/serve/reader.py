@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from reconciler.engine.observe.verdict import ANY_FOLDER
 from reconciler.engine.plan.amounts import Amount
-from reconciler.engine.plan.owners import owners
-from reconciler.engine.topic_list import topic_list
+from reconciler.engine.topic_list import owners, topic_list
 from reconciler.engine.topology_map import topology_map
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Topology

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from reconciler.backends.connections.sign_of_life import SignOfLife
 from reconciler.engine.drift.causes import history
-from reconciler.engine.observe.read_all import MirrorWatch
-from reconciler.engine.observe.silence import SilenceWatch
+from reconciler.engine.observe.read_all import MirrorWatch, SilenceWatch
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveMirror, LiveState

@@ -20,8 +20,7 @@ from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.environment_records import read_last_apply
 from reconciler.backends.state.lock.home import look
-from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_answers, with_named
-from reconciler.engine.observe.unlisted import unlisted
+from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, unlisted, with_answers, with_named
 from reconciler.engine.plan.amounts import Amount
 from reconciler.environment.load import load
 from reconciler.environment.load_clusters import NO_HEAD, Head

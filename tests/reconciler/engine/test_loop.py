@@ -9,8 +9,7 @@ import pytest
 
 from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
-from reconciler.engine.drift.contested import Corrections
-from reconciler.engine.loop import LoopPace, Round, run
+from reconciler.engine.loop import Corrections, LoopPace, Round, run
 from reconciler.errors import LockHeld, Problem, ReconcilerError, TopologyError, Where
 from reconciler.model.environment.topology import Topology
 from reconciler.model.options import Autonomy

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reconciler.engine.plan.owners import owners
+from reconciler.engine.topic_list import owners
 from reconciler.model.environment.topology import TopicRef
 from reconciler.render.plan.html import AboutPlan, anchor, change_tables, plan_html
 from reconciler.render.plan.kinds import fields_of

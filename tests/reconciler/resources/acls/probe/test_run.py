@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.engine.apply.limits import exit_code
 from reconciler.engine.drift.causes import cause_of
-from reconciler.engine.drift.contested import Corrections, corrected, looked, uncontested
+from reconciler.engine.loop import Corrections, corrected, looked, uncontested
 from reconciler.errors import ClusterError, ExitCode
 from reconciler.model.acls import AclBinding
 from reconciler.model.changes import CreateAcl
