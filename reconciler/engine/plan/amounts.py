@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.engine.plan.impact import MOST, lowered_retention
+from reconciler.engine.plan.impact import MOST, by_cluster, lowered_retention
 from reconciler.model.changes import AlterConfigs, CreateTopic, DeleteTopic, ReassignReplicas
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.model.plan import Plan, Planned
+from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import ImpactQuery, Stakes
 from reconciler.resources.flows.routes import TopicHop, hops_between
-from reconciler.text import total
+from reconciler.text import grouped, total
 
 
 class AmountKind(StrEnum):
@@ -26,8 +26,8 @@ class AmountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """``about``: a flow for COPY and AGAIN, else a cluster. ``records`` and ``bytes`` are upper bounds; None: of one
-    topic at least it is not known. ``bytes`` of these: one copy, as it travels; else on all replicas. ``seconds``: at
+    """``about``: a flow for COPY and AGAIN, else a cluster. ``records`` and ``bytes`` are upper bounds; None: unknown
+    for at least one topic. ``bytes`` of COPY and AGAIN: one copy, as it travels; else on all replicas. ``seconds``: at
     the rate that the flow has now, or at the throttle of a reassignment; None: there is no such rate."""
 
     kind: AmountKind
@@ -40,7 +40,7 @@ class Amount:
     @property
     def nothing(self) -> bool:
         """Known to be none: partitions without an offset hold no record, and neither do those without a byte, whatever
-        else could not be read. Of a move only bytes tell."""
+        else could not be read. A move has only bytes."""
         return self.records == 0 if self.bytes is None else self.bytes == 0 and not self.records
 
 
@@ -55,11 +55,8 @@ def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tupl
 
 def copy_questions(travelling: Sequence[TopicHop], live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
     """Cluster -> what to ask of the topics that begin to travel; only so many."""
-    asked: dict[str, dict[str, ImpactQuery]] = defaultdict(dict)
-    for hop in travelling[:MOST]:
-        if topic := live.topic(hop.source):
-            asked[hop.source.cluster][topic.name] = ImpactQuery(topic.name, len(topic.partitions))
-    return {cluster: tuple(some.values()) for cluster, some in asked.items()}
+    topics = {hop.source: topic for hop in travelling[:MOST] if (topic := live.topic(hop.source))}
+    return by_cluster({ref: ImpactQuery(ref.name, len(topic.partitions)) for ref, topic in topics.items()})
 
 
 def amounts(
@@ -87,54 +84,43 @@ def _copied(
         by_flow[hop.flow].append(hop.source)
     for flow, sources in sorted(by_flow.items()):
         stakes = [impacts.get(source, Stakes()) for source in sources]
-        size = total(_one_copy(each.bytes, source, live) for each, source in zip(stakes, sources, strict=True))
-        rate = _rate(flow, live)
+
+        # Kafka reports bytes of all replicas; one of them travels.
+        sizes: list[int | None] = []
+        for each, topic in zip(stakes, map(live.topic, sources), strict=True):
+            factor = topic.replication_factor if topic is not None else None
+            sizes.append(None if each.bytes is None or not factor else each.bytes // factor)
+        size, records = total(sizes), total(each.records for each in stakes)
+
+        # The rate of a flow that has nothing to copy now says nothing about its speed.
+        jobs = [it for it in live.mirrors.values() if isinstance(it, LiveMirror) and flow in it.flows]
+        rate = next((job.flows[flow].bytes_per_second for job in jobs if job.lag_is_current), None)
         seconds = None if size is None or not rate else size / rate
-        records = total(each.records for each in stakes)
         yield Amount(kind, flow, len(sources), records, size, 0.0 if size == 0 else seconds)
 
 
-def _one_copy(size: int | None, source: TopicRef, live: LiveState) -> int | None:
-    topic = live.topic(source)
-    factor = topic.replication_factor if topic is not None else None
-    return None if size is None or not factor else size // factor
-
-
-def _rate(flow: str, live: LiveState) -> float | None:
-    """Bytes per second that the flow copies now; None where that is not known, or it has nothing to copy."""
-    for mirror in live.mirrors.values():
-        if isinstance(mirror, LiveMirror) and mirror.lag_is_current and flow in mirror.flows:
-            return mirror.flows[flow].bytes_per_second or None
-    return None
-
-
 def _lost(plan: Plan) -> Iterator[Amount]:
-    by_cluster: dict[str, list[tuple[int | None, int | None]]] = defaultdict(list)
+    losses: dict[str, list[tuple[int | None, int | None]]] = defaultdict(list)
     for planned in plan.changes:
-        if isinstance(planned.change, DeleteTopic):
-            stakes = planned.stakes or Stakes()
-            by_cluster[planned.change.cluster].append((stakes.records, stakes.bytes))
-        elif isinstance(planned.change, AlterConfigs) and lowered_retention(planned.change) is not None:
-            by_cluster[planned.change.cluster].append(_expiring(planned))
-    for cluster, lost in sorted(by_cluster.items()):
+        change, stakes = planned.change, planned.stakes or Stakes()
+        if isinstance(change, DeleteTopic):
+            losses[change.cluster].append((stakes.records, stakes.bytes))
+        elif isinstance(change, AlterConfigs) and lowered_retention(change) is not None:
+            # Only records are counted by their time: their bytes are a share of the whole.
+            expiring, size = stakes.expiring, None
+            if expiring == 0:
+                size = 0
+            elif expiring is not None and stakes.records and stakes.bytes is not None:
+                size = stakes.bytes * expiring // stakes.records
+            losses[change.cluster].append((expiring, size))
+    for cluster, lost in sorted(losses.items()):
         records, sizes = total(records for records, _ in lost), total(size for _, size in lost)
         yield Amount(AmountKind.LOSE, cluster, len(lost), records, sizes)
 
 
-def _expiring(planned: Planned) -> tuple[int | None, int | None]:
-    stakes = planned.stakes or Stakes()
-    if stakes.expiring is None:
-        return None, None
-    if not stakes.records or stakes.bytes is None:
-        return stakes.expiring, 0 if stakes.expiring == 0 else None
-    return stakes.expiring, stakes.bytes * stakes.expiring // stakes.records
-
-
 def _moved(plan: Plan) -> Iterator[Amount]:
-    by_cluster: dict[str, list[ReassignReplicas]] = defaultdict(list)
-    for planned in plan.changes:
-        if isinstance(planned.change, ReassignReplicas):
-            by_cluster[planned.change.cluster].append(planned.change)
-    for cluster, moved in sorted(by_cluster.items()):
+    changes = (planned.change for planned in plan.changes)
+    moves = grouped((change.cluster, change) for change in changes if isinstance(change, ReassignReplicas))
+    for cluster, moved in sorted(moves.items()):
         size, seconds = sum(each.bytes_to_copy for each in moved), sum(each.seconds for each in moved)
         yield Amount(AmountKind.MOVE, cluster, len(moved), None, size, seconds)

@@ -48,6 +48,8 @@ def plan(
         clusters=_seen_clusters(topology, live),
         observed=observe_again(rests_on, live),
     )
+    changed = {change.subject for change in findings.changes} | {refused.subject.whole for refused in findings.refused}
+    same = {settled.subject for settled in findings.settled if settled.subject.about is not About.CLUSTER}
     return Plan(
         basis=basis,
         changes=in_waves(judged(planned(ordered, later, routing, topology, live), access), topology, routing.routes),
@@ -56,13 +58,8 @@ def plan(
         unmanaged=findings.unmanaged,
         unmanaged_acls=findings.unmanaged_acls,
         ignored=findings.ignored,
-        notes=(
-            *findings.notes,
-            *_undisturbed(topology, findings, routing),
-            *_kept_less(findings, routing),
-            *access.notes,
-        ),
-        unchanged=_unchanged(findings),
+        notes=(*findings.notes, *_notes(topology, findings, routing), *access.notes),
+        unchanged=len(same.union(findings.as_desired) - changed),
         loads=loads_of(ordered, live),
         shifts=access.shifts,
         rollout=course_of(topology),
@@ -143,30 +140,20 @@ def _seen_clusters(topology: Topology, live: LiveState) -> tuple[SeenCluster, ..
 
 
 def _count(part: object) -> int | None:
-    """None of what could not be read, or was not asked for."""
+    """None: it could not be read, or was not asked for."""
     return len(part) if isinstance(part, frozenset | Mapping) else None
 
 
-def _undisturbed(topology: Topology, findings: Findings, routing: Routing) -> list[str]:
-    """What changes for a running job without a restart."""
+def _notes(topology: Topology, findings: Findings, routing: Routing) -> Iterator[str]:
+    # What changes for a running job without a restart.
     changed = {change.ref for change in findings.changes if isinstance(change, TopicChange | ReassignReplicas)}
     kept = {settled.subject.name for settled in findings.settled if settled.subject.about is About.MIRROR}
-    notes: list[str] = []
     for name, mirror in topology.mirrors.items():
-        remotes = [r.remote for r in routing.routes if r.flow in mirror.flows and r.remote in changed]
+        remotes = [route.remote for route in routing.routes if route.flow in mirror.flows and route.remote in changed]
         if name in kept and remotes:
             count = f"{len(remotes)} of its topics change" if len(remotes) > 1 else "one of its topics changes"
-            notes.append(f"mirror {name} keeps running: {count}, its definition does not")
-    return notes
+            yield f"mirror {name} keeps running: {count}, its definition does not"
 
-
-def _kept_less(findings: Findings, routing: Routing) -> Iterator[str]:
-    """Of copies that are there: of those that the plan makes it is their risk."""
+    # Copies that keep less than their sources. Where the plan creates the copy, that is a risk of the change.
     made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}
-    return kept_less_lines(each for each in kept_less_by(routing) if each.remote not in made)
-
-
-def _unchanged(findings: Findings) -> int:
-    moved = {change.subject for change in findings.changes} | {refused.subject.whole for refused in findings.refused}
-    same = {settled.subject for settled in findings.settled if settled.subject.about is not About.CLUSTER}
-    return len(same.union(findings.as_desired) - moved)
+    yield from kept_less_lines(each for each in kept_less_by(routing) if each.remote not in made)

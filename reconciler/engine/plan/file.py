@@ -42,8 +42,8 @@ def dumps(plan: Plan) -> str:
 
 
 def digest(plan: Plan) -> str:
-    """sha256 over the canonical content of the saved plan. It tells damage and slips, not who wrote it: apply compares
-    a saved plan with a fresh one."""
+    """sha256 over the canonical content of the saved plan. It finds damage and slips, not forgery: apply compares a
+    saved plan with a fresh one."""
     return _digest(_document(plan))
 
 

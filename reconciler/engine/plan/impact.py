@@ -14,7 +14,6 @@ from reconciler.model.changes import (
     AlterConfigs,
     CopiedAgain,
     DeleteTopic,
-    OutsideChange,
     Risk,
     Role,
     Subject,
@@ -28,7 +27,7 @@ from reconciler.resources.flows.broker_apis import without_apis
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import Assessment
 from reconciler.resources.topics.risk import on_nothing
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 MOST = 1_000
 """Topics of one plan that are asked about."""
@@ -38,16 +37,21 @@ Dangerous = DeleteTopic | AddPartitions | AlterConfigs
 
 def questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
     """Cluster -> what to ask there, of topics that are there. One question a topic, whatever happens to it."""
-    queries: dict[str, dict[str, ImpactQuery]] = {}
+    queries: dict[TopicRef, ImpactQuery] = {}
     for change in _dangerous(plan)[:MOST]:
         if topic := live.topic(change.ref):
-            some = queries.setdefault(change.ref.cluster, {})
-            if topic.name not in some or lowered_retention(change) is not None:
-                some[topic.name] = ImpactQuery(topic.name, len(topic.partitions), lowered_retention(change))
+            lowered = lowered_retention(change)
+            if change.ref not in queries or lowered is not None:
+                queries[change.ref] = ImpactQuery(topic.name, len(topic.partitions), lowered)
     for ref in _copied_again(plan)[:MOST]:
         if topic := live.topic(ref):
-            queries.setdefault(ref.cluster, {}).setdefault(ref.name, ImpactQuery(ref.name, len(topic.partitions)))
-    return {cluster: tuple(some.values()) for cluster, some in queries.items()}
+            queries.setdefault(ref, ImpactQuery(ref.name, len(topic.partitions)))
+    return by_cluster(queries)
+
+
+def by_cluster(queries: Mapping[TopicRef, ImpactQuery]) -> dict[str, tuple[ImpactQuery, ...]]:
+    some = grouped((ref.cluster, query) for ref, query in queries.items())
+    return {cluster: tuple(asked) for cluster, asked in some.items()}
 
 
 def together(*several: Mapping[str, tuple[ImpactQuery, ...]]) -> dict[str, tuple[ImpactQuery, ...]]:
@@ -63,33 +67,32 @@ def weighed(plan: Plan, topology: Topology, impacts: Mapping[TopicRef, Stakes]) 
     """``plan`` with the answers, and the flows that carry each topic."""
     dangerous = _dangerous(plan)
     asked = {change.ref for change in dangerous[:MOST]}
-    changes = tuple(
-        _with_stakes(planned, topology, impacts) if _is(planned, asked) else planned for planned in plan.changes
-    )
+    changes = []
+    for planned in plan.changes:
+        change = planned.change
+        if planned.risk != Risk.LOW and isinstance(change, Dangerous) and change.ref in asked:
+            planned = _with_stakes(planned, change, topology, impacts)
+        changes.append(planned)
     notes, again = plan.notes, _copied_again(plan)
     if len(dangerous) > MOST:
         notes = (*notes, f"what is at stake was read for the first {MOST} of {len(dangerous)} dangerous changes")
     if len(again) > MOST:
         notes = (*notes, f"how much is copied again was read for the first {MOST} of {len(again)} topics")
-    sources = set(again[:MOST])
-    outside = tuple(_with_amount(change, sources, impacts) for change in plan.outside)
-    return replace(plan, changes=changes, notes=notes, outside=outside)
+    sources, outside = set(again[:MOST]), list(plan.outside)
+    for place, outer in enumerate(plan.outside):
+        if (copied := outer.copied_again) is not None and (ref := _ref(copied.source)) in sources:
+            now = impacts.get(ref, Stakes(unknown=("nothing answered",)))
+            why = "; ".join(now.unknown) or "not all of its partitions answered"
+            unknown = why if now.records is None or now.bytes is None else ""
+            again_by_now = CopiedAgain(copied.source, now.records, now.bytes, unknown)
+            outside[place] = replace(outer, copied_again=again_by_now)
+    return replace(plan, changes=tuple(changes), notes=notes, outside=tuple(outside))
 
 
 def _copied_again(plan: Plan) -> list[TopicRef]:
-    """Sources of copies that somebody deleted or made anew, each once."""
+    """Sources of copies that were deleted or recreated outside, each once."""
     again = [change.copied_again for change in plan.outside]
     return list(dict.fromkeys(_ref(copied.source) for copied in again if copied is not None))
-
-
-def _with_amount(change: OutsideChange, asked: set[TopicRef], impacts: Mapping[TopicRef, Stakes]) -> OutsideChange:
-    copied = change.copied_again
-    if copied is None or (ref := _ref(copied.source)) not in asked:
-        return change
-    now = impacts.get(ref, Stakes(unknown=("nothing answered",)))
-    why = "; ".join(now.unknown) or "not all of its partitions answered"
-    unknown = why if now.records is None or now.bytes is None else ""
-    return replace(change, copied_again=CopiedAgain(copied.source, now.records, now.bytes, unknown))
 
 
 def _ref(subject: Subject) -> TopicRef:
@@ -110,11 +113,6 @@ def described(plan: Plan, topology: Topology, natures: Mapping[str, ClusterFeatu
     )
     refused = (*plan.refused, *without_apis(topology, natures))
     return replace(plan, basis=replace(plan.basis, clusters=clusters), refused=refused)
-
-
-def _is(planned: Planned, asked: set[TopicRef]) -> bool:
-    change = planned.change
-    return planned.risk != Risk.LOW and isinstance(change, Dangerous) and change.ref in asked
 
 
 def _dangerous(plan: Plan) -> list[Dangerous]:
@@ -139,9 +137,9 @@ def lowered_retention(change: Dangerous) -> int | None:
     return None
 
 
-def _with_stakes(planned: Planned, topology: Topology, impacts: Mapping[TopicRef, Stakes]) -> Planned:
-    change = planned.change
-    assert isinstance(change, Dangerous)
+def _with_stakes(
+    planned: Planned, change: Dangerous, topology: Topology, impacts: Mapping[TopicRef, Stakes]
+) -> Planned:
     flows = tuple(
         flow.name
         for flow in topology.flows.values()
@@ -164,29 +162,24 @@ def _with_stakes(planned: Planned, topology: Topology, impacts: Mapping[TopicRef
 
 def on_empty(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
     """Cluster -> what to ask there before a saved plan is applied: topics that held no record when it was made."""
-    queries: dict[str, dict[str, ImpactQuery]] = {}
-    for planned in plan.changes:
-        if not _was_empty(planned):
-            continue
-        assert isinstance(planned.change, Dangerous)
-        ref = planned.change.ref
+    queries: dict[TopicRef, ImpactQuery] = {}
+    for ref in _empty_then(plan):
         if topic := live.topic(ref):
-            queries.setdefault(ref.cluster, {})[ref.name] = ImpactQuery(ref.name, len(topic.partitions))
-    return {cluster: tuple(some.values()) for cluster, some in queries.items()}
+            queries[ref] = ImpactQuery(ref.name, len(topic.partitions))
+    return by_cluster(queries)
 
 
 def filled(plan: Plan, impacts: Mapping[TopicRef, Stakes]) -> tuple[Moved, ...]:
     """Topics that a saved plan calls empty, and that hold records by now: what was agreed to was less."""
-    by_name: dict[str, Moved] = {}
-    for planned in plan.changes:
-        if _was_empty(planned) and isinstance(planned.change, Dangerous) and planned.change.ref in impacts:
-            now = impacts[planned.change.ref]
-            if now.records != 0:
-                words = f"not known ({'; '.join(now.unknown)})" if now.records is None else f"at most {now.records:,}"
-                subject = f"records of {planned.change.ref}"
-                by_name[subject] = Moved(subject, "none", words)
-    return tuple(by_name.values())
+    moved = []
+    for ref in _empty_then(plan):
+        if ref in impacts and (now := impacts[ref]).records != 0:
+            words = f"not known ({'; '.join(now.unknown)})" if now.records is None else f"at most {now.records:,}"
+            moved.append(Moved(f"records of {ref}", "none", words))
+    return tuple(moved)
 
 
-def _was_empty(planned: Planned) -> bool:
-    return planned.stakes is not None and planned.stakes.records == 0
+def _empty_then(plan: Plan) -> list[TopicRef]:
+    """Topics of dangerous changes that held no record when the plan was made, each once."""
+    empty = (it.change for it in plan.changes if it.stakes is not None and it.stakes.records == 0)
+    return list(dict.fromkeys(change.ref for change in empty if isinstance(change, Dangerous)))

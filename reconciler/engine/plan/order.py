@@ -32,7 +32,7 @@ from reconciler.model.changes import (
     StopMirror,
 )
 from reconciler.model.config_values import number
-from reconciler.model.environment.topology import Mirror, Principal, TopicRef, Topology
+from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Planned
 from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC
@@ -97,7 +97,10 @@ def place_of(change: Change, later: Collection[TopicRef]) -> tuple[int, int, str
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """What later changes may have to wait for. ``remotes``: source topic -> its remote topics."""
+    """What later changes may have to wait for, as ids of changes. ``places``: mirror -> topics that its job writes to;
+    ``rights``: mirror -> changes of users and rights that its job needs; ``remotes``: source topic -> its remote
+    topics; ``later``: topics whose configs wait for their replicas; ``doomed``: deleted topic -> its deleted sources.
+    """
 
     made: Mapping[TopicRef, tuple[str, ...]]
     grown: Mapping[TopicRef, str]
@@ -113,59 +116,47 @@ class _Links:
 
 
 def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology) -> _Links:
-    created_refs: dict[TopicRef, tuple[str, ...]] = {}
+    made: dict[TopicRef, tuple[str, ...]] = {}
     grown: dict[TopicRef, str] = {}
-    remotes: dict[TopicRef, tuple[TopicRef, ...]] = {}
+    lowered: dict[TopicRef, str] = {}
     for change in ordered:
         if isinstance(change, CreateTopic | AddPartitions):
-            created_refs[change.ref] = (*created_refs.get(change.ref, ()), change.id)
+            made[change.ref] = (*made.get(change.ref, ()), change.id)
         if isinstance(change, AddPartitions):
             grown[change.ref] = change.id
-    for route in routing.routes:
-        if route.two_way:
-            continue  # each would wait for the other
-        remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
-    places = {
-        name: tuple(sorted(_written(mirror, routing, topology), key=_BY_NAME))
-        for name, mirror in topology.mirrors.items()
-    }
-    jobs = tuple(change.id for change in ordered if isinstance(change, RestartMirror | StopMirror))
-    replicas = {change.ref: change.id for change in ordered if isinstance(change, ReassignReplicas)}
-    first = {ref: (*([grown[ref]] if ref in grown else ()), *_lowered(ref, ordered)) for ref in replicas}
-    access = access_links(ordered, topology)
-    rights = {
-        name: (*_before_login(mirror, ordered, topology), *access.before_job(mirror, topology))
-        for name, mirror in topology.mirrors.items()
-    }
-    doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, DeleteTopic)})
-    return _Links(created_refs, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
-
-
-def _before_login(mirror: Mirror, ordered: Iterable[Change], topology: Topology) -> Iterable[str]:
-    """Changes that make or change the user that the job logs in with."""
-    sides = {side for flow in topology.flows_of(mirror) for side in (flow.source, flow.target)}
-    users = [change for change in ordered if isinstance(change, AlterUser) and change.cluster in sides]
-    for change in users:
-        if logs_in_as(topology.clusters[change.cluster], Principal.MIRROR) == change.user:
-            yield change.id
-
-
-def _lowered(ref: TopicRef, ordered: Iterable[Change]) -> Iterable[str]:
-    """The change that lowers min.insync.replicas of ``ref``."""
-    for change in ordered:
-        if isinstance(change, AlterConfigs) and change.ref == ref:
+        if isinstance(change, AlterConfigs):
             for config in change.configs:
                 if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0):
-                    yield change.id
+                    lowered[change.ref] = change.id
 
+    # Where the same name flows both ways each side would wait for the other.
+    remotes: dict[TopicRef, tuple[TopicRef, ...]] = {}
+    for route in routing.routes:
+        if not route.two_way:
+            remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
 
-def _written(mirror: Mirror, routing: Routing, topology: Topology) -> list[TopicRef]:
-    remotes = {route.remote for route in routing.routes if route.flow in mirror.flows}
-    flows = [topology.flows[name] for name in mirror.flows]
-    internal = {topic.ref for flow in flows for topic in written_by(flow)}
-    kept = (STATUS_TOPIC, CONTROL_TOPIC) if mirror.hosted else (STATUS_TOPIC,)
-    own = {TopicRef(topology.status_cluster(mirror), name) for name in kept} if flows else set()
-    return sorted(remotes | internal | own, key=_BY_NAME)
+    # What each job writes to, and the users and rights that it needs before it starts.
+    access = access_links(ordered, topology)
+    users = [change for change in ordered if isinstance(change, AlterUser)]
+    places: dict[str, tuple[TopicRef, ...]] = {}
+    rights: dict[str, tuple[str, ...]] = {}
+    for name, mirror in topology.mirrors.items():
+        flows = topology.flows_of(mirror)
+        kept = (STATUS_TOPIC, CONTROL_TOPIC) if mirror.hosted else (STATUS_TOPIC,)
+        written = {route.remote for route in routing.routes if route.flow in mirror.flows}
+        written |= {topic.ref for flow in flows for topic in written_by(flow)}
+        written |= {TopicRef(topology.status_cluster(mirror), topic) for topic in kept} if flows else set()
+        places[name] = tuple(sorted(written, key=_BY_NAME))
+        sides = {side for flow in flows for side in (flow.source, flow.target)}
+        logins = {side: logs_in_as(topology.clusters[side], Principal.MIRROR) for side in sides} if users else {}
+        mine = (user.id for user in users if user.cluster in logins and logins[user.cluster] == user.user)
+        rights[name] = (*mine, *access.before_job(mirror, topology))
+
+    jobs = tuple(change.id for change in ordered if isinstance(change, RestartMirror | StopMirror))
+    replicas = {change.ref: change.id for change in ordered if isinstance(change, ReassignReplicas)}
+    first = {ref: tuple(some[ref] for some in (grown, lowered) if ref in some) for ref in replicas}
+    doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, DeleteTopic)})
+    return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
 
 
 def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:

@@ -17,7 +17,6 @@ from reconciler.replication.offsets.position_metadata import names_claim
 from reconciler.replication.offsets.same import (
     FILLER_LIMIT,
     FILLERS_PER_SECOND,
-    FillerCost,
     above_limit,
     filler_cost,
     producer_of,
@@ -35,9 +34,9 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NewCopy:
-    """A source partition of a flow that keeps offsets, whose copy is not there yet. ``at``: as ListOffsets takes it;
-    ``offset`` where the flow's ``start`` names it. ``store``: of which program it is, where one on the target would
-    write to the copy too: it has the same name."""
+    """A source partition of a flow that keeps offsets, and that has no copy yet. ``at``: as ListOffsets takes it;
+    ``offset`` where the flow's ``start`` names it. ``store``: the program that keeps its own records there, such as a
+    schema registry. The copy has the same name, so that program would write to it, too, if it runs at the target."""
 
     flow: str
     source: Key
@@ -47,16 +46,25 @@ class NewCopy:
 
 
 def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
-    """None without asking anything where no flow keeps offsets."""
+    copies = []
+    for hop in _hops(topology, live):
+        topic, start = live.topic(hop.source), topology.flows[hop.flow].start
+        if topic is None or live.topic(hop.remote) is not None:
+            continue
+        named = (start.offsets or {}).get(topic.name, {})
+        kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
+        at = {"latest": LATEST, "timestamp": start.timestamp_ms or 0}.get(kind, EARLIEST)
+        for part in topic.partitions:
+            source = (topic.name, part.index)
+            copies.append(NewCopy(hop.flow, source, at, named.get(part.index), _store(hop, live)))
+    return tuple(copies)
+
+
+def _hops(topology: Topology, live: LiveState) -> list[TopicHop]:
+    """Of flows that keep offsets. Nothing is worked out where there is none, as in most environments."""
     if not any(flow.keeps_offsets for flow in topology.flows.values()):
-        return ()
-    hops = (hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
-    return tuple(
-        _new_copy(topology.flows[hop.flow], (hop.source.name, part.index), _store(hop, live))
-        for hop in sorted(hops)
-        if live.topic(hop.remote) is None and (topic := live.topic(hop.source)) is not None
-        for part in topic.partitions
-    )
+        return []
+    return sorted(hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
 
 
 def _store(hop: TopicHop, live: LiveState) -> str:
@@ -64,14 +72,6 @@ def _store(hop: TopicHop, live: LiveState) -> str:
     if source is None or hop.remote.name != hop.source.name:
         return ""
     return owner_of(hop.source.name, source.topics.keys())
-
-
-def _new_copy(flow: Flow, source: Key, store: str) -> NewCopy:
-    start = flow.start
-    named = (start.offsets or {}).get(source[0], {}).get(source[1])
-    kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
-    at = {"latest": LATEST, "timestamp": start.timestamp_ms or 0}.get(kind, EARLIEST)
-    return NewCopy(flow.name, source, at, named, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +89,17 @@ class OldCopy:
 
 
 def old_copies(topology: Topology, live: LiveState) -> tuple[OldCopy, ...]:
-    """As ``new_copies``."""
-    if not any(flow.keeps_offsets for flow in topology.flows.values()):
-        return ()
-    hops = (hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
     return tuple(
         OldCopy(hop.flow, hop.remote, part.index, _store(hop, live))
-        for hop in sorted(hops)
+        for hop in _hops(topology, live)
         if (topic := live.topic(hop.remote)) is not None
         for part in topic.partitions
     )
 
 
 def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str, CopyFacts]) -> Plan:
-    """``plan`` with what is wrong with topics that are there. A position tells how its flow copied; of a topic without
-    one, that somebody else filled it. What is not told is left to the job, which looks before it writes."""
+    """``plan`` with what is wrong with topics that are there. A position shows how its flow copied; records without
+    one, that another producer wrote them. What is unknown is left to the job, which looks before it writes."""
     refused, strange = list(plan.refused), dict[tuple[str, TopicRef], int]()
     translated: dict[tuple[str, TopicRef], None] = {}
     stores: dict[tuple[str, str], str] = {}
@@ -153,40 +149,46 @@ def copies_asked(
 
 def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Plan:
     """``plan`` with what new copies cost and what is refused of them. ``facts``: by cluster, answers to
-    ``copies_asked``; what is not told is told so."""
-    stores = {(copy.flow, copy.source[0]): copy.store for copy in copies}
-    refused, notes = list(plan.refused), [*plan.notes, *_markers(topology, copies, facts), *_written_by_both(stores)]
+    ``copies_asked``; where one is missing the plan says that the cost is unknown."""
+    refused, notes = list(plan.refused), list(plan.notes)
+
+    # The right to write transaction markers: noted if missing, and where something new is made.
+    new = {topology.flows[copy.flow].target for copy in copies}
+    for name, target in sorted(facts.items()):
+        if (right := target.markers) is not None and (right.held is not True or name in new):
+            notes.append(marker_note(topology, name, right))
+    notes += _written_by_both({(copy.flow, copy.source[0]): copy.store for copy in copies})
+
     for flow in topology.flows.values():
         if not flow.keeps_offsets:
             continue
-        target = facts.get(flow.target, CopyFacts(unknown="not asked"))
-        if target.tells_writers is False:
+        if facts.get(flow.target, CopyFacts(unknown="not asked")).tells_writers is False:
             refused.append(too_old(flow))
-        mine = [copy for copy in copies if copy.flow == flow.name]
-        if mine:
-            source = facts.get(flow.source, CopyFacts())
-            firsts = _first_offsets(mine, source)
-            refused += _above(flow, firsts)
-            notes += _costs(flow, firsts, len(mine) - len(firsts), source.unknown)
+        mine, source = [copy for copy in copies if copy.flow == flow.name], facts.get(flow.source, CopyFacts())
+
+        # Where each partition begins, as far as it is known. ListOffsets answers -1 for a time after the last record.
+        firsts: dict[Key, int] = {}
+        for copy in mine:
+            offset = source.offsets.get(copy.source) if copy.offset is None else copy.offset
+            if offset is not None and offset >= 0:
+                firsts[copy.source] = offset
+        refused += _above_limit(flow, firsts)
+        cost = filler_cost(firsts.values())
+        if cost.offsets:
+            notes.append(
+                f"flow {flow.name}: {counted(cost.partitions, 'new partition')} on {flow.target} are first brought to"
+                f" where their sources begin: {cost.offsets:,} empty offsets, about {size_words(cost.bytes)}, deleted"
+                f" again at once, and {time_words(cost.seconds)} at {FILLERS_PER_SECOND:,} a second, which is an"
+                " estimate: measured on a quiet machine, one partition; a busy one took ten times as long and more"
+                f" ({PAGE}#the-start)"
+            )
+        if missing := len(mine) - len(firsts):
+            reason, partitions = source.unknown or "no record is that young", counted(missing, "partition")
+            notes.append(f"flow {flow.name}: where {partitions} begin is not known ({reason}), nor what fills them")
     return replace(plan, refused=tuple(refused), notes=tuple(notes))
 
 
-def _markers(topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Iterator[str]:
-    """Of each target. That all is well is said where something new is made, what is not well each time."""
-    new = {topology.flows[copy.flow].target for copy in copies}
-    for name, target in sorted(facts.items()):
-        right = target.markers
-        if right is not None and (right.held is not True or name in new):
-            yield marker_note(topology, name, right)
-
-
-def _first_offsets(copies: Collection[NewCopy], source: CopyFacts) -> dict[Key, int]:
-    """Of those that are known. A time after the last record is told as -1, which no offset is."""
-    known = {copy.source: source.offsets.get(copy.source) if copy.offset is None else copy.offset for copy in copies}
-    return {key: offset for key, offset in known.items() if offset is not None and offset >= 0}
-
-
-def _above(flow: Flow, firsts: Mapping[Key, int]) -> Iterator[Refused]:
+def _above_limit(flow: Flow, firsts: Mapping[Key, int]) -> Iterator[Refused]:
     above = sorted(key for key, offset in firsts.items() if above_limit(offset, flow.filler_limit))
     if not above:
         return
@@ -203,22 +205,3 @@ def _above(flow: Flow, firsts: Mapping[Key, int]) -> Iterator[Refused]:
         "or leave the topic out"
     )
     yield Refused.of(Subject(About.FLOW, name=flow.name), Why.SAME_OFFSETS_FILLERS, text, todo)
-
-
-def _costs(flow: Flow, firsts: Mapping[Key, int], untold: int, why: str) -> Iterator[str]:
-    cost = filler_cost(firsts.values())
-    if cost.offsets:
-        yield f"flow {flow.name}: {_words(flow, cost)}"
-    if untold:
-        reason = why or "no record is that young"
-        partitions = counted(untold, "partition")
-        yield f"flow {flow.name}: where {partitions} begin is not known ({reason}), nor what fills them"
-
-
-def _words(flow: Flow, cost: FillerCost) -> str:
-    return (
-        f"{counted(cost.partitions, 'new partition')} on {flow.target} are first brought to where their sources begin: "
-        f"{cost.offsets:,} empty offsets, about {size_words(cost.bytes)}, deleted again at once, and "
-        f"{time_words(cost.seconds)} at {FILLERS_PER_SECOND:,} a second, which is an estimate: measured on a quiet "
-        f"machine, one partition; a busy one took ten times as long and more ({PAGE}#the-start)"
-    )

@@ -16,7 +16,6 @@ from reconciler.model.changes import (
     AclChange,
     AddPartitions,
     AlterConfigs,
-    Change,
     DeleteTopic,
     Risk,
     Role,
@@ -50,8 +49,8 @@ def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> 
 
 
 def unexpired(plan: Plan, today: date) -> Plan:
-    """``plan`` without what rests on tombstones that have expired. Files that hold such a one are refused when they are
-    read; a loop goes on with those that it has read before."""
+    """``plan`` without what rests on expired tombstones. Files with one are refused when they are read; a loop goes on
+    with those that it has read before."""
     over = {
         planned.id: f"its tombstone counted until {planned.change.expires}"
         for planned in plan.changes
@@ -64,7 +63,7 @@ def unexpired(plan: Plan, today: date) -> Plan:
 def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
     """``reasons``: id of a change -> why it is held back. What needs a held change is held with it.
 
-    Who gains and loses access is told no longer where only a part of the rules changes.
+    Shifts of access are left out where only a part of the rules changes: they were worked out for all of them.
     """
     held: dict[str, str] = {}
     kept: list[Planned] = []
@@ -99,13 +98,17 @@ def known_part(plan: Plan) -> Narrowed:
     foreign = _first_about(About.ENVIRONMENT, plan)
     reasons: dict[str, str] = {}
     for planned in plan.changes:
-        if (text := foreign or refused.get(planned.change.subject)) or (text := _at(planned.change, strange)):
+        change = planned.change
+        # A mirror writes to no cluster of its own: it waits for all of them.
+        elsewhere = strange.get(change.cluster) if change.cluster else strange[min(strange)] if strange else ""
+        growth = isinstance(change, AddPartitions) and change.role is Role.DECLARED
+        if text := foreign or refused.get(change.subject) or elsewhere:
             reasons[planned.id] = f"refused: {text}"
-        elif shrunk and isinstance(planned.change, kind_of(planned.change).takes_away):
+        elif shrunk and isinstance(change, kind_of(change).takes_away):
             reasons[planned.id] = f"refused: {shrunk}"
-        elif plan.unknown and _is_growth(planned):
+        elif plan.unknown and growth:
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
-        elif doubt and planned.change.stage is Stage.REMOVALS:
+        elif doubt and change.stage is Stage.REMOVALS:
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     kept = [] if shrunk or foreign else [each for each in plan.adopted_acls if each.cluster not in strange]
     return without(replace(plan, refused=(), unknown=(), adopted_acls=tuple(kept)), reasons)
@@ -116,7 +119,7 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
     readers; never a mirror, never a deletion."""
     match autonomy:
         case Autonomy.ALL:
-            wait = "a step of retention is left to apply: somebody should look between two steps"
+            wait = "a step of retention is left to apply: look at the topic between two steps"
             return without(plan, {planned.id: wait for planned in plan.changes if is_step(planned)})
         case Autonomy.NONE:
             return without(plan, {planned.id: "autonomy none only looks" for planned in plan.changes})
@@ -164,14 +167,3 @@ def is_safe(planned: Planned) -> bool:
 def _first_about(about: About, plan: Plan) -> str:
     """Why the first such subject is refused, or empty."""
     return next((refused.reason.text for refused in plan.refused if refused.subject.about is about), "")
-
-
-def _at(change: Change, strange: Mapping[str, str]) -> str:
-    """Why the cluster that a change writes to is refused, or empty. A mirror waits for all of them."""
-    if change.cluster:
-        return strange.get(change.cluster, "")
-    return strange[min(strange)] if strange else ""
-
-
-def _is_growth(planned: Planned) -> bool:
-    return isinstance(planned.change, AddPartitions) and planned.change.role is Role.DECLARED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.engine.kinds import KINDS
@@ -12,7 +12,6 @@ from reconciler.model.changes import (
     AlterConfigs,
     AlterQuota,
     AlterUser,
-    Change,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
@@ -92,7 +91,8 @@ def summarize(plan: Plan) -> Summary:
 
 
 def verdict(plan: Plan) -> str:
-    """``12 changes on 2 clusters: +5 topics, ~4 configs, !1 mirror restart (west); 2 blocked; 1 unknown``."""
+    """``12 changes on 2 clusters: +5 topics, ~4 configs, !1 mirror restart (west); 2 blocked; 1 unknown``. What each
+    kind makes or changes comes first, then what each takes away."""
     summary = summarize(plan)
     if not (summary.changes or summary.blocked or summary.unknown):
         rules = any(cluster.acls is not None for cluster in plan.basis.clusters)
@@ -104,10 +104,15 @@ def verdict(plan: Plan) -> str:
         checked = counted(summary.unchanged, name, many)
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(summary.clusters), 'cluster')}" if summary.clusters else ""
-    description = ", ".join(_parts([planned.change for planned in plan.changes]))
+    counts = [kind.counts([it.change for it in plan.changes if it.change.kind is kind.name]) for kind in KINDS]
+    made = [words for count in counts for words in count.changed]
+    description = ", ".join([*made, *(words for count in counts for words in count.removed)])
     parts = [f"{counted(summary.changes, 'change')}{where}{': ' if description else ''}{description}"]
-    if waves := _waves(plan):
-        parts.append(waves)
+    names = dict.fromkeys(planned.wave for planned in plan.changes)
+    if plan.rollout is not None and names:
+        soak = sum(wave.soak_ms for wave in plan.rollout.waves if wave.name in names)
+        words = f" and {human('soak.ms', str(soak))} of soak" if soak else ""
+        parts.append(f"in {counted(len(names), 'wave')} ({', '.join(names)}) with gates before and after each{words}")
     if summary.high_risk:
         parts.append(f"{summary.high_risk:,} HIGH risk")
     if summary.blocked:
@@ -115,16 +120,6 @@ def verdict(plan: Plan) -> str:
     if summary.unknown:
         parts.append(f"{summary.unknown:,} unknown")
     return "; ".join(parts)
-
-
-def _waves(plan: Plan) -> str:
-    """``in 2 waves (canary, rest) with gates between and 70m of soak``; empty without a rollout."""
-    names = dict.fromkeys(planned.wave for planned in plan.changes)
-    if plan.rollout is None or not names:
-        return ""
-    soak = sum(wave.soak_ms for wave in plan.rollout.waves if wave.name in names)
-    words = f" and {human('soak.ms', str(soak))} of soak" if soak else ""
-    return f"in {counted(len(names), 'wave')} ({', '.join(names)}) with gates before and after each{words}"
 
 
 def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
@@ -140,11 +135,3 @@ def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     words = {Result.UNDONE: "undone", Result.LEFT: "NOT undone", Result.UNPROVEN: "not confirmed"}
     more = "".join(f", {count[result]} {word}" for result, word in words.items() if count[result])
     return f"{applied}; {count[Result.FAILED]} failed, {count[Result.SKIPPED]} not begun{more}"
-
-
-def _parts(changes: Sequence[Change]) -> Iterator[str]:
-    """What each kind makes or changes, then what each takes away."""
-    mine = {kind.name: [change for change in changes if change.kind is kind.name] for kind in KINDS}
-    counts = [kind.counts(mine[kind.name]) for kind in KINDS]
-    yield from (words for count in counts for words in count.changed)
-    yield from (words for count in counts for words in count.removed)
