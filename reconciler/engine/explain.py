@@ -32,15 +32,34 @@ def explain(
     ``live`` None: no cluster was asked. ``places``: of the texts, for the lines of values.
     Raises ReconcilerError for a subject that is nowhere.
     """
-    basis = replace(_ground(topology, live), places=places)
+    # A cluster that did not answer is taken as git has it, so that the offline part is always there.
+    empty = blank(topology)
+    clusters: dict[str, LiveCluster | Unknown] = {
+        name: (live.known(name) if live else None) or empty.clusters[name] for name in topology.clusters
+    }
+    state = LiveState(clusters, live.mirrors if live else {})
+    routing = find_routes(topology, state)
+    answered = frozenset(name for name in topology.clusters if live and live.known(name))
+    basis = ExplainBasis(topology, state, routing, desired_topics(topology, state, routing), answered, places)
+
+    # Principals, quotas and users have signs in their names that no topic, flow or mirror can have.
     rules = desired_access(basis)
     about = rules_about_principal(basis, rules, subject) if rules is not None else ()
     quotas, users = quotas_about(basis, subject), credentials_of(basis, subject)
     if about or quotas or users:
         asked, unknown = live is not None, _unknown(live)
         return Explanation(topology.environment, subject, (), (), (), asked, unknown, about, quotas, users)
+
     name, _, key = subject.partition(":")
-    topics = tuple(topic_answer(basis, ref, key) for ref in _topics(basis, name))
+    cluster, slash, topic = name.partition("/")
+    if slash and cluster not in topology.clusters:
+        raise ReconcilerError(
+            f"environment {topology.environment} has no cluster {cluster}",
+            f"{name} is read as topic {topic} on cluster {cluster}.",
+            f"Its clusters: {', '.join(topology.clusters) or 'none'}.",
+        )
+    refs = [TopicRef(cluster, topic)] if slash else sorted(ref for ref in basis.present if ref.name == name)
+    topics = tuple(topic_answer(basis, ref, key) for ref in refs)
     if rules is not None and not key:
         topics = tuple(replace(answer, access=rules_about_topic(basis, rules, answer.ref)) for answer in topics)
     flows = (_flow(basis, topology.flows[name]),) if name in topology.flows and not key else ()
@@ -49,31 +68,6 @@ def explain(
     if not (topics or flows or mirrors):
         raise _nowhere(basis, subject, unknown)
     return Explanation(topology.environment, subject, topics, flows, mirrors, live is not None, unknown)
-
-
-def _ground(topology: Topology, live: LiveState | None) -> ExplainBasis:
-    """A cluster that did not answer is taken as git has it, so that the offline part is always there."""
-    empty = blank(topology)
-    clusters: dict[str, LiveCluster | Unknown] = {
-        name: (live.known(name) if live else None) or empty.clusters[name] for name in topology.clusters
-    }
-    state = LiveState(clusters, live.mirrors if live else {})
-    routing = find_routes(topology, state)
-    answered = frozenset(name for name in topology.clusters if live and live.known(name))
-    return ExplainBasis(topology, state, routing, desired_topics(topology, state, routing), answered)
-
-
-def _topics(basis: ExplainBasis, name: str) -> tuple[TopicRef, ...]:
-    cluster, slash, topic = name.partition("/")
-    if slash:
-        if cluster not in basis.topology.clusters:
-            raise ReconcilerError(
-                f"environment {basis.topology.environment} has no cluster {cluster}",
-                f"{name} is read as topic {topic} on cluster {cluster}.",
-                f"Its clusters: {', '.join(basis.topology.clusters) or 'none'}.",
-            )
-        return (TopicRef(cluster, topic),)
-    return tuple(sorted(ref for ref in basis.present if ref.name == name))
 
 
 def _flow(basis: ExplainBasis, flow: Flow) -> FlowDetails:

@@ -1,11 +1,11 @@
-"""Causes of drift: edited outside, half-finished apply, broker default changed, normalised by the vendor, not told.
+"""Causes of drift: edited outside, half-finished apply, broker default changed, normalised by the vendor, unknown.
 
 Never a guess: where two causes fit the same facts, the cause is ``not-told`` and both are named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from reconciler.engine.kinds import kind_of
 from reconciler.errors import ExitCode
@@ -20,28 +20,52 @@ NOTHING = History()
 
 def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference, ...]:
     """``earlier_runs``: what earlier runs did, where it is known."""
-    return (*_mended(plan, earlier_runs), *_not_mended(plan, earlier_runs), *_by_record(plan))
+    drift, record = list[Difference](), _Record(plan.outside)
+    for planned in plan.changes:
+        for deviation in kind_of(planned.change).deviations(planned.change):
+            cause = cause_of(planned, earlier_runs, deviation.config)
+            cause = record.cause(cause, deviation.subject, deviation.kind, deviation.config)
+            drift.append(
+                Difference(
+                    deviation.subject,
+                    deviation.kind,
+                    deviation.wished,
+                    deviation.found,
+                    planned.risk,
+                    planned.id,
+                    cause.cause,
+                    cause.why,
+                    deviation.origin,
+                )
+            )
+
+    # What differs and cannot be brought back, such as partitions that were added.
+    for refused in plan.refused:
+        if refused.found and refused.subject.about is About.TOPIC:
+            ref, kind = str(refused.subject.whole), "partitions"
+            cause = record.cause(grown_outside(ref, earlier_runs), ref, kind)
+            wished, live = refused.wished, refused.found
+            drift.append(Difference(ref, kind, wished, live, Risk.LOW, "", cause.cause, cause.why))
+
+    # What differs and no planned change brings back: only the record of the last apply shows it.
+    for change in plan.outside:
+        if change.kind is Outside.MADE_ANEW and change.kind in COUNTED:
+            wished, why, origin = change.before, _why(change), "as the last apply left it"
+        elif change.kind in COUNTED:
+            earlier = f"; {change.before} after {change.since}" if change.since else ""
+            wished, why, origin = "no override", f"{change.why}{earlier}", ""
+        else:
+            continue
+        cause_now = Cause.EDITED_OUTSIDE
+        kind = change.kind.value
+        drift.append(Difference(change.name, kind, wished, change.after, Risk.LOW, "", cause_now, why, origin))
+    return tuple(drift)
 
 
 def drift_exit_code(plan: Plan) -> ExitCode:
     """As of the plan; a difference that no change shows is drift as well."""
     code = plan.exit_code
     return ExitCode.CHANGES if code is ExitCode.DONE and any(it.kind in COUNTED for it in plan.outside) else code
-
-
-def _by_record(plan: Plan) -> Iterator[Difference]:
-    """What differs, and no planned change brings back."""
-    for change in plan.outside:
-        if change.kind in COUNTED:
-            anew = change.kind is Outside.MADE_ANEW
-            wished, why = (change.before, _why(change)) if anew else ("no override", _in_no_file(change))
-            origin = "as the last apply left it" if anew else ""
-            cause = Cause.EDITED_OUTSIDE
-            yield Difference(change.name, change.kind.value, wished, change.after, Risk.LOW, "", cause, why, origin)
-
-
-def _in_no_file(change: OutsideChange) -> str:
-    return f"{change.why}; {change.before} after {change.since}" if change.since else change.why
 
 
 def _why(change: OutsideChange) -> str:
@@ -63,8 +87,8 @@ class _Record:
         self._topics = grouped((str(change.subject), change) for change in outside if change.since and not change.key)
 
     def cause(self, cause: Told, subject: str, kind: str, config: ConfigChange | None = None) -> Told:
-        """It says more than that a value differs. An apply that was cut off, or a cluster that sets a value back each
-        time, says more than the record. ``subject``, ``kind``, ``config``: of the difference."""
+        """The record explains more than that a value differs. An apply that was cut off, or a cluster that sets a value
+        back each time, explains more than the record. ``subject``, ``kind``, ``config``: of the difference."""
         if cause.cause in (Cause.HALF_FINISHED, Cause.NORMALISED):
             return cause
         topic, _, key = subject.partition(" ")
@@ -82,35 +106,6 @@ class _Record:
         return cause
 
 
-def _mended(plan: Plan, earlier_runs: History) -> Iterator[Difference]:
-    record = _Record(plan.outside)
-    for planned in plan.changes:
-        for deviation in kind_of(planned.change).deviations(planned.change):
-            cause = cause_of(planned, earlier_runs, deviation.config)
-            cause = record.cause(cause, deviation.subject, deviation.kind, deviation.config)
-            yield Difference(
-                deviation.subject,
-                deviation.kind,
-                deviation.wished,
-                deviation.found,
-                planned.risk,
-                planned.id,
-                cause.cause,
-                cause.why,
-                deviation.origin,
-            )
-
-
-def _not_mended(plan: Plan, earlier_runs: History) -> Iterator[Difference]:
-    """What differs and cannot be brought back, such as partitions that somebody added."""
-    record = _Record(plan.outside)
-    for refused in plan.refused:
-        if refused.found and refused.subject.about is About.TOPIC:
-            ref = str(refused.subject.whole)
-            cause = record.cause(grown_outside(ref, earlier_runs), ref, "partitions")
-            yield Difference(ref, "partitions", refused.wished, refused.found, Risk.LOW, "", cause.cause, cause.why)
-
-
 def history(lines: Iterable[Line]) -> History:
     """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over."""
     changes: dict[str, tuple[Line, ...]] = {}
@@ -121,7 +116,7 @@ def history(lines: Iterable[Line]) -> History:
         known = True
         run = str(line.get("run", ""))
         match line.get("kind"):
-            case "begin" if line.get("plan_digest", "") is not None:  # null: a command by hand, which plans nothing
+            case "begin" if line.get("plan_digest", "") is not None:  # null: a command that plans nothing
                 open_runs[run], leftovers[run] = str(line.get("at", "")), line.get("changes")
             case "end" if run in open_runs:
                 del open_runs[run]
@@ -129,7 +124,8 @@ def history(lines: Iterable[Line]) -> History:
                 open_runs.clear()
             case "change" if isinstance(line.get("id"), str):
                 changes[line["id"]] = (*changes.get(line["id"], ()), line)
-                leftovers[run] = _one_less(leftovers.get(run))
+                left = leftovers.get(run)
+                leftovers[run] = left - 1 if isinstance(left, int) else None
     return History(changes, _unfinished(open_runs, leftovers), known, overtaken)
 
 
@@ -138,17 +134,16 @@ def _unfinished(open_runs: Mapping[str, str], leftovers: Mapping[str, object]) -
     return {run: at for run, at in open_runs.items() if leftovers.get(run) != 0}
 
 
-def _one_less(count: object) -> object:
-    return count - 1 if isinstance(count, int) else None
-
-
 def cause_of(planned: Planned, earlier_runs: History, config: ConfigChange | None = None) -> Told:
     """``config``: the single one of an ``AlterConfigs`` that is asked about."""
     last = earlier_runs.last(planned.id)
+    # What the audit record says of this very change comes first, then what its kind can tell from the change, then
+    # runs that ended before they were done.
     if last is not None and last.get("result") in ("unproven", "left"):
         return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did it, and no probe confirmed it")
     if last is not None and last.get("result") in ("failed", "skipped", "undone"):
-        return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {_first(last.get('error'))}")
+        error = str(last.get("error") or "no reason was recorded").partition("\n")[0]
+        return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {error}")
     if (cause := kind_of(planned.change).cause(planned, earlier_runs, config)) is not None:
         return cause
     if earlier_runs.cut_off:
@@ -158,7 +153,3 @@ def cause_of(planned: Planned, earlier_runs: History, config: ConfigChange | Non
         either = f"new in git, changed outside, or left by the run of {earlier_runs.overtaken}, which was cut off"
         return Told(Cause.NOT_TOLD, f"{earlier_runs.nobody}: {either}")
     return Told(Cause.NOT_TOLD, f"{earlier_runs.nobody}: new in git, or changed outside")
-
-
-def _first(error: object) -> str:
-    return str(error).partition("\n")[0] if error else "no reason was recorded"

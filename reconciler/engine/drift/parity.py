@@ -44,7 +44,7 @@ def parity(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Pari
     unknown = [
         Unknown(f"cluster {name}", cluster.error, cluster.todo)
         for name in sorted(topology.clusters)
-        if isinstance(cluster := live.clusters.get(name, Unknown(name, "nobody read it")), Unknown)
+        if isinstance(cluster := live.clusters.get(name, Unknown(name, "it was not read")), Unknown)
     ]
     compared = 0
     for pair in (*both_sides(topology, live, routes), *declared_twice(topology, live, routes)):
@@ -151,38 +151,36 @@ class _FlowRules:
         declared = desired if desired is not None and remote.cluster in desired.clusters else None
         own = configs(layers_of(self.topology, remote.cluster, declared)) if declared else {}
         sync = self.topology.flows[route.flow].configs
-        sync = replace(sync, enabled=sync.enabled and not route.two_way)
-        asked = synced_configs(sync, route.source, pair.here.configs, layers_of(self.topology, remote.cluster))
+        by_route = replace(sync, enabled=sync.enabled and not route.two_way)
+        asked = synced_configs(by_route, route.source, pair.here.configs, layers_of(self.topology, remote.cluster))
         assert not isinstance(asked, Unknown)
         defaults = configs(layers_of(self.topology, remote.cluster))
+        of_target = sync.use_defaults_from == "target"
 
         def judge(configured: Configured) -> ParityVerdict:
-            key = configured.key
+            key, source = configured.key, configured.here.source
             if key in own:
                 return _given(own[key], configured, f"declared for {remote} itself")
             if key in asked.set and key in defaults and asked.set[key].origin == defaults[key].layer.name:
                 return _given(defaults[key], configured, "")
-            return self._synced(configured)
+
+            # By MirrorMaker 2's rules, as ``synced_configs`` follows them.
+            if route.two_way:
+                return ParityVerdict(True, "the same name flows both ways, so neither side leads")
+            if not sync.enabled:
+                return ParityVerdict(True, "the flow does not sync configs")
+            if hit := expressions(sync.exclude).first(key):
+                return ParityVerdict(True, f"not synced: sync_topic_configs.exclude has {hit}")
+            if configured.here.read_only or (source is Source.STATIC and of_target):
+                return ParityVerdict(True, "config sync takes over nothing from the file of a source broker")
+            if source is Source.BUILT_IN and of_target and configured.there.source is Source.TOPIC:
+                return ParityVerdict(False, "not set on the source, so config sync takes the override off the target")
+            if source is Source.BUILT_IN and of_target:
+                why = "not set on the source: each cluster's own default (use_defaults_from: target)"
+                return ParityVerdict(True, why)
+            return ParityVerdict(False, "config sync keeps it equal, so this is drift")
 
         return judge
-
-    def _synced(self, configured: Configured) -> ParityVerdict:
-        """By MirrorMaker 2's rules, as ``synced_configs`` follows them."""
-        sync = self.topology.flows[self.route.flow].configs
-        if self.route.two_way:
-            return ParityVerdict(True, "the same name flows both ways, so neither side leads")
-        if not sync.enabled:
-            return ParityVerdict(True, "the flow does not sync configs")
-        if hit := expressions(sync.exclude).first(configured.key):
-            return ParityVerdict(True, f"not synced: sync_topic_configs.exclude has {hit}")
-        from_file = configured.here.source is Source.STATIC and sync.use_defaults_from == "target"
-        if configured.here.read_only or from_file:
-            return ParityVerdict(True, "config sync takes over nothing from the file of a source broker")
-        if configured.here.source is Source.BUILT_IN and sync.use_defaults_from == "target":
-            if configured.there.source is Source.TOPIC:
-                return ParityVerdict(False, "not set on the source, so config sync takes the override off the target")
-            return ParityVerdict(True, "not set on the source: each cluster's own default (use_defaults_from: target)")
-        return ParityVerdict(False, "config sync keeps it equal, so this is drift")
 
 
 def _given(given: Given, configured: Configured, own: str) -> ParityVerdict:
@@ -208,7 +206,22 @@ class _DeclaredRules:
         here, there = (
             configs(layers_of(self.topology, ref.cluster, self.topic)) for ref in (pair.ends.source, pair.ends.remote)
         )
-        return lambda configured: _layered(configured, here.get(configured.key), there.get(configured.key))
+
+        def judge(configured: Configured) -> ParityVerdict:
+            mine, theirs = here.get(configured.key), there.get(configured.key)
+            if mine is None and theirs is None:
+                if Source.TOPIC not in (configured.here.source, configured.there.source):
+                    return ParityVerdict(True, "not set on the topic: each cluster's own default")
+                why = "set outside git on the topic itself, and not alike: declare it, or take it off"
+                return ParityVerdict(False, why)
+            given = [(each, config) for each, config in ((mine, configured.here), (theirs, configured.there)) if each]
+            for each, config in given:
+                if not same(configured.key, each.value, config.value):
+                    words = f"{_ONCE}:" if each.layer.name == DECLARED else f"{each.layer.words} says"
+                    return ParityVerdict(False, f"{words} {human(configured.key, each.value)}")
+            return ParityVerdict(True, " and ".join(dict.fromkeys(each.layer.words for each, _ in given)))
+
+        return judge
 
 
 def _declared(subject: str, declared: int | None) -> ParityVerdict:
@@ -216,19 +229,3 @@ def _declared(subject: str, declared: int | None) -> ParityVerdict:
         return ParityVerdict(False, f"{_ONCE}: {declared}")
     why = f"the topic declares no {subject}, so each cluster had its own when the topic was made"
     return ParityVerdict(True, why)
-
-
-def _layered(configured: Configured, here: Given | None, there: Given | None) -> ParityVerdict:
-    """``here``, ``there``: what git gives the config on each cluster."""
-    if here is None and there is None:
-        if Source.TOPIC not in (configured.here.source, configured.there.source):
-            return ParityVerdict(True, "not set on the topic: each cluster's own default")
-        return ParityVerdict(False, "set outside git on the topic itself, and not alike: declare it, or take it off")
-    sides = ((here, configured.here), (there, configured.there))
-    if wrong := next(
-        (given for given, config in sides if given and not same(configured.key, given.value, config.value)), None
-    ):
-        words = f"{_ONCE}:" if wrong.layer.name == DECLARED else f"{wrong.layer.words} says"
-        return ParityVerdict(False, f"{words} {human(configured.key, wrong.value)}")
-    lines = [given.layer.words for given in (here, there) if given]
-    return ParityVerdict(True, " and ".join(dict.fromkeys(lines)))

@@ -1,10 +1,8 @@
-"""The known remedy of a condition: where its cause is that a cluster is not as git declares, the change that `apply`
-would make.
-"""
+"""The known remedy of a condition that a cluster causes by differing from git: the change that `apply` would make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.engine.kinds import kind_of
@@ -23,8 +21,7 @@ from reconciler.model.changes import (
 )
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.reports.drift import Deviation
-from reconciler.model.reports.health import Verdict, VerdictCause
+from reconciler.model.reports.health import Verdict
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import first_of
 
@@ -35,7 +32,7 @@ _LIMIT = "max.message.bytes"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a condition is about. ``topics``: at source and target; empty where it is about a lane or a flow."""
+    """What a condition is about. ``topics``: at source and target; none if it is about a lane or a flow."""
 
     flow: Flow
     topics: frozenset[TopicRef]
@@ -67,7 +64,7 @@ def _topic(*kinds: type[Change]) -> _Concerns:
 
 
 def _access(change: Change, place: _Place) -> bool:
-    """A missing right, or a denial that is too many; of the topic, where the condition names one."""
+    """A missing right, or a denial that should not be there; on the topic, where the condition names one."""
     match change:
         case CreateAcl(acl=acl) if acl.permission is Permission.ALLOW:
             pass
@@ -82,21 +79,13 @@ def _access(change: Change, place: _Place) -> bool:
     return place.is_here(change.cluster)
 
 
-def _login(change: Change, place: _Place) -> bool:
-    return isinstance(change, AlterUser) and place.is_here(change.cluster)
-
-
-def _quota(change: Change, place: _Place) -> bool:
-    return isinstance(change, AlterQuota) and place.is_here(change.cluster)
-
-
 REFUSED_BY = _configs(_LIMIT, "cleanup.policy", "message.timestamp", "message.format")
 _CAUSES: Mapping[str, _Concerns] = {
-    "authentication_failed": _login,
+    "authentication_failed": lambda change, place: isinstance(change, AlterUser) and place.is_here(change.cluster),
     "permission_denied": _access,
     "groups_refused": _access,
     "pauses_unreadable": _access,
-    "quota_throttled": _quota,
+    "quota_throttled": lambda change, place: isinstance(change, AlterQuota) and place.is_here(change.cluster),
     "record_refused": REFUSED_BY,
     "source_retention_passed": _configs("retention.", "cleanup.policy", "segment.", "delete.retention"),
     "source_topic_deleted": _topic(CreateTopic),
@@ -119,49 +108,30 @@ def with_remedies(
     verdict: Verdict, topology: Topology, live: LiveState, changes: Iterable[Change], folder: str = ANY_FOLDER
 ) -> Verdict:
     """``changes``: those that `apply` would make now. ``folder``: of the environment, as a command names it."""
-    held = tuple(changes)
-    return Verdict(tuple(_with_remedy(cause, topology, live, held, folder) for cause in verdict.causes))
-
-
-def _with_remedy(
-    cause: VerdictCause, topology: Topology, live: LiveState, changes: tuple[Change, ...], folder: str
-) -> VerdictCause:
-    flow = topology.flows.get(cause.subject.removeprefix("flow "))
-    if cause.code not in _CAUSES or flow is None:
-        return cause
-    place = _Place(flow, frozenset(_topics(flow, cause.topic)))
-    mine = [change for change in changes if _CAUSES[cause.code](change, place)]
-    if drift := [_words(each) for change in mine for each in _deviations(change, place, cause.code)]:
-        return replace(cause, todo=f"{first_of(drift, _SHOWN)}: reconciler apply {folder}")
-    if cause.code == "record_refused" and any(word in cause.text for word in _TOO_LARGE):
-        return _as_git_wants(cause, flow, live, folder)
-    return cause
-
-
-def _topics(flow: Flow, topic: str) -> Iterator[TopicRef]:
-    if topic:
-        yield TopicRef(flow.source, topic)
-        yield TopicRef(flow.target, selector_of(flow).remote_name(topic))
-
-
-def _deviations(change: Change, place: _Place, code: str) -> Iterator[Deviation]:
-    """Of a change of several configs, those that matter here."""
-    for deviation in kind_of(change).deviations(change):
-        config = deviation.config
-        single = replace(change, configs=(config,)) if isinstance(change, AlterConfigs) and config else change
-        if _CAUSES[code](single, place):
-            yield deviation
-
-
-def _words(deviation: Deviation) -> str:
-    return f"{deviation.subject}: live {deviation.found}, git wants {deviation.wished}"
-
-
-def _as_git_wants(cause: VerdictCause, flow: Flow, live: LiveState, folder: str) -> VerdictCause:
-    """The copy is as git declares, so git has to change."""
-    ref = TopicRef(flow.target, selector_of(flow).remote_name(cause.topic))
-    topic = live.topic(ref)
-    if topic is None or (limit := topic.config(_LIMIT)) is None:
-        return cause
-    todo = f"{ref} takes {int(limit):,} bytes ({_LIMIT}), as git has it: raise it there, then reconciler apply {folder}"
-    return replace(cause, todo=todo)
+    planned, causes = tuple(changes), []
+    for cause in verdict.causes:
+        flow, concerns = topology.flows.get(cause.subject.removeprefix("flow ")), _CAUSES.get(cause.code)
+        if concerns is None or flow is None:
+            causes.append(cause)
+            continue
+        remote = TopicRef(flow.target, selector_of(flow).remote_name(cause.topic)) if cause.topic else None
+        topics = frozenset({TopicRef(flow.source, cause.topic), remote}) if remote else frozenset[TopicRef]()
+        place, drift = _Place(flow, topics), list[str]()
+        for change in (each for each in planned if concerns(each, place)):
+            for deviation in kind_of(change).deviations(change):
+                # Of a change of several configs, those that matter here.
+                config, single = deviation.config, change
+                if isinstance(change, AlterConfigs) and config:
+                    single = replace(change, configs=(config,))
+                if concerns(single, place):
+                    drift.append(f"{deviation.subject}: live {deviation.found}, git wants {deviation.wished}")
+        if drift:
+            cause = replace(cause, todo=f"{first_of(drift, _SHOWN)}: reconciler apply {folder}")
+        elif cause.code == "record_refused" and any(word in cause.text for word in _TOO_LARGE):
+            # The copy is as git declares, so git has to change.
+            topic = live.topic(remote) if remote else None
+            if topic is not None and (limit := topic.config(_LIMIT)) is not None:
+                todo = f"{remote} takes {int(limit):,} bytes ({_LIMIT}), as git has it: raise it there"
+                cause = replace(cause, todo=f"{todo}, then reconciler apply {folder}")
+        causes.append(cause)
+    return Verdict(tuple(causes))

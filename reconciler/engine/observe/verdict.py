@@ -1,19 +1,18 @@
 """The verdict of an environment: how it is as a whole, and every reason why it is not OK, with what to do.
 
-One function for `status`, its exit code, JSON, the live page and the map: none of them says what another denies.
+One function for `status`, its exit code, JSON, the live page and the map, so that they cannot contradict each other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.replication.names import WAITING
-from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, words
 from reconciler.text import counted, in_shell, time_words
@@ -33,7 +32,7 @@ def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) ->
 
 
 def command_of(text: str, folder: str, flow: str = "") -> str:
-    """``text`` of a job, which does not know the folder of its environment, with its commands as they are typed."""
+    """``text`` of a job, which does not know the folder of its environment, with commands that can be typed."""
     return _COMMAND.sub(lambda it: f"reconciler {it[1]} {folder}" + (f" {flow or 'FLOW'}" if it[2] else ""), text)
 
 
@@ -41,7 +40,9 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
     for name, cluster in live.clusters.items():
         subject = f"cluster {name}"
         if isinstance(cluster, Unknown):
-            todo = " ".join((command_of(cluster.todo, folder), *_if_lost(topology, name, folder))).strip()
+            flows = (flow.name for flow in topology.flows.values() if flow.source == name)
+            lost = (f"If it is lost: reconciler failover {folder} {flow} --unplanned --dry-run" for flow in flows)
+            todo = " ".join((command_of(cluster.todo, folder), *lost)).strip()
             yield VerdictCause(Health.UNKNOWN, subject, f"{subject} is unknown", f"unknown: {cluster.error}", todo)
             continue
         leaderless, short = cluster.partitions_amiss
@@ -52,17 +53,17 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
             yield VerdictCause(Health.DEGRADED, subject, f"{subject}: {said}", said, todo, heals=True)
 
 
-def _if_lost(topology: Topology, cluster: str, folder: str) -> Iterator[str]:
-    for flow in topology.flows.values():
-        if flow.source == cluster:
-            yield f"If it is lost: reconciler failover {folder} {flow.name} --unplanned --dry-run"
-
-
 def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
     for name, mirror in live.mirrors.items():
         subject = f"mirror {name}"
         if isinstance(mirror, Unknown):
-            yield _unknown_mirror(subject, mirror, live.clusters, folder)
+            # A cluster that does not answer is reported once, in its own cause.
+            brief, text, todo = f"{subject} is unknown", f"unknown: {mirror.error}", command_of(mirror.todo, folder)
+            clusters = live.clusters.items()
+            silent = [cluster for cluster, read in clusters if getattr(read, "what", "") == mirror.what]
+            if silent:
+                text, todo = f"unknown, as cluster {silent[0]} is: it keeps the status of the job", ""
+            yield VerdictCause(Health.UNKNOWN, subject, brief, text, todo, heals=bool(silent))
             continue
         declared = topology.mirrors.get(name)
         if declared is None:
@@ -75,28 +76,17 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
         if (cause := _job(mirror, declared.flows, folder)) is not None:
             yield cause
         if mirror.unkept and mirror.state not in (JobState.STOPPED, JobState.FAILED):
-            todo = f"Start it anew: reconciler mirror stop {folder} {declared.flows[0]}, then reconciler apply {folder}"
+            stop = f"reconciler mirror stop {folder} {declared.flows[0]}"
+            todo = f"Start it again: {stop}, then reconciler apply {folder}"
             if declared.hosted:
                 todo = f"Start one on a machine that may run it: reconciler mirror host {folder} (docs/mirror/host.md)"
             yield VerdictCause(Health.DEGRADED, subject, f"{subject} is not kept running", mirror.unkept, todo)
         missing = [flow for flow in declared.flows if flow not in mirror.flows]
         for flow in missing if mirror.state is JobState.RUNNING else ():
             text = "is declared, and the running job does not carry it"
-            todo = f"Start the job anew with it: reconciler apply {folder}"
+            todo = f"Restart the job with it: reconciler apply {folder}"
             yield VerdictCause(Health.STOPPED, f"flow {flow}", f"flow {flow} is not in the running job", text, todo)
         yield from _flows(mirror, folder)
-
-
-def _unknown_mirror(
-    subject: str, why: Unknown, clusters: Mapping[str, LiveCluster | Unknown], folder: str
-) -> VerdictCause:
-    """A cluster that does not answer is told once, in its own cause."""
-    brief = f"{subject} is unknown"
-    silent = [name for name, cluster in clusters.items() if getattr(cluster, "what", "") == why.what]
-    if silent:
-        text = f"unknown, as cluster {silent[0]} is: it keeps the status of the job"
-        return VerdictCause(Health.UNKNOWN, subject, brief, text, heals=True)
-    return VerdictCause(Health.UNKNOWN, subject, brief, f"unknown: {why.error}", command_of(why.todo, folder))
 
 
 def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCause | None:
@@ -141,24 +131,22 @@ def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
     for flow in mirror.flows.values():
         causes = [*_conditions(flow, folder), *_pauses(flow, mirror, folder)]
         yield from causes
-        if mirror.state is JobState.RUNNING and mirror.lag_is_current and not causes:
-            yield from _quiet(flow, folder)
+        if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or causes:
+            continue
 
-
-def _quiet(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
-    """Of a flow without condition or pause."""
-    subject, look = f"flow {flow.name}", f"reconciler status {folder} --watch"
-    if flow.resuming_partitions:
-        text = f"is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
-        yield VerdictCause(Health.DEGRADED, subject, f"{subject} is resuming", text, f"Wait: {look}", heals=True)
-    elif flow.state != "running":
-        health = {"starting": Health.DEGRADED, "paused": Health.PAUSED}.get(flow.state, Health.STOPPED)
-        text = f"is {flow.state}"
-        yield VerdictCause(health, subject, f"{subject} {text}", text, f"Wait: {look}", heals=flow.state == "starting")
-    elif flow.records_lag is None:
-        of = f" of {counted(flow.lag_unknown_partitions, 'partition')}" if flow.lag_unknown_partitions else ""
-        text = f"how far it is behind is not known{of}, and no condition says why yet"
-        yield VerdictCause(Health.UNKNOWN, subject, f"lag of {subject} is unknown", text, f"Wait: {look}", heals=True)
+        # A flow without condition or pause may still not copy, or not know its lag.
+        subject, look = f"flow {flow.name}", f"Wait: reconciler status {folder} --watch"
+        if flow.resuming_partitions:
+            text = f"is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
+            yield VerdictCause(Health.DEGRADED, subject, f"{subject} is resuming", text, look, heals=True)
+        elif flow.state != "running":
+            health = {"starting": Health.DEGRADED, "paused": Health.PAUSED}.get(flow.state, Health.STOPPED)
+            text, heals = f"is {flow.state}", flow.state == "starting"
+            yield VerdictCause(health, subject, f"{subject} {text}", text, look, heals=heals)
+        elif flow.records_lag is None:
+            of = f" of {counted(flow.lag_unknown_partitions, 'partition')}" if flow.lag_unknown_partitions else ""
+            text = f"how far it is behind is not known{of}, and no condition says why yet"
+            yield VerdictCause(Health.UNKNOWN, subject, f"lag of {subject} is unknown", text, look, heals=True)
 
 
 def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
@@ -168,7 +156,7 @@ def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
         place = topic if number is None else f"{topic}-{number}"
         health = _of_condition(flow, code, stops=condition.stops)
         brief = f"{subject}: {code}" + (f" on {place}" if place else "")
-        text = f"{code}: {condition.text.rstrip('. ')}"  # what a broker says may end with a stop of its own
+        text = f"{code}: {condition.text.rstrip('. ')}"  # a broker's text may end with a full stop
         todo = command_of(condition.todo, folder, flow.name)
         yield VerdictCause(health, subject, brief, text, todo, code, topic, number, code in WAITING)
     counts = flow.counted_conditions
@@ -181,7 +169,7 @@ def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
 
 
 def _of_condition(flow: FlowStatus, code: str, *, stops: bool) -> Health:
-    """What ends by itself may still keep records waiting: then the flow has partitions that stand or are silent."""
+    """What ends by itself may still keep records waiting: then the flow has stalled partitions, or unknown lag."""
     waits = flow.records_lag is None or flow.lag_unknown_partitions or flow.stalled_partitions
     return Health.STOPPED if stops or (code in WAITING and waits) else Health.DEGRADED
 
@@ -193,7 +181,10 @@ def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[Verdi
     for pause, reported in reported_pauses(flow.name, flow):
         scope, every = pause.scope, f"{reported.paused_partitions} of {counted(reported.partitions, 'partition')}"
         text = f"{scope} is paused {words(pause)}; {every}; {waiting}"
-        brief, todo = f"{scope} is paused", f"Resume it: {_resume(scope, folder)}"
+        topic = f" --topic {in_shell(scope.topic)}" if scope.topic else ""
+        partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
+        todo = f"Resume it: reconciler mirror resume {folder} {scope.flow}{topic}{partition}"
+        brief = f"{scope} is paused"
         if destination := failed_over_to(pause.reason):
             brief = f"{scope} is failed over to {destination}"
             todo = f"It stays so until consumers go back: reconciler failback {folder} {flow.name}"
@@ -202,9 +193,3 @@ def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[Verdi
     if more := requests - len(flow.pauses):
         text = f"and {counted(more, 'pause')} more; all together hold {counted(paused, 'partition')}"
         yield VerdictCause(Health.PAUSED, subject, f"{subject}: {more:,} more pauses", text)
-
-
-def _resume(scope: Scope, folder: str) -> str:
-    topic = f" --topic {in_shell(scope.topic)}" if scope.topic else ""
-    partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
-    return f"reconciler mirror resume {folder} {scope.flow}{topic}{partition}"

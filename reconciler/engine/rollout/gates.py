@@ -1,4 +1,4 @@
-"""Evaluates rollout gates: which of them fail, with figures. What could not be read fails."""
+"""Gates of a rollout: which of them fail, with figures, and where its waves stand. What could not be read fails."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import assert_never
 from reconciler.engine.rollout.waves import own_clusters
 from reconciler.errors import Unknown
 from reconciler.model.changes import MirrorChange
-from reconciler.model.environment.rollout import Gates, MirrorGate
+from reconciler.model.environment.rollout import Course, CourseWave, Gates, MirrorGate
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import JobState, LiveCluster, LiveMirror
+from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Planned
 from reconciler.model.reports.health import ClusterHealth, Fault, Short, Sight
-from reconciler.replication.status import FlowStatus
+from reconciler.model.state.lock import LockRecord
+from reconciler.model.state.rollout_progress import Promotion
 from reconciler.text import counted, first_of, time_words
 
 SHOWN = 3
@@ -31,8 +32,8 @@ class GateScope:
 
 
 def scope_of(topology: Topology, touched: Collection[str], remaining: Iterable[Planned]) -> GateScope:
-    """Clusters of ``touched`` and those that exchange records with them: whoever reads there, and what a region would
-    be replaced by. ``remaining``: changes that are still to come."""
+    """Clusters of ``touched`` and those that exchange records with them: their readers, and what would replace a lost
+    region. ``remaining``: changes that are still to come."""
     flows = [flow for flow in topology.flows.values() if {flow.source, flow.target} & set(touched)]
     clusters = {*touched, *(side for flow in flows for side in (flow.source, flow.target))}
     names = {flow.name for flow in flows}
@@ -78,29 +79,25 @@ def faults(gates: Gates, scope: GateScope, sight: Sight) -> tuple[Fault, ...]:
 def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None) -> Iterator[Fault]:
     subject = f"cluster {name}"
     if not isinstance(health, ClusterHealth):
-        why = health.error if health is not None else "nobody looked"
+        why = health.error if health is not None else "it was not read"
         yield Fault("unknown", subject, f"its health could not be read: {why}")
         return
     if len(health.offline) > gates.offline_partitions:
         count, most = counted(len(health.offline), "offline partition"), gates.offline_partitions
-        yield Fault(
-            "offline_partitions", subject, f"{count}, at most {most} allowed: {first_of(health.offline, SHOWN)}"
-        )
+        text = f"{count}, at most {most} allowed: {first_of(health.offline, SHOWN)}"
+        yield Fault("offline_partitions", subject, text)
     if len(health.short) > gates.under_replicated_partitions:
-        count = counted(len(health.short), "under-replicated partition")
-        named = [
-            f"{short.topic}-{short.index} ({len(short.isr)} of {len(short.replicas)} in sync)" for short in health.short
-        ]
-        allowed = f"at most {gates.under_replicated_partitions} allowed"
-        yield Fault("under_replicated_partitions", subject, f"{count}, {allowed}: {first_of(named, SHOWN)}")
+        count, most = counted(len(health.short), "under-replicated partition"), gates.under_replicated_partitions
+        named = [f"{it.topic}-{it.index} ({len(it.isr)} of {len(it.replicas)} in sync)" for it in health.short]
+        text = f"{count}, at most {most} allowed: {first_of(named, SHOWN)}"
+        yield Fault("under_replicated_partitions", subject, text)
 
 
 def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirror | Unknown | None) -> Iterator[Fault]:
-    asked = gates.mirrors is not MirrorGate.IGNORED or gates.lag_ms is not None
-    if not asked:
+    if gates.mirrors is MirrorGate.IGNORED and gates.lag_ms is None:
         return
     if not isinstance(mirror, LiveMirror):
-        why = mirror.error if mirror is not None else "nobody looked"
+        why = mirror.error if mirror is not None else "it was not read"
         yield Fault("unknown", f"mirror {name}", f"its state could not be read: {why}")
         return
     runs = mirror.state is JobState.RUNNING
@@ -111,35 +108,60 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
             if not runs:
                 more = f" ({mirror.detail})" if mirror.detail else ""
                 yield Fault("mirrors", f"mirror {name}", f"its job is {mirror.state}{more}, running is wanted")
-            elif gates.mirrors is MirrorGate.HEALTHY:
-                yield from _stopped(flows, mirror)
         case _:
             assert_never(gates.mirrors)
-    if gates.lag_ms is not None and runs:
-        for flow in flows:
-            yield from _behind(gates.lag_ms, flow, mirror.flows.get(flow), mirror.late_ms)
-
-
-def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
-    for name in flows:
-        flow = mirror.flows.get(name)
-        count = sum(n for (_, stops), n in flow.counted_conditions.items() if stops) if flow else 0
-        if flow and count:
+    for flow_name in flows if runs else ():
+        flow, subject = mirror.flows.get(flow_name), f"flow {flow_name}"
+        stopping = sum(n for (_, stops), n in flow.counted_conditions.items() if stops) if flow else 0
+        if flow and stopping and gates.mirrors is MirrorGate.HEALTHY:
             examples = (f", such as {each.code}: {each.text}" for each in flow.conditions if each.stops)
-            text = f"{counted(count, 'condition')} stop copying{next(examples, '')}"
-            yield Fault("mirrors", f"flow {name}", text)
+            text = f"{counted(stopping, 'condition')} stop copying{next(examples, '')}"
+            yield Fault("mirrors", subject, text)
+    for flow_name in flows if runs and gates.lag_ms is not None else ():
+        flow, subject = mirror.flows.get(flow_name), f"flow {flow_name}"
+        if flow is not None and (flow.pauses or flow.pause_counts):
+            continue  # paused on purpose
+        seconds, most_ms = flow.seconds_lag if flow is not None else None, gates.lag_ms or 0
+        allowed = f"at most {time_words(most_ms / 1000)} allowed"
+        if seconds is None:
+            yield Fault("lag", subject, f"its lag is not known yet, {allowed}")
+        elif mirror.late_ms > most_ms:  # a job that hangs would keep its last good figure
+            late = time_words(mirror.late_ms / 1000)
+            yield Fault("lag", subject, f"its lag is not known: the report of its job is {late} late, {allowed}")
+        elif seconds * 1000 > most_ms:
+            records = f" ({counted(flow.records_lag, 'record')})" if flow is not None and flow.records_lag else ""
+            yield Fault("lag", subject, f"{time_words(seconds)} behind{records}, {allowed}")
 
 
-def _behind(most_ms: int, name: str, flow: FlowStatus | None, late_ms: int) -> Iterator[Fault]:
-    if flow is not None and (flow.pauses or flow.pause_counts):
-        return  # somebody holds it still on purpose
-    seconds = flow.seconds_lag if flow is not None else None
-    allowed = f"at most {time_words(most_ms / 1000)} allowed"
-    if seconds is None:
-        yield Fault("lag", f"flow {name}", f"its lag is not known yet, {allowed}")
-    elif late_ms > most_ms:  # a job that hangs would keep its last good figure
-        late = time_words(late_ms / 1000)
-        yield Fault("lag", f"flow {name}", f"its lag is not known: the report of its job is {late} late, {allowed}")
-    elif seconds * 1000 > most_ms:
-        records = f" ({counted(flow.records_lag, 'record')})" if flow is not None and flow.records_lag else ""
-        yield Fault("lag", f"flow {name}", f"{time_words(seconds)} behind{records}, {allowed}")
+@dataclass(frozen=True, slots=True)
+class RolloutStatus:
+    """``promotion`` None: nothing was rolled out yet. ``lock`` None: it is free, or could not be read.
+    ``found``: gates that do not hold now, over all clusters."""
+
+    course: Course
+    promotion: Promotion | Unknown | None
+    lock: LockRecord | None
+    found: tuple[Fault, ...]
+
+    @property
+    def under_way(self) -> bool:
+        kept = self.promotion
+        return isinstance(kept, Promotion) and any(kept.pending(wave.clusters) for wave in self.course.waves)
+
+
+def standing_now(
+    topology: Topology, live: LiveState, course: Course, kept: Promotion | Unknown | None, lock: LockRecord | None
+) -> RolloutStatus:
+    clusters = {n: health_of(it) if isinstance(it, LiveCluster) else it for n, it in live.clusters.items()}
+    scope = scope_of(topology, frozenset(topology.clusters), ())
+    return RolloutStatus(course, kept, lock, faults(course.gates, scope, Sight(clusters, live.mirrors)))
+
+
+def wave_state(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
+    """``not begun``, ``begun``, ``soaking``, ``passed`` or ``unknown``."""
+    if isinstance(kept, Unknown):
+        return "unknown"
+    if kept is None or not any(name in kept.clusters for name in wave.clusters):
+        return "not begun"
+    pending = kept.pending(wave.clusters)
+    return "passed" if not pending else "begun" if kept.begun(pending) else "soaking"

@@ -1,13 +1,17 @@
-"""Runs a rollout wave by wave: gates before the first, soak time after each, then the next wave."""
+"""Runs a rollout wave by wave: gates before the first, soak time after each, then the next wave.
+
+Only time counts towards a soak in which two looks in a row saw all gates hold: what happens between looks that are far
+apart is unknown.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Protocol
 
 from reconciler.engine.rollout.gates import GateScope, faults, scope_of, touched_by
-from reconciler.engine.rollout.soak import Settling, SoakVerdict, looked
 from reconciler.errors import BlockedError, ReconcilerError
 from reconciler.model.environment.rollout import Course, CourseWave
 from reconciler.model.environment.topology import Topology
@@ -39,7 +43,7 @@ class RolloutIO(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Not longer than this; less when somebody asks for a stop."""
+        """Not longer than this; less when a stop is asked for."""
         ...
 
     def closed(self) -> str:
@@ -59,9 +63,59 @@ class RolloutOptions:
     heedless: bool = False
 
 
+class SoakVerdict(StrEnum):
+    WAITING = "waiting"
+    SOAKING = "soaking"
+    PASSED = "passed"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """One wave after its changes. Times in ms of a clock that only goes forward.
+
+    ``held_at``: the last look, when it saw all gates hold. ``waits_since``: since when they do not.
+    ``gap_ms``: looks that are further apart than this leave the time between unwatched. ``doubted``: the last look of a
+    soak saw a gate that does not hold; one lost answer, or a lag that is unknown for a moment, ends nothing.
+    """
+
+    soak_ms: int
+    wait_ms: int
+    gap_ms: int
+    soaked_ms: int = 0
+    held_at: int | None = None
+    waits_since: int | None = None
+    doubted: bool = False
+    verdict: SoakVerdict = SoakVerdict.WAITING
+
+    @property
+    def left_ms(self) -> int:
+        return max(0, self.soak_ms - self.soaked_ms)
+
+
+def looked(before: Settling, faults: Sequence[Fault], now: int) -> Settling:
+    """Gates may take ``wait_ms`` to hold after the wave; then one that two looks in a row see broken ends it."""
+    if not faults:
+        watched = 0
+        if before.held_at is not None and now - before.held_at <= before.gap_ms:
+            watched = max(0, now - before.held_at)
+        soaked = before.soaked_ms + watched
+        verdict = SoakVerdict.PASSED if soaked >= before.soak_ms else SoakVerdict.SOAKING
+        return replace(before, soaked_ms=soaked, held_at=now, waits_since=None, doubted=False, verdict=verdict)
+    if before.held_at is not None:
+        return replace(before, held_at=None, doubted=True, verdict=SoakVerdict.WAITING)
+    since = now if before.waits_since is None else before.waits_since
+    verdict = SoakVerdict.BROKEN if before.doubted or now - since >= before.wait_ms else SoakVerdict.WAITING
+    return replace(before, soaked_ms=0, waits_since=since, doubted=False, verdict=verdict)
+
+
 class Conductor:
-    """The ``Promotion`` of ``engine.apply.limits`` for plans with a rollout. Lives as long as one run of one plan;
-    ``settlings`` may outlive it: what was seen of waves that soak, by name of the wave."""
+    """The ``WavePromotion`` of ``engine.apply.limits`` for plans with a rollout. Lives as long as one run of one plan;
+    ``settlings`` may outlive it: what was seen of waves that soak, by name of the wave.
+
+    ``halted``: why the rollout stopped, or empty. ``ended_by``: the signal that ended the run, and so halted it, or
+    empty.
+    """
 
     def __init__(
         self,
@@ -77,22 +131,16 @@ class Conductor:
         self.topology = topology
         self.world = world
         self.manner = manner
-        self.promotion = self._known()
+        self.promotion = Promotion(topology.environment)
         self.settlings = {} if settlings is None else settlings
         self.outcomes: dict[str, Outcome] = {}
         self.halted = ""
         self.ended_by = ""
-        """The signal that ended the run, which is why it halted, or empty."""
-        """Why the rollout stands still, or empty."""
-
-    def _known(self) -> Promotion:
-        """Raises ReconcilerError when it is not known how far the last run came."""
         try:
-            return self.world.kept()
-        except ReconcilerError:
-            if not self.manner.heedless:
+            self.promotion = world.kept()
+        except ReconcilerError:  # how far the last run came is unknown: gates that are ignored do not need it
+            if not manner.heedless:
                 raise
-            return Promotion(self.topology.environment)
 
     def require_open(self) -> None:
         """Raises BlockedError while a gate does not hold, before anything is begun. A rollout that is under way waits
@@ -174,16 +222,21 @@ class Conductor:
             self.settlings[wave.name] = state
             log.about(state, all_faults)
             stand = Stand.PASSED if state.verdict is SoakVerdict.PASSED else Stand.SOAKING
-            # Whoever goes on after a kill must not take it for undisturbed: the next look might have ended it.
+            # A run that goes on after a kill must not count a doubted soak as undisturbed: the next look might have
+            # ended it.
             soaked = 0 if state.doubted else state.soaked_ms
             if why := self._moved(wave, ClusterStand(wave.name, stand, soaked), f"wave {wave.name}"):
                 return why
             if state.verdict is SoakVerdict.PASSED:
                 del self.settlings[wave.name]
                 return ""
-            if state.verdict is SoakVerdict.BROKEN or not self.manner.patient:
-                return _why_not(wave, state, all_faults)
             soaks = state.verdict is SoakVerdict.SOAKING
+            if state.verdict is SoakVerdict.BROKEN:
+                return f"gates do not hold after wave {wave.name}: {_listed(all_faults)}"
+            if not self.manner.patient and soaks:
+                return f"wave {wave.name} soaks for {time_words(state.left_ms / 1000)} more"
+            if not self.manner.patient:
+                return f"wave {wave.name} waits for its gates: {_listed(all_faults)}"
             self.world.wait(min(LOOK_SECONDS, max(0.05, state.left_ms / 1000)) if soaks else WAITING_SECONDS)
 
     def _settling(self, wave: CourseWave) -> Settling:
@@ -227,7 +280,7 @@ class Conductor:
 
 
 class _SoakLog:
-    """Says what happens, but not with every look."""
+    """Notes what happens, but not with every look."""
 
     def __init__(self, world: RolloutIO, wave: CourseWave) -> None:
         self.world = world
@@ -248,16 +301,6 @@ class _SoakLog:
         else:
             doing = "looking again at" if state.doubted else "waiting for"
             self.world.note(f"wave {self.wave.name}", f"{doing} gates: {_listed(given_faults)}")
-
-
-def _why_not(wave: CourseWave, state: Settling, given_faults: tuple[Fault, ...]) -> str:
-    match state.verdict:
-        case SoakVerdict.SOAKING:
-            return f"wave {wave.name} soaks for {time_words(state.left_ms / 1000)} more"
-        case SoakVerdict.WAITING:
-            return f"wave {wave.name} waits for its gates: {_listed(given_faults)}"
-        case SoakVerdict.BROKEN | SoakVerdict.PASSED:
-            return f"gates do not hold after wave {wave.name}: {_listed(given_faults)}"
 
 
 def _listed(given_faults: Sequence[Fault]) -> str:

@@ -1,7 +1,8 @@
-"""Assigns each change of a plan to a wave: its cluster's, or the later one of what it waits for.
+"""Waves of a rollout: each change of a plan in one, a run that ends after one, and the exit code that follows.
 
-The order within a wave is that of the plan without waves, so all waves together are the same changes in an order that
-keeps each dependency.
+A change comes in the wave of its cluster, or in the later one of what it waits for. The order
+within a wave is that of the plan without waves, so all waves together are the same changes in an order that keeps each
+dependency.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from dataclasses import dataclass, replace
 
 from reconciler.engine.guards.first_contact import clusters_of
 from reconciler.engine.plan.select import Narrowed, without
+from reconciler.errors import ExitCode, ReconcilerError
 from reconciler.model.changes import AddPartitions, AlterConfigs, Change, CreateTopic, Stage, StopMirror
 from reconciler.model.config_values import number
 from reconciler.model.environment.rollout import Course, CourseWave
 from reconciler.model.environment.topology import TopicRef, Topology, clusters_in
-from reconciler.model.plan import Plan, Planned
+from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.resources.flows.routes import Route
-from reconciler.text import grouped
+from reconciler.text import grouped, suggestion
 
 RECORD_SIZE = "max.message.bytes"
 REMOTE_FIRST = "a running job would find no topic to copy its records to"
@@ -48,20 +50,21 @@ def in_waves(planned: Iterable[Planned], topology: Topology, routes: Iterable[Ro
         return ordered
     ways = tuple(routes)
     ordered = _with_remotes_first(ordered, ways)
-    placed = _placed(ordered, _two_way(ordered, ways), course, topology)
-    entries = (
-        replace(planned, wave=course.names[placed[planned.id].wave], wave_why=_why(placed[planned.id], course))
-        for planned in ordered
-    )
-    return tuple(sorted(entries, key=lambda planned: placed[planned.id].wave))
 
+    # Topics of one name that are made on both sides of two flows: each is the other's remote topic.
+    made = {planned.change.ref: planned.id for planned in ordered if isinstance(planned.change, CreateTopic)}
+    pairs = {(route.source, route.remote) for route in ways if route.source in made and route.remote in made}
+    together = {made[a]: (made[b], REMOTE_FIRST) for a, b in sorted(pairs) if (b, a) in pairs}
 
-def until_wave(plan: Plan, name: str) -> Narrowed:
-    """``plan`` without the waves that come after ``name``."""
-    assert plan.rollout is not None
-    last = plan.rollout.index(name)
-    later = {planned.id: planned.wave for planned in plan.changes if plan.rollout.index(planned.wave) > last}
-    return without(plan, {id_: f"wave {wave} comes after {name}, where this run ends" for id_, wave in later.items()})
+    placed = _placed(ordered, together, course, topology)
+    entries: list[Planned] = []
+    for change in ordered:
+        place, why = placed[change.id], ""
+        own, later = course.names[place.own], course.names[place.wave]
+        if place.waits_for:
+            why = f"not in wave {own} with its cluster: it waits for {place.waits_for} in wave {later}: {place.why}"
+        entries.append(replace(change, wave=later, wave_why=why))
+    return tuple(sorted(entries, key=lambda entry: placed[entry.id].wave))
 
 
 def own_clusters(change: Change, topology: Topology) -> frozenset[str]:
@@ -117,20 +120,6 @@ def _placed(
     return placed
 
 
-def _why(place: _Place, course: Course) -> str:
-    if not place.waits_for:
-        return ""
-    own, later = course.names[place.own], course.names[place.wave]
-    return f"not in wave {own} with its cluster: it waits for {place.waits_for} in wave {later}: {place.why}"
-
-
-def _two_way(ordered: Sequence[Planned], routes: Sequence[Route]) -> Mapping[str, Wait]:
-    """Topics of one name that are made on both sides of two flows: each is the other's remote topic."""
-    creations = {planned.change.ref: planned.id for planned in ordered if isinstance(planned.change, CreateTopic)}
-    ways = {(route.source, route.remote) for route in routes if route.source in creations and route.remote in creations}
-    return {creations[a]: (creations[b], REMOTE_FIRST) for a, b in sorted(ways) if (b, a) in ways}
-
-
 def _with_remotes_first(ordered: Sequence[Planned], routes: Sequence[Route]) -> tuple[Planned, ...]:
     """Within one run the order of stages is enough for these; between waves hours may lie."""
     remotes = grouped((route.source, route.remote) for route in routes)
@@ -147,20 +136,72 @@ def _with_remotes_first(ordered: Sequence[Planned], routes: Sequence[Route]) -> 
         if isinstance(change, AlterConfigs) and _raises_record_size(change):
             waits = [(raised[ref], LARGER_FIRST) for ref in remotes.get(change.ref, ()) if ref in raised]
             raised[change.ref] = planned.id
-        entries.append(_joined(planned, waits))
+        more = [wait for wait in waits if wait[0] not in planned.needs]
+        if more:
+            whys = dict.fromkeys((planned.needs_why, *(reason for _, reason in more)))
+            needs = (*planned.needs, *(need for need, _ in more))
+            planned = replace(planned, needs=needs, needs_why="; ".join(filter(None, whys)))
+        entries.append(planned)
     return tuple(entries)
 
 
-def _joined(planned: Planned, value: Sequence[Wait]) -> Planned:
-    more = [wait for wait in value if wait[0] not in planned.needs]
-    if not more:
-        return planned
-    why = "; ".join(dict.fromkeys(part for part in (planned.needs_why, *(reason for _, reason in more)) if part))
-    return replace(planned, needs=(*planned.needs, *(need for need, _ in more)), needs_why=why)
-
-
 def _raises_record_size(change: AlterConfigs) -> bool:
-    raises_record_size = (
-        (number(config.before), number(config.after)) for config in change.configs if config.key == RECORD_SIZE
-    )
-    return any(before is not None and after is not None and after > before for before, after in raises_record_size)
+    limits = ((number(it.before), number(it.after)) for it in change.configs if it.key == RECORD_SIZE)
+    return any(before is not None and after is not None and after > before for before, after in limits)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutResult:
+    """One run: ``outcomes`` of the whole ``plan``. ``until``: the wave it was to end after, or empty. ``halted``: why
+    its rollout is not over, or empty."""
+
+    plan: Plan
+    outcomes: Sequence[Outcome]
+    until: str
+    halted: str
+
+
+def require_wave(plan: Plan, name: str) -> None:
+    """Raises ReconcilerError for a wave that the environment does not have."""
+    if not name:
+        return
+    environment = plan.basis.environment
+    if plan.rollout is None:
+        raise ReconcilerError(
+            f"--until-wave is {name}, and environment {environment} has no rollout",
+            "Nothing was applied: without waves there is nothing to end after.",
+            "Declare rollout in the topology, or leave --until-wave out.",
+        )
+    if name not in plan.rollout.names:
+        raise ReconcilerError(
+            f"--until-wave is {name}, and environment {environment} has no such wave",
+            "Nothing was applied.",
+            f"{suggestion(name, plan.rollout.names, 'Name one of its waves')}.",
+        )
+
+
+def ending(chosen: Narrowed, until: str) -> Narrowed:
+    """``chosen`` without the waves after ``until``; empty: all of it."""
+    plan = chosen.plan
+    if not until:
+        return chosen
+    assert plan.rollout is not None
+    last = plan.rollout.index(until)
+    later = {planned.id: planned.wave for planned in plan.changes if plan.rollout.index(planned.wave) > last}
+    cut = without(plan, {id_: f"wave {wave} comes after {until}, where this run ends" for id_, wave in later.items()})
+    return Narrowed(cut.plan, (*chosen.held, *cut.held))
+
+
+def code_of(code: ExitCode, ended: RolloutResult) -> ExitCode:
+    """``code``: what the outcomes alone come to. 5 when the rollout halted with something done, by this run or an
+    earlier one; 2 when all that was to be done by now is done, and later waves are left."""
+    if ended.halted:
+        failed = any(outcome.result is Result.FAILED for outcome in ended.outcomes)
+        return code if code is ExitCode.ERROR and failed else ExitCode.PARTIAL
+    course = ended.plan.rollout
+    if not ended.until or course is None or ended.plan.unknown or ended.plan.refused:
+        return code
+    last = course.index(ended.until)
+    later = {planned.id for planned in ended.plan.changes if course.index(planned.wave) > last}
+    now_done = all(outcome.result is Result.DONE for outcome in ended.outcomes if outcome.id not in later)
+    return ExitCode.CHANGES if later and now_done else code

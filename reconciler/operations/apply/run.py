@@ -11,7 +11,7 @@ from pathlib import Path
 from reconciler.engine.apply import limits
 from reconciler.engine.guards import is_prune
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
-from reconciler.engine.rollout.result import RolloutResult, code_of, ending, require_wave
+from reconciler.engine.rollout.waves import RolloutResult, code_of, ending, require_wave
 from reconciler.errors import BlockedError, ExitCode, StalePlan
 from reconciler.model.changes import Why
 from reconciler.model.environment.topology import Principal

@@ -6,7 +6,7 @@ from reconciler.backends.state.environment_records import read_holder, read_prom
 from reconciler.engine.diff import diff
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.status import RolloutStatus, standing_now
+from reconciler.engine.rollout.gates import RolloutStatus, standing_now
 from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.live import LiveState

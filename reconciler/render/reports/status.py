@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.status import RolloutStatus, wave_state
+from reconciler.engine.rollout.gates import RolloutStatus, wave_state
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.environment.topology import Topology

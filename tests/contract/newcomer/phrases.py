@@ -13,7 +13,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a cluster that does not answer becomes unknown", ("engine/observe/read_all.py", "model/live.py")),
     ("what drift calls edited outside", ("engine/drift/causes.py",)),
     ("unmanaged topics and the prune list", ("resources/prune.py",)),
-    ("soak time between rollout waves", ("engine/rollout/soak.py", "engine/rollout/run.py")),
+    ("soak time between rollout waves", ("engine/rollout/run.py",)),
     ("doctor checks the permissions of a principal", ("engine/doctor/permissions.py",)),
     ("how the HTML plan shows risk", ("render/plan/html.py", "resources/topics/risk.py")),
     ("add a command to the CLI", ("cli/main.py", "cli/commands/__init__.py")),

@@ -14,9 +14,8 @@ from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
 from reconciler.engine.loop import Round
 from reconciler.engine.rollout.gates import GateScope
-from reconciler.engine.rollout.result import RolloutResult, code_of
-from reconciler.engine.rollout.run import Conductor, RolloutOptions
-from reconciler.engine.rollout.soak import Settling, looked
+from reconciler.engine.rollout.run import Conductor, RolloutOptions, Settling, looked
+from reconciler.engine.rollout.waves import RolloutResult, code_of
 from reconciler.errors import BlockedError, ExitCode
 from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.build import plan
-from reconciler.engine.plan.select import known_part
-from reconciler.engine.rollout.waves import course_of, until_wave
+from reconciler.engine.plan.select import Narrowed, known_part
+from reconciler.engine.rollout.waves import course_of, ending
 from reconciler.model.changes import Stage
 from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology
@@ -91,7 +91,7 @@ def test_wave_after_wave_reaches_the_same_end(wished: Topology, before: LivePart
     assume(not planned.refused and not planned.unknown)
     whole.apply(waved, planned)
     for wave in rollout.waves:
-        cut = until_wave(stepwise.plan(waved), wave.name)
+        cut = ending(Narrowed(stepwise.plan(waved)), wave.name)
         outcomes = stepwise.apply(waved, cut.plan)
         assert {one.result for one in outcomes} <= {Result.DONE}
     assert stepwise.state() == whole.state()
@@ -172,7 +172,7 @@ def test_the_rollout_is_part_of_what_a_saved_plan_rests_on() -> None:
 
 def test_until_wave_leaves_later_waves_with_the_reason() -> None:
     planned = world().plan(in_two(WISHED, "west", "east"))
-    cut = until_wave(known_part(planned).plan, "canary")
+    cut = ending(known_part(planned), "canary")
     assert set(ids(cut.plan)) == set(ids(planned)) - {"create:east/orders"}
     assert [(one.id, one.why) for one in cut.held] == [
         ("create:east/orders", "wave rest comes after canary, where this run ends")
