@@ -78,8 +78,7 @@ _READERS = {
 }
 """Read the parse tree that ``expressions`` made."""
 _OWN_TABLES = {
-    "reconciler/environment/importers/mirrormaker/ignored_settings.py: pattern",
-    "reconciler/environment/importers/mirrormaker/transforms.py: pattern",
+    "reconciler/environment/importers/mirrormaker/not_imported.py: pattern",
     "reconciler/model/changes/subject.py: text + field",
     "reconciler/replication/expressions/unfit.py: java",
 }

@@ -1,6 +1,8 @@
 """MirrorMaker 2's client properties of a cluster as librdkafka settings. No secret is ever carried over.
 
-Names on the left are those of Kafka's SslConfigs and SaslConfigs.
+Names on the left are those of Kafka's SslConfigs and SaslConfigs. A single client with a connection of its own
+(``producer.override.bootstrap.servers``) would make the flow another one than its clusters say: it is refused. Which
+clients are whose: MirrorConnectorConfig; ``producer.override`` is of the producer that writes the records.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes
+from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, alike
 from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")
@@ -35,6 +37,19 @@ _OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*
 _REFERENCE = re.compile(r"\$\{([^:${}]+):([^${}]*)\}")
 _SECRET = re.compile(r"\$\{strimzisecrets:(?:[^/:${}]*/)?([^:${}]+):([^${}]*)\}")
 _CLIENT_PREFIX = re.compile(r"(consumer|producer|admin)\.(.+)")
+_OF_ONE_CLIENT = re.compile(
+    r"((?:source|target)\.)?(cluster|producer|consumer|admin)\.(override\.)?((?:[a-z]+\.)+[a-z.]+)"
+)
+_DECIDES = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..+")
+_CONNECTS = re.compile(r"bootstrap\.servers|security\.protocol|(sasl|ssl)\..+")
+_EFFECTS = {
+    "producer": "where records are written",
+    "consumer": "from where records are read",
+    "admin": "where topics are looked for and made",
+    "cluster": "where the flow reads and writes",
+}
+_DEFAULTS = {"security.protocol": "PLAINTEXT"}
+SAME_CONNECTION = "the same connection as its cluster's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +63,10 @@ class Setting:
 
 @dataclass(slots=True)
 class Client:
-    """Takes one cluster's settings together; ``providers``: classes of config providers by their names."""
+    """Takes one cluster's settings together."""
 
     cluster: str
     config: Configuration
-    providers: Mapping[str, str]
     notes: Notes
     settings: list[Setting] = field(default_factory=list)
 
@@ -70,7 +84,12 @@ class Client:
         if (prop := self._get("sasl.jaas.config")) and not self._in_vain("sasl.jaas.config", prop, protocol):
             self._login(prop)
         elif prop is None and protocol.startswith("SASL"):
-            self._login_of_the_machine()
+            # Java then has the login from a file that a system property names.
+            mechanism = self._get("sasl.mechanism")
+            if mechanism is not None and mechanism.value.strip() in MECHANISMS[:3]:
+                for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
+                    words = f"the {kind} of KafkaClient in the file of java.security.auth.login.config"
+                    self._add(setting, self._variable(setting, words), None)
         self._trust()
         self._key()
         self._others()
@@ -94,7 +113,7 @@ class Client:
         return self._reference(prop.name.removeprefix(f"{self.cluster}."), prop, text) or text
 
     def _secret(self, setting: str, text: str, prop: Property) -> str:
-        """A reference that stands for the secret; what it must hold is told, and never shown."""
+        """A reference in place of the secret; a note says what it must hold, and never shows it."""
         return self._reference(setting, prop, text) or self._variable(setting, f"as in {prop.name} at {prop.where}")
 
     def _reference(self, setting: str, prop: Property, text: str) -> str | None:
@@ -104,7 +123,8 @@ class Client:
         match = _REFERENCE.fullmatch(text)
         if match:
             provider, inside = match.groups()
-            kind = self.providers.get(provider, provider).rsplit(".", 1)[-1]
+            by_class = self.config.whole.get(f"config.providers.{provider}.class")
+            kind = (by_class.value.strip() if by_class else provider).rsplit(".", 1)[-1]
             if kind in ("EnvVarConfigProvider", "env") and re.fullmatch(r":?[A-Za-z_]\w*", inside, re.ASCII):
                 name = inside.lstrip(":")
                 self.notes.secrets.setdefault(name, f"as for MirrorMaker 2, {prop.where}")
@@ -128,14 +148,6 @@ class Client:
         self.notes.secrets.setdefault(name, words)
         return f"${{env:{name}}}"
 
-    def _login_of_the_machine(self) -> None:
-        """Java then has the login from a file that a system property names."""
-        mechanism = self._get("sasl.mechanism")
-        if mechanism is not None and mechanism.value.strip() in MECHANISMS[:3]:
-            for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
-                words = f"the {kind} of KafkaClient in the file of java.security.auth.login.config"
-                self._add(setting, self._variable(setting, words), None)
-
     def _login(self, prop: Property) -> None:
         """JAAS: ``module flag option=value ...;``."""
         text = prop.value.strip()
@@ -148,11 +160,20 @@ class Client:
             match.group(1): re.sub(r"\\(.)", r"\1", next(part for part in match.groups()[1:] if part is not None))
             for match in _OPTION.finditer(text)
         }
+        handler = self._get("sasl.login.callback.handler.class")
         match module:
             case "PlainLoginModule" | "ScramLoginModule":
                 self._pairs(prop, options, (("username", "sasl.username"), ("password", "sasl.password")))
-            case "OAuthBearerLoginModule" if self._callback(prop):
-                pass
+            case "OAuthBearerLoginModule" if handler and not handler.value.strip().startswith("org.apache.kafka."):
+                # A class of Java would get the tokens; only Kafka's own does what OIDC means here.
+                self.notes.settled.add(prop)
+                self.notes.mistake(
+                    handler,
+                    f'it is "{handler.value.strip()}", a class in Java that gets the tokens, which cannot run here. '
+                    "Callback handlers are not supported: tokens come from an OIDC endpoint for a client id and its "
+                    "secret. Give the mirror such a client (sasl.oauthbearer.*), or a SCRAM or TLS identity, and "
+                    "import again.",
+                )
             case "OAuthBearerLoginModule":
                 for option, name in _CREDENTIALS.items():
                     if (own := self._get(name)) and option not in options:
@@ -171,20 +192,6 @@ class Client:
                     "Give the mirror a SCRAM or TLS identity and import again.",
                 )
 
-    def _callback(self, prop: Property) -> bool:
-        """Does a class of Java get the tokens? Kafka's own is what OIDC means here."""
-        handler = self._get("sasl.login.callback.handler.class")
-        if handler is None or handler.value.strip().startswith("org.apache.kafka."):
-            return False
-        self.notes.settled.add(prop)
-        self.notes.mistake(
-            handler,
-            f'it is "{handler.value.strip()}", a class in Java that gets the tokens, which cannot run here. Callback '
-            "handlers are not supported: tokens come from an OIDC endpoint for a client id and its secret. Give the "
-            "mirror such a client (sasl.oauthbearer.*), or a SCRAM or TLS identity, and import again.",
-        )
-        return True
-
     def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
         known = {option for option, _ in pairs} | {"scope"}
         if others := [option for option in options if option not in known]:
@@ -192,7 +199,7 @@ class Client:
             self.notes.differs(words, of=prop)
         for option, setting in pairs:
             if option not in options:
-                self.notes.mistake(prop, f"the login module has no {option}. Nobody could log in. Correct the line.")
+                self.notes.mistake(prop, f"the login module has no {option}. No client could log in. Correct the line.")
             elif setting.endswith(("password", "secret")):
                 self._add(setting, self._secret(setting, options[option], prop), prop)
             else:
@@ -206,19 +213,16 @@ class Client:
             self._add("ssl.ca.location", self._plain(place, place.value.strip()), place)
         elif place:
             path = place.value.strip()
-            pem = path if self._is_pem("truststore") else self._certificates_pem(path)
+            pem = path if self._is_pem("truststore") else _pem(path)
+            keys = self._get("ssl.keystore.location")
+            if pem != path and keys and _pem(keys.value.strip()) == pem:
+                pem = pem.removesuffix(".pem") + "-ca.pem"  # one store with both keys and certificates, now two files
             self._add("ssl.ca.location", pem, place)
             if pem != path:
                 self.notes.differs(
                     f"{place.where}: certificates are read as PEM: keytool -list -rfc -keystore {path} > {pem}, "
                     "on each machine that runs a command or a job"
                 )
-
-    def _certificates_pem(self, path: str) -> str:
-        """One store may hold both keys and certificates; they become two files."""
-        keys = self._get("ssl.keystore.location")
-        pem = _pem(path)
-        return pem.removesuffix(".pem") + "-ca.pem" if keys and _pem(keys.value.strip()) == pem else pem
 
     def _key(self) -> None:
         place, chain = self._get("ssl.keystore.location"), self._get("ssl.keystore.certificate.chain")
@@ -250,14 +254,19 @@ class Client:
         return kind is not None and kind.value.strip().upper() == "PEM"
 
     def _others(self) -> None:
-        """Of the cluster and of everybody: what has no place in ``client`` is told."""
+        """What has no place in ``client``, of the cluster and at top level, gets a note."""
         known = {*_SAME, "security.protocol", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
         for part in (self.config.of_cluster.get(self.cluster, {}), self.config.whole):
             for name, prop in part.items():
                 if name in known or prop in self.notes.settled:
                     continue
                 if name.startswith(_STORES):
-                    self._store(name, prop)
+                    if any(setting.origin is prop for setting in self.settings):
+                        continue  # it became a line of ``client``
+                    if name.endswith(".type"):
+                        self.notes.drops(prop, _OF_PEM)
+                    elif name == "ssl.truststore.password":
+                        self.notes.drops(prop, _CERTIFICATES_ALONE)
                 elif name.startswith(_JAVA_ONLY):
                     self.notes.leaves_out(prop, "is of Java's clients only and is left out")
                 elif name.startswith(SECURITY):
@@ -267,27 +276,9 @@ class Client:
                     words = "is of one kind of client and is not taken over. Where it is another login, write it under"
                     self.notes.leaves_out(prop, f"{words} principals of cluster {self.cluster}: plan, apply or mirror")
 
-    def _store(self, name: str, prop: Property) -> None:
-        """Where it became a line of ``client``, there is nothing more to tell."""
-        if any(setting.origin is prop for setting in self.settings):
-            return
-        if name.endswith(".type"):
-            self.notes.drops(prop, _OF_PEM)
-        elif name == "ssl.truststore.password":
-            self.notes.drops(prop, _CERTIFICATES_ALONE)
-
 
 def _pem(path: str) -> str:
     return re.sub(r"\.(jks|p12|pfx|pkcs12|keystore|truststore)$", "", path, flags=re.IGNORECASE) + ".pem"
-
-
-def providers(config: Configuration) -> Mapping[str, str]:
-    """Classes of config providers by name."""
-    return {
-        match.group(1): prop.value.strip()
-        for name, prop in config.whole.items()
-        if (match := re.fullmatch(r"config\.providers\.([^.]+)\.class", name))
-    }
 
 
 def servers(prop: Property) -> Iterator[str]:
@@ -295,3 +286,61 @@ def servers(prop: Property) -> Iterator[str]:
     for word in prop.value.split(","):
         if word.strip():
             yield word.strip().rpartition("://")[2]
+
+
+def check_cluster(cluster: str, config: Configuration, notes: Notes) -> None:
+    """``B.producer.x``: what the cluster itself has not is refused; another login got a note (``Client``)."""
+    for name, prop in config.of_cluster[cluster].items():
+        match = _OF_ONE_CLIENT.fullmatch(name)
+        if match is None or match[1] or match[2] == "cluster" or not _CONNECTS.fullmatch(match[4]):
+            continue
+        _, kind, override, setting = match.groups()
+        own = config.of_client(cluster, setting)
+        if override:
+            notes.leaves_out(prop, "has no effect: override is of a connector's settings, behind A->B.")
+        elif _same(setting, prop, own):
+            notes.drops(prop, SAME_CONNECTION)
+        elif setting == "bootstrap.servers" or (own is None and _DECIDES.fullmatch(setting)):
+            notes.mistake(prop, _refusal(kind, setting, prop, own, cluster))
+
+
+def check_flow(flow: Flow, config: Configuration, notes: Notes) -> None:
+    """``A->B.producer.override.x`` and its like, all of which count before what the clusters have."""
+    for name, prop in config.of_flow.get(flow, {}).items():
+        match = _OF_ONE_CLIENT.fullmatch(name)
+        if match is None or not _CONNECTS.fullmatch(match[4]) or (match[2] == "cluster" and not match[1]):
+            continue
+        side, kind, _, setting = match.groups()
+        reads = side == "source." or (not side and kind == "consumer")
+        cluster = flow[0] if reads else flow[1]
+        own = config.of_client(cluster, setting)
+        if _same(setting, prop, own):
+            notes.drops(prop, SAME_CONNECTION)
+        elif _DECIDES.fullmatch(setting):
+            notes.mistake(prop, _refusal(kind, setting, prop, own, cluster))
+
+
+def _same(setting: str, prop: Property, own: Property | None) -> bool:
+    """One address in common is one cluster: a broker belongs to no two."""
+    ours = own.value.strip() if own is not None else _DEFAULTS.get(setting, "")
+    theirs = prop.value.strip()
+    if setting == "bootstrap.servers" and own is not None:
+        return ours == theirs or not set(servers(prop)).isdisjoint(servers(own))
+    if own is not None and alike(prop, own):
+        return True
+    return ours == theirs or (setting == "security.protocol" and ours.upper() == theirs.upper())
+
+
+def _refusal(kind: str, setting: str, prop: Property, own: Property | None, cluster: str) -> str:
+    if setting in ("bootstrap.servers", "security.protocol", "sasl.mechanism"):
+        ours = f'"{own.value.strip()}"' if own is not None else "not set"
+        apart = f'it is "{prop.value.strip()}", and that of cluster {cluster} is {ours}'
+    else:
+        apart = (
+            f"it is another one than that of cluster {cluster}" if own is not None else f"cluster {cluster} has none"
+        )
+    todo = "Name one cluster in both"
+    if setting != "bootstrap.servers":
+        elsewhere = "another identity of the mirror goes under principals afterwards"
+        todo = f"Write what holds as {cluster}.{setting}, too ({elsewhere})"
+    return f"{apart}. It decides {_EFFECTS[kind]}; a cluster has one connection here. {todo}, and import again."

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.environment.importers.mirrormaker.flows import OF_FLOW
-from reconciler.environment.importers.mirrormaker.naming import CLASS, KAFKA, SEPARATOR
+from reconciler.environment.importers.mirrormaker.flows import CLASS, KAFKA, OF_FLOW, SEPARATOR
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike
 from reconciler.errors import Where
@@ -65,11 +64,36 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
         words = f"it begins like JSON and cannot be read: {error}. No connector is configured like that. Correct it."
         notes.wrong(Where(file, 1, 1), words)
         return
+    # The parser keeps no lines: each key is searched for behind the one before it.
     at, before = 0, len(notes.mistakes)
-    connectors = []
+    connectors: list[Connector] = []
     for name, config in _configs(whole, ""):
-        connector, at = _connector(name, config, (file, text, at), notes)
-        connectors += [connector] if connector is not None else []
+        kind = str(config.get("connector.class") or "").strip().removeprefix(KAFKA)
+        class_at = text.find('"connector.class"', at)
+        begin = Where(file, text.count("\n", 0, class_at) + 1, 1)
+        if kind not in (SOURCE, CHECKPOINT, HEARTBEAT):
+            shown = f"connector {name}" if name else "this connector"
+            notes.differs(f"{begin}: {shown} is none of MirrorMaker 2's three and is left out")
+            at = class_at + 1
+            continue
+        settings: dict[str, Property] = {}
+        for key, value in config:
+            at = max(at, text.find(json.dumps(key, ensure_ascii=False), at))
+            where = Where(file, text.count("\n", 0, at) + 1, 1)
+            if isinstance(value, list):
+                notes.wrong(where, f"{key}: it is no text. Connect refuses it, too. Correct it.")
+            elif value is None:
+                notes.differs(f"{where}: {key} is null, which says nothing")
+            else:
+                if key in settings:
+                    line = settings[key].where.line
+                    notes.differs(f"{where}: {key} is written again; line {line} does not count")
+                settings[key] = Property(key, str(value).lower() if isinstance(value, bool) else str(value), where)
+        source, target = (
+            (settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else "") or side
+            for side in ("source", "target")
+        )
+        connectors.append(Connector(name or kind, kind, (source, target), begin, tuple(settings.values())))
     if not connectors and len(notes.mistakes) == before:
         words = f"no connector of MirrorMaker 2 is in it. A {SOURCE} copies. Name the file with its configuration."
         notes.wrong(Where(file), words)
@@ -99,34 +123,6 @@ def _configs(part: object, name: str) -> Iterator[tuple[str, _Pairs]]:
             yield from _configs(inner, name)
 
 
-def _connector(name: str, config: _Pairs, place: tuple[str, str, int], notes: Notes) -> tuple[Connector | None, int]:
-    """The connector, and where its text ends at least."""
-    file, text, at = place
-    kind, settings = str(config.get("connector.class") or "").strip().removeprefix(KAFKA), dict[str, Property]()
-    begin = Where(file, text.count("\n", 0, text.find('"connector.class"', at)) + 1, 1)
-    if kind not in (SOURCE, CHECKPOINT, HEARTBEAT):
-        shown = f"connector {name}" if name else "this connector"
-        notes.differs(f"{begin}: {shown} is none of MirrorMaker 2's three and is left out")
-        return None, text.find('"connector.class"', at) + 1
-    for key, value in config:
-        at = max(at, text.find(json.dumps(key, ensure_ascii=False), at))
-        where = Where(file, text.count("\n", 0, at) + 1, 1)
-        if isinstance(value, list):
-            notes.wrong(where, f"{key}: it is no text. Connect refuses it, too. Correct it.")
-        elif value is None:
-            notes.differs(f"{where}: {key} is null, which says nothing")
-        else:
-            if key in settings:
-                line = settings[key].where.line
-                notes.differs(f"{where}: {key} is written again; line {line} does not count")
-            settings[key] = Property(key, str(value).lower() if isinstance(value, bool) else str(value), where)
-    flow = tuple(
-        (settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else "") or side
-        for side in ("source", "target")
-    )
-    return Connector(name or kind, kind, (flow[0], flow[1]), begin, tuple(settings.values())), at
-
-
 def join(connectors: Sequence[Connector], joined: Connectors) -> None:
     """All files together: the connectors of one flow are often apart."""
     flows: dict[Flow, dict[str, Connector]] = {}
@@ -136,21 +132,13 @@ def join(connectors: Sequence[Connector], joined: Connectors) -> None:
             second = f"{connector.name} is a second {connector.kind} of {_named(connector.flow)}"
             words = f"{second}, beside {known.name} at {known.where}. One flow is made of each pair. Import them apart."
             joined.notes.wrong(connector.where, words)
-    if flows and not joined.notes.mistakes:
-        _clusters(connectors, joined)
-        for flow, kinds in flows.items():
-            _flow(flow, kinds, joined)
+    if not flows or joined.notes.mistakes:
+        return
 
-
-def _named(flow: Flow) -> str:
-    return f"{flow[0]}->{flow[1]}"
-
-
-def _clusters(connectors: Sequence[Connector], joined: Connectors) -> None:
-    """Each connector names its clusters; they must agree."""
+    # Each connector names its clusters; they must agree.
     names = dict.fromkeys(alias for connector in connectors for alias in connector.flow)
     joined.found.append(Property("clusters", ",".join(names), connectors[0].where))
-    known: dict[str, Property] = {}
+    settings: dict[str, Property] = {}
     for connector in connectors:
         for prop in connector.settings:
             match = re.fullmatch(r"(source|target)\.cluster\.(.+)", prop.name)
@@ -158,20 +146,27 @@ def _clusters(connectors: Sequence[Connector], joined: Connectors) -> None:
                 continue
             alias = connector.flow[0] if match.group(1) == "source" else connector.flow[1]
             name = f"{alias}.{match.group(2)}"
-            before = known.setdefault(name, prop)
+            before = settings.setdefault(name, prop)
             if before is prop:
                 joined.found.append(Property(name, prop.value, prop.where))
             elif not alike(before, prop):
                 words = f"{prop.name} of {alias} is another one than at {before.where}. One name is one cluster here. "
                 joined.notes.wrong(prop.where, words + "Correct one, or import apart.")
 
+    for flow, kinds in flows.items():
+        _join_flow(flow, kinds, joined)
 
-def _flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> None:
-    source = kinds.get(SOURCE)
+
+def _named(flow: Flow) -> str:
+    return f"{flow[0]}->{flow[1]}"
+
+
+def _join_flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> None:
+    notes, source = joined.notes, kinds.get(SOURCE)
     if source is None:
         other = next(iter(kinds.values()))
         words = f"there is no {SOURCE} of {_named(flow)}, so nothing is copied. Name the file of that connector, too."
-        joined.notes.wrong(other.where, words)
+        notes.wrong(other.where, words)
         return
     joined.names[flow], joined.topics[flow] = source.name, source.offsets_topic
     prefix = f"{_named(flow)}."
@@ -179,16 +174,32 @@ def _flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> Non
     written: dict[str, Property] = {}
     for alias in (prop for prop in source.settings if prop.name == ALIASES[0] and prop.value.strip() != flow[0]):
         written[ALIASES[0]] = alias
-    _take_source(source, written, joined.notes)
+
+    # The source connector copies: names and topics, and all else of copies, are its own, its defaults included.
+    for prop in _taken(source):
+        if _CHECKPOINTS.fullmatch(prop.name) or _HEARTBEATS.fullmatch(prop.name):
+            notes.differs(f"{prop.where}: {prop.name} has no effect in a {source.kind}, and is left out")
+        else:
+            written[prop.name] = prop
     for kind, own in ((CHECKPOINT, _CHECKPOINTS), (HEARTBEAT, _HEARTBEATS)):
         if kind in kinds:
-            _take_own(kinds[kind], own, written, joined.notes)
-    if CHECKPOINT in kinds:
-        _tell_of_other_names(kinds[CHECKPOINT], written, joined.notes)
+            _take_own(kinds[kind], own, written, notes)
+
+    # Names that only the source connector sets: checkpoints of MirrorMaker 2 are of other topics then.
+    if checkpoint := kinds.get(CHECKPOINT):
+        there = {prop.name for prop in checkpoint.settings}
+        for name, default in ((CLASS, "DefaultReplicationPolicy"), (SEPARATOR, ".")):
+            named = written.get(name)
+            if named and name not in there and named.value.strip() not in (default, KAFKA + default):
+                notes.differs(
+                    f"{named.where}: {name} is not set in {checkpoint.name}, so checkpoints of MirrorMaker 2 name "
+                    f"topics by {default if name == CLASS else 'a dot'}; here they name those that the flow writes"
+                )
+
     for kind, name in ((HEARTBEAT, "emit.heartbeats.enabled"), (CHECKPOINT, "sync.group.offsets.enabled")):
         if kind not in kinds:
             written[name] = Property("", "false", source.where)
-            joined.notes.settled.add(Property(f"{prefix}{name}", "false", source.where))
+            notes.settled.add(Property(f"{prefix}{name}", "false", source.where))
     for name, prop in written.items():
         if name == "exactly.once.support" and prop.value.strip().lower() == "required":
             joined.found.append(Property(f"{flow[1]}.exactly.once.source.support", "enabled", prop.where))
@@ -200,15 +211,6 @@ def _taken(connector: Connector) -> Iterator[Property]:
     for prop in connector.settings:
         if prop.name not in _OF_CONNECT and not re.match(r"(source|target)\.cluster\.", prop.name):
             yield prop
-
-
-def _take_source(source: Connector, written: dict[str, Property], notes: Notes) -> None:
-    """It copies: names and topics, and all else of copies, are its own, its defaults included."""
-    for prop in _taken(source):
-        if _CHECKPOINTS.fullmatch(prop.name) or _HEARTBEATS.fullmatch(prop.name):
-            notes.differs(f"{prop.where}: {prop.name} has no effect in a {source.kind}, and is left out")
-        else:
-            written[prop.name] = prop
 
 
 def _take_own(connector: Connector, own: re.Pattern[str], written: dict[str, Property], notes: Notes) -> None:
@@ -227,15 +229,3 @@ def _take_own(connector: Connector, own: re.Pattern[str], written: dict[str, Pro
             )
         elif known is None:
             notes.skips(prop.name, f"of a {connector.kind}, which copies no record")
-
-
-def _tell_of_other_names(checkpoint: Connector, written: Mapping[str, Property], notes: Notes) -> None:
-    """Settings of names that only the source connector has: checkpoints of MirrorMaker 2 speak of other topics."""
-    there = {prop.name for prop in checkpoint.settings}
-    for name, default in ((CLASS, "DefaultReplicationPolicy"), (SEPARATOR, ".")):
-        prop = written.get(name)
-        if prop is not None and name not in there and prop.value.strip() not in (default, KAFKA + default):
-            notes.differs(
-                f"{prop.where}: {name} is not set in {checkpoint.name}, so checkpoints of MirrorMaker 2 name topics by "
-                f"{default if name == CLASS else 'a dot'}; here they name those that the flow writes"
-            )

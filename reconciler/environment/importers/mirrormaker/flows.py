@@ -6,10 +6,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.environment.importers.mirrormaker.expressions import expressions
-from reconciler.environment.importers.mirrormaker.naming import ALIAS, CLASS, KAFKA, SEPARATOR, RemoteNames
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
+
+ALIAS, CLASS, SEPARATOR = "source.cluster.alias", "replication.policy.class", "replication.policy.separator"
+KAFKA = "org.apache.kafka.connect.mirror."
+KEEPS_NAMES = frozenset({
+    "IdentityReplicationPolicy", f"{KAFKA}IdentityReplicationPolicy", f"{KAFKA}AutoMQIdentityReplicationPolicy",
+    "ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy", "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy",
+    "com.cloudera.dim.mirror.MigratingReplicationPolicy", "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
+})  # fmt: skip
+"""Published classes that return the name of a topic unchanged; some prefix heartbeats, as Kafka's own does."""
+OF_PYTHON = "write the policy in Python: naming.policy: package.module:Class"
+KEPT = f"{CLASS} = {KAFKA}IdentityReplicationPolicy"
+
 
 FILTERS = {
     "topic.filter.class": ("DefaultTopicFilter", "topics and exclude_topics of the flow"),
@@ -29,6 +39,7 @@ OF_CONSUMER = ("auto.offset.reset", "isolation.level")
 _ALWAYS_EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
 _MOST_LANES = 64
 _DEFAULT = "MirrorMaker 2's default"
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ class FlowReading:
         return f"{self.flow[0]}->{self.flow[1]}"
 
     def enabled(self) -> bool:
-        """Only with the flow's own prefix, or for everybody; false when left out."""
+        """Only with the flow's own prefix, or at top level; false when left out."""
         return self._flag("enabled", default=False) and not self.never_started
 
     @property
@@ -69,8 +80,15 @@ class FlowReading:
         return prop.value.strip() if prop is not None else self.flow[0]
 
     def fields(self) -> tuple[Field, ...]:
-        self._refuse_classes()
-        return (*self._records(), *self._kept_equal(), *self._consumers(), *self._own_topics())
+        for name, (usual, instead) in FILTERS.items():
+            prop = self._get(name)
+            if prop and prop.value.strip() not in (usual, KAFKA + usual):
+                self.notes.mistake(
+                    prop,
+                    f'it is "{prop.value.strip()}". What a class of your own lets pass cannot be known here. '
+                    f"Remove the line, import again, and write what it does as expressions: {instead}.",
+                )
+        return (*self._topics(), *self._naming(), *self._reading(), *self._kept_equal(), *self._own_topics())
 
     def _differs(self, words: str, of: Property | None = None) -> None:
         self.notes.differs(words, self.name, of)
@@ -107,7 +125,7 @@ class FlowReading:
 
     def _list(self, path: tuple[str, ...], *names: str) -> Iterator[Field]:
         if prop := self._get(*names):
-            yield Field(path, tuple(expressions(prop, self.notes)), prop)
+            yield Field(path, tuple(_expressions(prop, self.notes)), prop)
 
     def _said(self, path: tuple[str, ...], name: str, default: bool) -> Iterator[Field]:
         """A flag of the same meaning here, written only where it differs from the default of both."""
@@ -115,21 +133,11 @@ class FlowReading:
         if prop is not None and (asked := self._flag(name, default=default)) != default:
             yield Field(path, asked, prop)
 
-    def _refuse_classes(self) -> None:
-        for name, (usual, instead) in FILTERS.items():
-            prop = self._get(name)
-            if prop and prop.value.strip() not in (usual, KAFKA + usual):
-                self.notes.mistake(
-                    prop,
-                    f'it is "{prop.value.strip()}". What a class of your own lets pass cannot be known here. '
-                    f"Remove the line, import again, and write what it does as expressions: {instead}.",
-                )
-
-    def _records(self) -> Iterator[Field]:
+    def _topics(self) -> Iterator[Field]:
         topics = self._get("topics")
         if topics is not None and not any(words(topics)):
             self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
-        yield Field(("topics",), tuple(expressions(topics, self.notes)) if topics else (".*",), topics or _DEFAULT)
+        yield Field(("topics",), tuple(_expressions(topics, self.notes)) if topics else (".*",), topics or _DEFAULT)
         yield from self._list(("exclude_topics",), "topics.exclude", "topics.blacklist")
         excluded = self._get("topics.exclude", "topics.blacklist")
         if excluded is not None and not set(_ALWAYS_EXCLUDED) <= set(words(excluded)):
@@ -143,32 +151,74 @@ class FlowReading:
                 "exclude_topics, or write naming.policy default-before-4.0 or identity-before-4.0, "
                 "if such topics shall stay"
             )
-        yield from self._naming()
-        yield from self._factor()
-        yield from self._lanes()
-        yield from self._reading()
 
     def _naming(self) -> Iterator[Field]:
+        """What the copy of a topic is called, by policy, separator and alias.
+
+        ``DefaultReplicationPolicy`` puts alias and separator in front, both as they are set, blank ones too. An alias
+        at top level counts for every flow, before the name in ``clusters`` (MirrorMakerConfig.connectorBaseConfig,
+        Kafka 2.4 to 4.3).
+        """
         policy, separator, alias = (self._get(name) for name in (CLASS, SEPARATOR, ALIAS))
-        for path, value, origin in RemoteNames(self.flow[0], policy, separator, alias, self.notes).fields():
-            yield Field(path, value, origin)
-
-    def _factor(self) -> Iterator[Field]:
-        prop = self._get("replication.factor")
-        if prop is None:
-            yield Field(("replication_factor",), 2, _DEFAULT)
-        elif (number := self._number("replication.factor", -1)) is not None and number != -1:
-            yield Field(("replication_factor",), number, prop)
-
-    def _lanes(self) -> Iterator[Field]:
-        prop, number = self._get("tasks.max"), self._number("tasks.max", 1)
-        if prop is None or number is None:
+        kind = policy.value.strip() if policy is not None else "DefaultReplicationPolicy"
+        text = separator.value.strip() if separator is not None else "."
+        source, prefix = self.flow[0], self.alias
+        if policy is not None and kind in KEEPS_NAMES:
+            yield Field(("naming", "policy"), "identity", policy)
+            if alias is not None:
+                self.notes.drops(alias, "names of `clusters`")
+            if separator is not None and not text:
+                here = "here the separator is ."
+                self.notes.leaves_out(separator, f"is blank, so heartbeats are copied to {prefix}heartbeats; {here}")
+                return
+        elif policy is not None and kind not in ("DefaultReplicationPolicy", f"{KAFKA}DefaultReplicationPolicy"):
+            self.notes.mistake(
+                policy,
+                f'it is "{kind}". Java classes cannot be used here, and other names would be other topics. Where it '
+                f"keeps the names of topics, write {KEPT} and import again; else remove the line, import again, and "
+                f"{OF_PYTHON}.",
+            )
             return
-        yield Field(("lanes",), min(number, _MOST_LANES), prop)
-        if number > _MOST_LANES:
-            self._differs(f"{prop.where}: tasks.max is {number}, lanes are at most {_MOST_LANES}")
+        elif separator is not None and not text:
+            if prefix:
+                self.notes.mistake(
+                    separator,
+                    f'it is blank, and the source\'s alias is "{prefix}": MirrorMaker 2 calls the copy of topic '
+                    f"{prefix}topic, in which the end of the alias cannot be seen. Where names shall stay as they "
+                    f"are, write {ALIAS} = with nothing behind it, or {KEPT}, and import again; to go on with "
+                    f"{prefix}topic remove the line, import again, and {OF_PYTHON}.",
+                )
+                return
+            yield Field(("naming", "policy"), "identity", separator)
+            if alias is not None:
+                self.notes.drops(alias, "with a blank separator MirrorMaker 2 keeps names, as naming: identity does")
+            self.notes.leaves_out(separator, f"is blank: heartbeats are copied to {source}.heartbeats all the same")
+            return
+        elif alias is not None and prefix != source:
+            renamed = f"Call the cluster {prefix} in clusters and in front of its settings, remove the line, and import"
+            self.notes.mistake(
+                alias,
+                f'it is "{prefix}": MirrorMaker 2 calls the copy of topic {prefix}{text}topic, and here it would be '
+                f"{source}{text}topic, after the cluster. "
+                + (f"{renamed} again." if prefix else f"Remove the line, import again, and {OF_PYTHON}."),
+            )
+            return
+        if separator is not None and text != ".":
+            yield Field(("naming", "separator"), text, separator)
 
     def _reading(self) -> Iterator[Field]:
+        """How many copies of a record, how fast, from where, and how surely."""
+        factor = self._get("replication.factor")
+        if factor is None:
+            yield Field(("replication_factor",), 2, _DEFAULT)
+        elif (number := self._number("replication.factor", -1)) is not None and number != -1:
+            yield Field(("replication_factor",), number, factor)
+        tasks, most = self._get("tasks.max"), self._number("tasks.max", 1)
+        if tasks is not None and most is not None:
+            yield Field(("lanes",), min(most, _MOST_LANES), tasks)
+            if most > _MOST_LANES:
+                self._differs(f"{tasks.where}: tasks.max is {most}, lanes are at most {_MOST_LANES}")
+
         once = self.config.of_client(self.flow[1], "exactly.once.source.support")
         if once is None or once.value.strip().lower() != "enabled":
             self._differs(
@@ -209,7 +259,6 @@ class FlowReading:
         elif self._flag("sync.topic.acls.enabled", default=True):
             yield Field(("access", "sync"), True, acls)
 
-    def _consumers(self) -> Iterator[Field]:
         yield from self._list(("groups", "include"), "groups")
         yield from self._list(("groups", "exclude"), "groups.exclude", "groups.blacklist")
         yield from self._said(("groups", "sync_offsets"), "sync.group.offsets.enabled", False)
@@ -232,9 +281,7 @@ class FlowReading:
                 "heartbeats.replication.enabled is false: heartbeats are neither written nor mirrored",
                 self._get("heartbeats.replication.enabled"),
             )
-        yield from self._offset_syncs(of)
 
-    def _offset_syncs(self, of: str) -> Iterator[Field]:
         emit, location = self._get("emit.offset-syncs.enabled"), self._get("offset-syncs.topic.location")
         asked = emit or location
         if asked is None:
@@ -249,3 +296,50 @@ class FlowReading:
         if (separator := self._get(SEPARATOR)) and separator.value.strip():
             name = "replication.policy.internal.topic.separator.enabled"
             yield from self._said((of, "internal_topic_separator"), name, True)
+
+
+def _expressions(prop: Property, notes: Notes) -> Iterator[str]:
+    """A list as MirrorMaker 2 reads it: split at every comma, then joined with ``|`` into one pattern. So a comma in
+    brackets becomes ``|``, and with one in braces the pattern does not compile."""
+    torn = ""
+    for part in words(prop):
+        if re.search(r"[\t\n\f\r]", part):
+            notes.leaves_out(
+                prop,
+                f"has {part!a}, with a control character, so it matches nothing in MirrorMaker 2 and is left out "
+                "here: one backslash begins an escape in a properties file, such as \\r and \\t; two stand for one",
+            )
+            continue
+        text = f"{torn}|{part}" if torn else part
+        if _unclosed(text).endswith("{"):
+            notes.mistake(
+                prop,
+                f'MirrorMaker 2 splits "{prop.value.strip()}" at its commas, in braces, too, and what comes of it is '
+                "no expression that it could start with. Write it without a comma, such as a|aa for a{1,2}, and "
+                "import again.",
+            )
+            return
+        torn = text if _unclosed(text) else ""
+        if not torn:
+            if text != part:
+                notes.differs(
+                    f"{prop.where}: {prop.name} is split at commas: MirrorMaker 2 reads {text}, as written here"
+                )
+            yield text
+    if torn:
+        yield torn
+
+
+def _unclosed(text: str) -> str:
+    """Brackets that nothing closes, outermost first."""
+    opened, escaped = "", False
+    for char in text:
+        if escaped or char == "\\":
+            escaped = not escaped
+        elif opened.endswith("["):
+            opened = opened.removesuffix("[") if char == "]" else opened
+        elif char in _CLOSES:
+            opened += char
+        elif opened and char == _CLOSES[opened[-1]]:
+            opened = opened[:-1]
+    return opened

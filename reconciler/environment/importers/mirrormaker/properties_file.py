@@ -58,9 +58,14 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
     mistakes: list[Mistake] = []
     for number, line in _logical_lines(text):
         where = Where(file, number, 1)
-        name, value = _split(line)
+        end = 0
+        while end < len(line) and line[end] not in "=:" + _BLANK:
+            end += 2 if line[end] == "\\" else 1
+        value = line[end:].lstrip(_BLANK)
+        if value[:1] in ("=", ":"):
+            value = value[1:].lstrip(_BLANK)
         try:
-            prop = Property(_unescaped(name), _unescaped(value), where)
+            prop = Property(_unescaped(line[:end]), _unescaped(value), where)
         except ValueError as error:
             mistakes.append(Mistake(where, f"{error}. Java refuses the whole file. Write \\u and four hex digits."))
             continue
@@ -86,34 +91,20 @@ def unquoted(prop: Property) -> Property:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Without comments and blank lines, and with the lines put together that go on on the next one."""
+    """Without comments and blank lines; a line that goes on is joined with the next one."""
     lines = enumerate(_NEWLINE.split(text), start=1)
     for number, line in lines:
         content = line.lstrip(_BLANK)
         if not content or content[0] in "#!":
             continue
         parts = []
-        while _goes_on(content):
+        # An odd number of backslashes at the end goes on: the last one is not escaped itself.
+        while (len(content) - len(content.rstrip("\\"))) % 2:
             parts.append(content[:-1])
             content = next(lines, (0, ""))[1].lstrip(_BLANK)
         parts.append(content)
         if any(parts):
             yield number, "".join(parts)
-
-
-def _goes_on(line: str) -> bool:
-    """An odd number of backslashes at the end: the last one is not escaped itself."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _split(line: str) -> tuple[str, str]:
-    end = 0
-    while end < len(line) and line[end] not in "=:" + _BLANK:
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(_BLANK)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANK)
-    return line[:end], rest
 
 
 def _unescaped(text: str) -> str:

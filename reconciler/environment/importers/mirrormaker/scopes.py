@@ -1,7 +1,8 @@
 """Which cluster or flow a MirrorMaker 2 setting applies to, and which of several wins.
 
-``A->B.x`` is a flow's, ``A.x`` a cluster's, ``x`` everybody's. Of a connector's settings only those of the flow and of
-everybody count; of connections those of the cluster and of everybody (MirrorMakerConfig, Kafka 2.4 to 4.3).
+``A->B.x`` is a flow's, ``A.x`` a cluster's, ``x`` is at top level, for all. Of a connector's settings only those of the
+flow and of the top level count; of connections those of the cluster and of the top level (MirrorMakerConfig, Kafka 2.4
+to 4.3).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Configuration:
             yield from part.items()
 
     def of_connector(self, flow: Flow, *names: str) -> Property | None:
-        """The first that is set: each name of the flow, then each name of everybody."""
+        """The first that is set: each name of the flow, then each name at top level."""
         for part in (self.of_flow.get(flow, {}), self.whole):
             for name in names:
                 if name in part:
@@ -55,10 +56,10 @@ class Configuration:
 
 @dataclass(slots=True)
 class Notes:
-    """What is told while a file is read: ``different`` from MirrorMaker 2, with the flows that are meant; ``unneeded``:
+    """What the import reports: ``different`` from MirrorMaker 2, with the flows that it concerns; ``unneeded``:
     settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable.
-    ``settled``: properties that became a line or are told; ``looked_at``: those that a flow asked for; ``unfilled``:
-    those with a placeholder, of which nothing more is said."""
+    ``settled``: properties that became a line or are reported; ``looked_at``: those that a flow asked for;
+    ``unfilled``: those with a placeholder, which is all that is reported of them."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     different: dict[str, list[str]] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Notes:
 
 
 def alike(one: Property, other: Property) -> bool:
-    """Do both say the same? Spaces in a login module's line mean nothing."""
+    """Whether both say the same. Spaces in a login module's line mean nothing."""
     values = one.value, other.value
     first, second = (
         re.sub(r"\s", "", value) if one.name.endswith("jaas.config") else value.strip() for value in values
@@ -129,7 +130,7 @@ def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
             else:
                 of_flow.setdefault((source, target), {})[setting] = prop
             continue
-        # MirrorMaker 2 takes these for everybody's also where a cluster is called source
+        # MirrorMaker 2 reads these at top level also where a cluster is called source
         cluster, setting = _of(prop.name, clusters) if prop.name not in ALIASES else ("", prop.name)
         (of_cluster[cluster] if cluster else whole)[setting] = prop
     return Configuration(clusters, whole, of_cluster, of_flow, tuple(doubled))

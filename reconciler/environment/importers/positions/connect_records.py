@@ -43,11 +43,15 @@ def positions(records: Iterable[tuple[bytes | None, bytes | None]]) -> Records:
     last: dict[Stored, bytes | None] = {}
     unread: Counter[str] = Counter()
     for key, value in records:
-        match _key(key):
-            case Stored() as stored:
-                last[stored] = value
-            case str(connector):
+        match _json(key or b""):
+            case [str(connector), {"cluster": str(alias), "topic": str(topic), "partition": int(number)}] if (
+                type(number) is int and 0 <= number < 1 << 31  # not a bool, which is an int for Python
+            ):
+                last[Stored(connector, alias, topic, number)] = value
+            case [str(connector), *_]:
                 unread[connector] += 1
+            case _:
+                unread[""] += 1
     all_positions: dict[Stored, int] = {}
     broken: dict[Stored, str] = {}
     for stored, value in last.items():
@@ -61,21 +65,8 @@ def positions(records: Iterable[tuple[bytes | None, bytes | None]]) -> Records:
     return Records(all_positions, broken, dict(unread))
 
 
-def _key(key: bytes | None) -> Stored | str:
-    """The connector's name where there is one, for keys of another kind."""
-    match _json(key or b""):
-        case [str(connector), {"cluster": str(alias), "topic": str(topic), "partition": int(number)}] if (
-            type(number) is int and 0 <= number < 1 << 31
-        ):
-            return Stored(connector, alias, topic, number)
-        case [str(connector), *_]:
-            return connector
-        case _:
-            return ""
-
-
 def _json(text: bytes) -> object:
-    """Something that no position can be made of where it is not JSON."""
+    """A text that is no JSON becomes one that no position can be made of."""
     try:
         return parsed(text)
     except ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -31,7 +31,7 @@ class PositionAnswers:
 @dataclass(frozen=True, slots=True)
 class ImportedTopic:
     """``positions``: partition -> the first source offset to copy. ``behind``: offsets from there to the source's end.
-    ``fresh``: partitions that hold records and begin where ``start`` says, since nobody has a position for them."""
+    ``fresh``: partitions that hold records and begin where ``start`` says, since they have no position."""
 
     name: str
     remote: str
@@ -94,11 +94,23 @@ def inherit(
     for topic, (count, why) in unmatched.items():
         not_imported.append(NotImported(topic, f"{counted(count, 'position')}, and the flow does not mirror it: {why}"))
     not_imported += _strangers(records, connector, alias)
-    topics = tuple(_topics(flow, taken, world))
-    notes = (*_in_flight(flow, world), *_notes(flow, alias, topics, world))
+
+    # Every topic that the flow mirrors, those without a position too.
+    topics: list[ImportedTopic] = []
+    for name, count in sorted(world.partitions.items()):
+        if selector.why_not(name) is not None:
+            continue
+        remote, at_each = selector.remote_name(name), taken.get(name, {})
+        behind = sum(max(0, world.bounds[name, number][1] - at) for number, at in at_each.items())
+        without = [number for number in range(count) if number not in at_each and (remote, number) not in world.own]
+        bounds = {number: world.bounds.get((name, number), (0, 0)) for number in without}
+        fresh = tuple(number for number, (begin, end) in bounds.items() if end > begin)
+        topics.append(ImportedTopic(name, remote, count, MappingProxyType(dict(at_each)), behind, fresh))
+
     why = "the flow's start is a timestamp, which cannot be combined with offsets. Make it earliest or latest first"
     obstacles = (why,) if flow.start.kind == "timestamp" else ()
-    return Inheritance(flow, place, topics, tuple(not_imported), notes, obstacles)
+    notes = tuple(_notes(flow, alias, topics, world))
+    return Inheritance(flow, place, tuple(topics), tuple(not_imported), notes, obstacles)
 
 
 def _refused(key: Key, at: int, remote: str, world: PositionAnswers) -> str:
@@ -138,22 +150,8 @@ def _strangers(records: Records, connector: str, alias: str) -> Iterator[NotImpo
             yield NotImported("unreadable keys", f"{counted(count, 'record')} that no connector writes")
 
 
-def _topics(flow: Flow, positions: Mapping[str, Mapping[int, int]], world: PositionAnswers) -> Iterator[ImportedTopic]:
-    """Every topic that the flow mirrors, those without a position too."""
-    selector = selector_of(flow)
-    for name, count in sorted(world.partitions.items()):
-        if selector.why_not(name) is not None:
-            continue
-        remote, taken = selector.remote_name(name), positions.get(name, {})
-        behind = sum(max(0, world.bounds[name, number][1] - at) for number, at in taken.items())
-        without = [number for number in range(count) if number not in taken and (remote, number) not in world.own]
-        bounds = {number: world.bounds.get((name, number), (0, 0)) for number in without}
-        fresh = tuple(number for number, (begin, end) in bounds.items() if end > begin)
-        yield ImportedTopic(name, remote, count, MappingProxyType(dict(taken)), behind, fresh)
-
-
-def _in_flight(flow: Flow, world: PositionAnswers) -> Iterator[str]:
-    """What a MirrorMaker 2 that was killed had copied and not stored."""
+def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: PositionAnswers) -> Iterator[str]:
+    # What a MirrorMaker 2 that was killed had copied and not stored.
     known = {key: its for key, its in world.in_flight.items() if isinstance(its, InFlight)}
     if copied := sum(its.copied for its in known.values()):
         count = counted(sum(its.copied > 0 for its in known.values()), "partition")
@@ -178,8 +176,7 @@ def _in_flight(flow: Flow, world: PositionAnswers) -> Iterator[str]:
             "its last offset.flush.interval.ms comes twice, after a clean stop nothing does"
         )
 
-
-def _notes(flow: Flow, alias: str, topics: tuple[ImportedTopic, ...], world: PositionAnswers) -> Iterator[str]:
+    # Where copying begins without a position, and whether copies would land elsewhere.
     otherwise = flow.start.otherwise or flow.start.kind
     if fresh := [topic for topic in topics if topic.fresh]:
         count = counted(sum(len(topic.fresh) for topic in fresh), "partition")

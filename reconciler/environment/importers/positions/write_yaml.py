@@ -42,7 +42,7 @@ def written(start: Start, indent: int = 0) -> str:
 def write_starts(texts: Mapping[str, str], topology: Topology, starts: Mapping[str, Offsets]) -> Mapping[str, str]:
     """``starts``: by flow. The whole new text of each file that changes.
 
-    Raises ReconcilerError, with the lines to write by hand, where a flow cannot be edited here.
+    Raises ReconcilerError, with the lines to write yourself, if a flow cannot be edited here.
     """
     changed: dict[str, str] = {}
     flows = dict(topology.flows)
@@ -56,14 +56,14 @@ def write_starts(texts: Mapping[str, str], topology: Topology, starts: Mapping[s
         candidate = _with_start(text, flows[name])
         if candidate is None or not _loads_as({**texts, **changed, file: candidate}, topology, flows):
             why = "It is written with an alias, or with comments inside of its start."
-            todo = f"Write it by hand:\n{written(flows[name].start)}"
+            todo = f"Write it yourself:\n{written(flows[name].start)}"
             raise ReconcilerError(f"flow {name} at {flow.where} cannot be edited here: no file was changed", why, todo)
         changed[file] = candidate
     return changed
 
 
 def _loads_as(texts: Mapping[str, str], before: Topology, flows: Mapping[str, Flow]) -> bool:
-    """Do the files say exactly what they said, but for these flows?"""
+    """Whether the files declare exactly what they did, but for these flows."""
     try:
         after = load(texts, before.environment)
     except TopologyError:
@@ -72,7 +72,7 @@ def _loads_as(texts: Mapping[str, str], before: Topology, flows: Mapping[str, Fl
 
 
 def _with_start(text: str, flow: Flow) -> str | None:
-    """``text`` with the start of a flow written anew, or added; None where it holds comments or is an alias."""
+    """``text`` with another start of a flow, or one added; None if the present one holds comments or is an alias."""
     path = ("flows", flow.name)
     keys = list(keys_at(text, *path))
     place = place_of(text, *path, "start" if "start" in keys else keys[0]) if keys else None

@@ -12,8 +12,7 @@ import pytest
 
 from reconciler.backends.files import read_environment
 from reconciler.cli.main import main
-from reconciler.environment.importers.mirrormaker import connections, naming
-from reconciler.environment.importers.mirrormaker import ignored_settings as unneeded
+from reconciler.environment.importers.mirrormaker import client_settings, flows, not_imported
 from reconciler.environment.importers.mirrormaker.environment import environment
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.environment.load import load
@@ -174,7 +173,7 @@ def test_what_cannot_be_imported_is_told_with_its_line(text: str, line: int, wor
     [
         "replication.policy.separator=\nsource.cluster.alias=\ntarget.cluster.alias=",
         "A->B.replication.policy.separator=\nA->B.source.cluster.alias=",
-        *(f"replication.policy.class={name}" for name in sorted(naming.KEEPS_NAMES)),
+        *(f"replication.policy.class={name}" for name in sorted(flows.KEEPS_NAMES)),
         "replication.policy.class=IdentityReplicationPolicy\nreplication.policy.separator=\nsource.cluster.alias=dc1",
     ],
 )
@@ -214,7 +213,7 @@ def test_a_connection_of_one_client_is_its_clusters_or_is_refused(prefix: str, c
     text = BASE + "".join(f"{name}={value}\n" for name, value in known.items())
     made = environment({"f": text + "".join(f"{prefix}{name}={value}\n" for name, value in same.items())})
     assert made.notes.mistakes == []
-    assert {f"{prefix}{name}" for name in same} <= {*made.notes.unneeded[connections.SAME]}
+    assert {f"{prefix}{name}" for name in same} <= {*made.notes.unneeded[client_settings.SAME_CONNECTION]}
     told = refused(f"{text}{prefix}bootstrap.servers={other.lower()}:1\n")
     assert f'{prefix}bootstrap.servers: it is "{other.lower()}:1", and that of cluster {cluster} is' in told
     for name, value in known.items():
@@ -351,7 +350,7 @@ def test_no_setting_of_the_page_is_unknown_to_the_import() -> None:
     for name in sorted(_settings_of_the_page()):
         lines = (f"{prefix}{name}=1\n" for prefix in ("", "A.", "A->B."))
         told = [str(environment({"f": BASE + line}).notes.different) for line in lines]
-        assert not all(unneeded.UNKNOWN in words for words in told), name
+        assert not all(not_imported.UNKNOWN in words for words in told), name
 
 
 SETTINGS = [
@@ -408,13 +407,13 @@ def test_what_has_no_effect_is_told_too(lines: str, told: str) -> None:
 
 def test_what_is_the_default_here_is_told_once() -> None:
     notes = environment({"f": f"{BASE}replication.factor=-1\nemit.offset-syncs.enabled=false\n"}).notes
-    assert notes.unneeded[unneeded.SAME] == ["replication.factor", "emit.offset-syncs.enabled"]
+    assert notes.unneeded[not_imported.SAME] == ["replication.factor", "emit.offset-syncs.enabled"]
 
 
 def test_the_reasons_are_those_of_the_page() -> None:
     plain = re.sub(r" \(\[[^\]]*\]\([^)]*\)\)", "", PAGE).replace("*", "")
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
-    for _, words in (*unneeded.DIFFERENT, *unneeded.EQUAL):
+    for _, words in (*not_imported.DIFFERENT, *not_imported.EQUAL):
         assert words in plain, words
 
 

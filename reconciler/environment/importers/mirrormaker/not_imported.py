@@ -1,17 +1,18 @@
-"""Settings of MirrorMaker 2 that are not imported, and why: the words of docs/begin/mirrormaker-settings.md.
+"""Settings of MirrorMaker 2 that are not imported, and why: the words of docs/begin/mirrormaker-settings.md. Transforms
+and values with placeholders are refused.
 
-``DIFFERENT`` changes what is copied or how, so somebody has to look; of ``EQUAL`` nothing is missed.
+``DIFFERENT`` changes what is copied or how, so a person has to look; of ``EQUAL`` nothing is missed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from reconciler.environment.importers.mirrormaker.client_settings import SECURITY
 from reconciler.environment.importers.mirrormaker.flows import OF_CONSUMER, OF_FLOW
 from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes
+from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
 
 DIFFERENT = (
     (r"(transforms|predicates)(\..*)?", "`where`, `headers` and record work; no code of yours runs in the copy"),
@@ -78,6 +79,56 @@ _TUNING = re.compile(
     r"client\.|metadata\.|request\.timeout|retr|reconnect\.|connections\.|socket\.|send\.buffer|receive\.buffer|"
     r"default\.api|batch\.size|linger|compression|fetch\.|max\.|buffer\.|acks|session\.|heartbeat\.interval"
 )
+_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}|\{\{.*?\}\}|<%.*?%>")
+_OF_PROVIDER = re.compile(r"\$\{([A-Za-z][\w.-]*):(?:(.+):)?([^:{}]+)\}")
+_NEEDED = (*OF_FLOW, "clusters", "bootstrap.servers", *(f"consumer.{name}" for name in OF_CONSUMER))
+_TRANSFORMS = (
+    (r"RegexRouter|TimestampRouter|.*Router", "It renames topics: `naming.policy` of the flow, as a class in Python"),
+    (r"InsertHeader", "`headers: add` of the flow does it"),
+    (r"Filter", "`where` of the flow keeps records by key, header or time, `exclude_topics` leaves out topics"),
+)
+_OTHER_TRANSFORM = "It changes records, and here their bytes stay as they are: change them before or behind the mirror"
+
+
+def refuse_placeholders(properties: Iterable[Property], notes: Notes) -> None:
+    """Values that are filled in before MirrorMaker 2 uses them: by config providers, entry scripts, templates.
+
+    What they hold is in no file here. Secrets and some settings of clients become references of ours
+    (``client_settings``); addresses, expressions and numbers decide what is copied, so they are asked for. A property
+    gets this mistake instead of any other.
+    """
+    for prop in properties:
+        match = _PLACEHOLDER.search(prop.value)
+        if not match or not any(prop.name == name or prop.name.endswith((f".{name}", f">{name}")) for name in _NEEDED):
+            continue
+        given = "which is filled in before MirrorMaker 2 reads the file"
+        if of_provider := _OF_PROVIDER.fullmatch(match.group()):
+            provider, place, key = of_provider.groups()
+            inside = f"key {key} of {place}" if place else key
+            given = f"which MirrorMaker 2's config provider {provider} fills in ({inside})"
+        notes.mistake(
+            prop,
+            f"it holds {match.group()}, {given}. What is copied, and from where, cannot depend on it: references are "
+            "for secrets and settings of clients. Write the value, and import again.",
+        )
+        notes.unfilled.add(prop)
+
+
+def refuse_transforms(flow: Flow, config: Configuration, notes: Notes) -> None:
+    """Without them other records would be copied, or to other topics, and no code of yours runs here. Each is reported
+    at the line of its class, else of its name."""
+    listed = config.of_connector(flow, "transforms")
+    own = config.of_flow.get(flow, {})
+    for name in words(listed) if listed is not None else ():
+        notes.settled |= {prop for key, prop in own.items() if key.startswith(f"transforms.{name}.")}
+        kind = own.get(f"transforms.{name}.type")
+        # Filter of Kafka is Filter, of others Filter$Value
+        short = re.split(r"[.$]", kind.value.strip().removesuffix("$Key").removesuffix("$Value"))[-1] if kind else ""
+        instead = next((text for pattern, text in _TRANSFORMS if short and re.fullmatch(pattern, short)), "")
+        shown = f'transform {name} is "{short}"' if short else f"transform {name} has no class"
+        todo = "Remove its lines (transforms, and predicates that only it uses), import again"
+        assert listed is not None
+        notes.mistake(kind or listed, f"{shown}. {instead or _OTHER_TRANSFORM}. {todo}, and add that to the flow.")
 
 
 def tell(config: Configuration, notes: Notes) -> None:
@@ -111,7 +162,7 @@ def tell(config: Configuration, notes: Notes) -> None:
 
 
 def settle(config: Configuration, sources: Collection[str], notes: Notes) -> None:
-    """The last of all: nothing that is written goes silently. ``sources``: clusters that a flow reads from."""
+    """The last of all: no written line is dropped silently. ``sources``: clusters that a flow reads from."""
     for name, prop in config.all():
         if prop in notes.settled:
             continue
@@ -125,22 +176,21 @@ def settle(config: Configuration, sources: Collection[str], notes: Notes) -> Non
 
 
 def _settle_property(name: str, prop: Property, notes: Notes) -> None:
-    for pattern, words in DIFFERENT:
+    for pattern, reason in DIFFERENT:
         if re.fullmatch(pattern, name):
-            notes.differs(f"{prop.where}: {prop.name}: {words}", of=prop)
+            notes.differs(f"{prop.where}: {prop.name}: {reason}", of=prop)
             return
-    for pattern, words in EQUAL:
+    for pattern, reason in EQUAL:
         if re.fullmatch(pattern, name):
-            notes.drops(prop, words)
+            notes.drops(prop, reason)
             return
-    # Without a flow or cluster in front a name is shown only when it looks like one: it may be the lost end of a line
-    # that holds a password.
+    plain = name.strip("\"',")
     if _TUNING.match(name):
         notes.drops(prop, "those that tune batches, fetches and buffers have no counterpart")
+    elif plain != name and plain in OF_FLOW:
+        notes.differs(f"{prop.where}: {plain} {QUOTED}", of=prop)
     else:
-        plain = name.strip("\"',")
-        if plain != name and plain in OF_FLOW:
-            notes.differs(f"{prop.where}: {plain} {QUOTED}", of=prop)
-            return
+        # Without a flow or cluster in front a name is shown only when it looks like one: it may be the lost end of a
+        # line that holds a password.
         sure = prop.name != name or ("." in name and re.fullmatch(r"[A-Za-z0-9._-]+", name))
         notes.differs(f"{prop.where}: {prop.name if sure else 'this line'} {UNKNOWN}", of=prop)
