@@ -36,6 +36,9 @@ LONGEST_WORD, LONGEST_TEXT = 500, 5_000  # _TOO_LONG holds the first one, too
 """Characters that people are shown: no name of Kafka's is longer than half a word of them, and no folded list than a
 text of them."""
 _TOO_LONG = re.compile(r"\S{501,}")
+ANY_FOLDER = "ENV"
+"""In a command of a message, in place of the folder of the environment, which who writes the message does not know."""
+_COMMAND = re.compile(rf"\b(reconciler(?:\s+[a-z-]+){{1,2}}\s+){ANY_FOLDER}\b(?:(\s+)FLOW\b)?")
 
 
 def duration_ms(text: str) -> int:
@@ -222,6 +225,12 @@ def in_shell(text: str) -> str:
     """One word of a command that people copy, whatever it is called; a principal always in quotes, as people write
     it."""
     return f"'{text}'" if text.startswith("User:") and "'" not in text else shlex.quote(text)
+
+
+def command_of(text: str, folder: str, flow: str = "FLOW") -> str:
+    """``text`` with its commands as they are typed: ``folder``, as a shell and the form of ``text`` want it, and
+    ``flow`` where they have placeholders."""
+    return _COMMAND.sub(lambda it: it[1] + folder + (f"{it[2]}{flow}" if it[2] else ""), text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -41,6 +41,7 @@ from reconciler.render.console import (
     OutputFormat,
     ReportOption,
     StealOption,
+    filled_in,
     run_app,
     say,
     say_now,
@@ -138,6 +139,7 @@ def status(
     from reconciler.render.reports.status import StatusInputs, status_code, status_json, status_text
     from reconciler.render.reports.verdict import check_code
     from reconciler.render.reports.watch import repeat
+    from reconciler.text import in_shell
 
     if watch and check:
         raise ReconcilerError("--check and --watch are both given", "A check is one look.", "Give one of them.")
@@ -159,7 +161,7 @@ def status(
                 return live_table(frame, sys.stdout)
         live = session.observe()
         lock = lock_of(session, live)
-        verdict = verdict_now(session, str(env))
+        verdict = verdict_now(session, in_shell(str(env)))
         affairs = StatusInputs(lock, standing(session, live, lock), verdict, check)
         if form is OutputFormat.JSON:
             show(status_json(session.topology, live, now_ms(), affairs), form)
@@ -210,7 +212,7 @@ def verify(
             assert_never(form)
     if out is not None:
         written = {".json": verify_json, ".html": verify_html}.get(out.suffix)
-        write_text(out, (written or verify_text)(verification))
+        write_text(out, filled_in((written or verify_text)(verification), out.suffix))
     show(text, form)
     raise typer.Exit(verification.exit_code)
 

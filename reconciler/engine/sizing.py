@@ -122,7 +122,8 @@ def growth(before: int | None, after: int | None, seconds: float, subject: str) 
     """Bytes per second of a log that was looked at twice. Unknown where it shrank: something was deleted meanwhile, and
     how much came is not known."""
     if before is None or after is None:
-        return Unknown(subject, f"the bytes of {subject} could not be read", "reconciler doctor names missing rights")
+        error = f"the bytes of {subject} could not be read"
+        return Unknown(subject, error, "reconciler doctor ENV names missing rights")
     if after < before:
         words = f"{subject} shrank while it was measured: records expired, and how many came is not known"
         return Unknown(subject, words, "Measure again, or for longer: --seconds 300")

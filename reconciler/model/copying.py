@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from reconciler.replication.status import FlowStatus, ReportedCondition
-from reconciler.text import counted
+from reconciler.text import ANY_FOLDER, command_of, counted
 
 WAITS_FOR_OTHERS = frozenset(
     {
@@ -69,4 +69,5 @@ def look(flow: FlowStatus) -> FlowLook:
 
 
 def _said(flow: FlowStatus, copying: Copying, condition: ReportedCondition) -> FlowLook:
-    return FlowLook(flow.name, copying, f"{condition.code}: {condition.text}", condition.todo, condition.code)
+    todo = command_of(condition.todo, ANY_FOLDER, flow.name)
+    return FlowLook(flow.name, copying, f"{condition.code}: {condition.text}", todo, condition.code)

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.options import ReportFormat
 from reconciler.render import completion
-from reconciler.render.escape import lines_of, no_command
+from reconciler.render.escape import lines_of, markdown, no_command, page
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
 from reconciler.render.wrap import NARROWEST, wrapped
 from reconciler.replication.allowed import allowed, permit_policies
-from reconciler.text import duration_ms
+from reconciler.text import command_of, duration_ms, in_shell, printable_json
 
 
 class OutputFormat(StrEnum):
@@ -34,6 +34,14 @@ class OutputFormat(StrEnum):
 
 
 class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        given = {
+            entry.metavar: ctx.params[str(entry.name)] for entry in self.params if isinstance(entry, TyperArgument)
+        }
+        folders = given.get("ENV") or given.get("ENV...") or ()
+        _GIVEN[:] = [folders] if isinstance(folders, Path) else folders, given.get("FLOW") or "FLOW"
+        return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return without_types_of_flags(super().get_params(ctx))
 
@@ -72,6 +80,8 @@ class App(typer.Typer):
 PROGRAM = "reconciler"
 _PROBLEMS = 1_000
 """Of one edit: a log that a stranger's pull request fills with more than these helps nobody."""
+_GIVEN: list[Any] = [(), "FLOW"]
+"""Folders of environments, and the flow, as the command that runs was given them."""
 _SHOWN = Style(colour=True, full=True)
 """Of a text that is ready: what it colours stays, and what it lists in full."""
 INTERRUPTED = 130
@@ -191,7 +201,7 @@ def say(*lines: str) -> None:
     say_document(lines_of(lines).removesuffix("\n"))
 
 
-def say_document(text: str) -> None:
+def say_document(text: str, form: str = "text") -> None:
     """As ``say``, of a text that a function of ``render`` made; never mixed into the output. That nobody reads it any
     more (``2>&1 | head``, a full disk) ends nothing: an apply goes on to a state that is known, and its audit record
     with it."""
@@ -199,7 +209,7 @@ def say_document(text: str) -> None:
         return
     try:
         MOVING.erase(sys.stderr)
-        print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr, flush=True)  # noqa: T201
+        print(wrapped(filled_in(text, form), terminal_width(sys.stderr)), file=sys.stderr, flush=True)  # noqa: T201
     except OSError:
         _discard(sys.stderr)
 
@@ -224,12 +234,30 @@ def show(text: str, form: str = "text") -> None:
     with _writing():
         if sys.stderr is not None:
             MOVING.erase(sys.stderr)
+        text = filled_in(text, form)
         if form == "text":
             text = wrapped(lines_of(text.split("\n"), _SHOWN).removesuffix("\n"), terminal_width(sys.stdout))
         elif form == "json":
             text = no_command(text)
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
+
+
+def filled_in(text: str, form: str) -> str:
+    """``text`` with the folder of the environment in its commands, where this command was given one. ``form``: as
+    ``--format`` names it, or as a file ends."""
+    folders, flow = _GIVEN
+    if len(folders) != 1:
+        return text
+    folder = in_shell(str(folders[0]))
+    match form.lstrip("."):
+        case "json":
+            folder = printable_json(folder)[1:-1]
+        case "markdown" | "md":
+            folder = markdown(folder)
+        case "html" | "svg":
+            folder = page(folder)
+    return command_of(text, folder, flow)
 
 
 @contextmanager
@@ -272,6 +300,7 @@ def _speak_any_name() -> None:
 def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
     _speak_any_name()
+    _GIVEN[:] = (), "FLOW"
     try:
         _permit_what_is_allowed()
         words = list(arguments) if arguments is not None else None

@@ -31,7 +31,7 @@ def parse(text: str) -> MirrorSettings:
     try:
         given = parsed(text)
     except ValueError as error:
-        raise HandoverError(f"The hand-over is not JSON: {error}. Write it again with reconciler apply.") from error
+        raise HandoverError(f"The hand-over is not JSON: {error}. Write it again with reconciler apply ENV.") from error
     version = given.pop("format_version", None) if isinstance(given, dict) else None
     if version != FORMAT_VERSION:
         raise HandoverError(
@@ -41,10 +41,11 @@ def parse(text: str) -> MirrorSettings:
     try:
         settings = CODEC.decoded(MirrorSettings, given)
     except MalformedError as error:
-        raise HandoverError(f"The hand-over is malformed: {error}. Write it again with reconciler apply.") from error
+        problem = f"The hand-over is malformed: {error}. Write it again with reconciler apply ENV."
+        raise HandoverError(problem) from error
     if problems := list(_problems(settings)):
         raise HandoverError(
-            f"The hand-over cannot be used: {'; '.join(problems)}. Write it again with reconciler apply."
+            f"The hand-over cannot be used: {'; '.join(problems)}. Write it again with reconciler apply ENV."
         )
     return settings
 

@@ -73,3 +73,33 @@ def test_each_example_gives_the_message_shown(code: str) -> None:
         load(files, "example")
     told = [str(problem) for problem in caught.value.problems if problem.code == code]
     assert shown == [f"{message}\n" for message in told]
+
+
+# Where the folder of an environment is the first argument.
+COMMAND = re.compile(
+    r"\breconciler (apply|plan|status|verify|doctor|explain|drift|validate|failover|failback|rollout|offsets|"
+    r"mirror (?:start|stop|seek|pause|resume|host|import-positions)|diverged \w+|reassignments \w+)\b"
+    r"(?! (?:ENV\b|-->|\0))"
+)
+
+
+def test_each_command_of_a_message_has_its_environment() -> None:
+    """So that the console and the live page can put its folder there, and it can be copied."""
+    lacking = []
+    for path in [*(ROOT / "reconciler").rglob("*.py"), *(ROOT / "spark").rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        if "cli" in path.parts or not COMMAND.search(text):
+            continue
+        tree = ast.parse(text)
+        parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            match node:
+                case ast.JoinedStr(values=values):
+                    words = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in values)
+                case ast.Constant(value=str(words)) if id(node) not in parts:
+                    pass
+                case _:
+                    continue
+            lacking += [f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]}" for found in COMMAND.finditer(words)]
+    assert lacking == []

@@ -28,28 +28,17 @@ class OpenTransactionError(Exception):
     """Of a partition: its committed end, and its end."""
 
 
-def read_records(side: Side, topic: str) -> Sequence[Pair]:
-    """Committed keys and values of all partitions, each in its order, up to the end as it is now. Raises ClusterError,
-    also when the topic is not there, and where a transaction stays undecided."""
+def looks_like_offsets(topic: str) -> bool:
+    """Of a dedicated MirrorMaker 2, or of a Connect cluster."""
+    return topic.startswith("mm2-offsets") or (topic.endswith("offsets") and "connect" in topic)
 
-    async def read(cluster: ClusterClient) -> list[Pair]:
-        await logs.leaders(cluster, [topic])
-        keys = [(topic, partition) for partition in cluster.topics[topic].leaders]
-        begins, ends = await logs.begins(cluster, keys), await _decided(cluster, keys)
-        at, entries = dict(begins), list[Pair]()
-        async for answer in logs.read(cluster, begins, ends, committed=True):
-            view, key = answer.records, (answer.topic, answer.partition)
-            committed = CommittedFilter(view, answer.aborted)
-            for batch in scan(view):
-                if committed.delivers(batch):
-                    records = records_of(view, batch)
-                    entries += [key_and_value(record) for record in records if at[key] <= record.offset < ends[key]]
-            at[key] = logs.next_offset(answer, at[key])
-        return entries
+
+def read_records(side: Side, topic: str) -> Sequence[Pair]:
+    """As ``records_in``. Raises ClusterError."""
 
     async def sound(cluster: ClusterClient) -> list[Pair]:
         try:
-            return await read(cluster)
+            return await records_in(cluster, topic)
         except OpenTransactionError as error:
             raise _undecided(side, error) from None
         except CorruptBatchError as error:
@@ -60,6 +49,25 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
             raise _denied(side, topic) from None
 
     return side.ask(sound)
+
+
+async def records_in(cluster: ClusterClient, topic: str) -> list[Pair]:
+    """Committed keys and values of all partitions, each in its order, up to the end as it is now. Raises BrokerError,
+    also when the topic is not there, ConnectionLostError, CorruptBatchError, and OpenTransactionError where a
+    transaction stays undecided."""
+    await logs.leaders(cluster, [topic])
+    keys = [(topic, partition) for partition in cluster.topics[topic].leaders]
+    begins, ends = await logs.begins(cluster, keys), await _decided(cluster, keys)
+    at, entries = dict(begins), list[Pair]()
+    async for answer in logs.read(cluster, begins, ends, committed=True):
+        view, key = answer.records, (answer.topic, answer.partition)
+        committed = CommittedFilter(view, answer.aborted)
+        for batch in scan(view):
+            if committed.delivers(batch):
+                records = records_of(view, batch)
+                entries += [key_and_value(record) for record in records if at[key] <= record.offset < ends[key]]
+        at[key] = logs.next_offset(answer, at[key])
+    return entries
 
 
 async def _decided(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int]:

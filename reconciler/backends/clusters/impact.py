@@ -14,7 +14,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from reconciler.backends.clusters.connect_offsets import OpenTransactionError, looks_like_offsets, records_in
 from reconciler.backends.connections.credentials import speaker_of
+from reconciler.backends.connections.errors import Speaker
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.kafka.client import small_topics
@@ -48,6 +50,7 @@ LOOKED_AT = 20
 """Records at each end of a partition of heartbeats."""
 MOST_GROUPS = 2_000
 MOST_PRODUCERS = 1_000
+MOST_OFFSETS_TOPICS = 20
 DENIED = (29, 30, 31)
 TELLS_WRITERS = frozenset({61, 65})
 """DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
@@ -197,14 +200,15 @@ async def _remote_facts(declared: DeclaredCluster, principal: Principal, flows: 
             if isinstance(begin := begins[key], int) and isinstance(end := ends[key], int) and end > 0
         }
         others, workers = await _other_writers(groups, fresh, {position_group(flow.state) for flow in flows})
-        copied, last, writers = {}, None, None
+        copied, last, writers, connect = {}, None, None, {}
         if held:
             positions, untold = await _positions(groups, [flow.state for flow in flows])
             copied = {flow.state: await _copied(cluster, flow, held) for flow in flows}
             last, _ = await _or_why("its last producers", _last_written(cluster, held))
             writers, _ = await _or_why("their transactional ids", _transactional_ids(cluster, last or {}))
+            connect = await _connect_offsets(cluster, speaker_of(declared, principal))
         written = {topic: max(producers.values()) for topic, producers in (last or {}).items()}
-        return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, why)
+        return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, connect, why)
     finally:
         cluster.close()
 
@@ -289,6 +293,27 @@ async def _copied(cluster: ClusterClient, flow: FlowCopies, held: Collection[Key
     sources = {flow.partitions[key]: (ids[0], ids[1]) for key, ids in wanted.items()}
     before = await copied_before(cluster, sources)
     return {key: before[flow.partitions[key]] for key in wanted if flow.partitions[key] in before}
+
+
+async def _connect_offsets(
+    cluster: ClusterClient, speaker: Speaker
+) -> dict[str, Sequence[tuple[bytes | None, bytes | None]] | Unknown]:
+    """What MirrorMaker 2 has copied, as it stored it, where it keeps that on the target."""
+    await cluster.refresh(None)
+    answers: dict[str, Sequence[tuple[bytes | None, bytes | None]] | Unknown] = {}
+    for topic in sorted(filter(looks_like_offsets, cluster.topics))[:MOST_OFFSETS_TOPICS]:
+        subject = f"positions of MirrorMaker 2 in {topic} on {speaker.cluster}"
+        todo = f"Grant it: {speaker.acl_command('Read', f'--topic {topic}')}"
+        try:
+            answers[topic] = await asyncio.wait_for(records_in(cluster, topic), WITHIN_SECONDS)
+        except OpenTransactionError:
+            answers[topic] = Unknown(subject, "a transaction there is undecided", "Stop MirrorMaker 2 cleanly")
+        except (WireError, OSError, TimeoutError, ValueError) as error:
+            denied = isinstance(error, BrokerError) and error.code in DENIED
+            answers[topic] = Unknown(
+                subject, _words("its records", error), todo if denied else "Ask again once it answers"
+            )
+    return answers
 
 
 async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str, dict[int, int]]:

@@ -19,10 +19,11 @@ WINDOWS = (1_000, 8_000, 64_000, 140_000)
 
 
 def read_in_flight(
-    sides: tuple[Side, Side], positions: Mapping[Key, int], remote: Callable[[str], str], *, committed: bool
+    sides: tuple[Side, Side], positions: Mapping[Key, int | None], remote: Callable[[str], str], *, committed: bool
 ) -> Mapping[Key, InFlight | str]:
-    """``sides``: source and target. ``positions``: next source offsets; ``committed``: the flow copies committed
-    records only. Words where the logs could not be read."""
+    """``sides``: source and target. ``positions``: next source offsets, None where none was stored: then both logs are
+    compared from their beginnings. ``committed``: the flow copies committed records only. Words where the logs could
+    not be read."""
     known: dict[Key, InFlight | str] = {}
     for begin in range(0, len(positions), _AT_ONCE):
         keys = sorted(positions)[begin : begin + _AT_ONCE]
@@ -39,20 +40,25 @@ def read_in_flight(
     return known
 
 
-async def _one(source: Log, target: Log, position: int) -> InFlight | str:
+async def _one(source: Log, target: Log, stored: int | None) -> InFlight | str:
     try:
-        return await _in_flight(source, target, position)
+        return await _in_flight(source, target, stored)
     except NotPairedError as error:
-        return InFlight(position, unknown=str(error))
+        return InFlight(stored or 0, unknown=str(error))
     except BrokerError as error:
-        return InFlight(position) if error.code == UNKNOWN_TOPIC else str(error)
+        return InFlight(stored or 0) if error.code == UNKNOWN_TOPIC else str(error)
 
 
-async def _in_flight(source: Log, target: Log, position: int) -> InFlight:
-    """``position``: the next source offset, as it was stored. Raises NotPairedError where the logs do not show it,
-    BrokerError, ConnectionLostError."""
+async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
+    """``stored``: the next source offset. Raises NotPairedError where the logs do not show it, BrokerError,
+    ConnectionLostError."""
     low, end = await _bounds(target)
     lowest, highest = await _bounds(source)
+    if stored is None and end and (low or end > WINDOWS[-1]):
+        has = f"{target.cluster.name} begins at {low}" if low else f"{target.cluster.name} has {end:,} records"
+        why = "what was copied before is not there to compare" if low else f"{WINDOWS[-1]:,} are compared at most"
+        raise NotPairedError(f"{has}, and {why}")
+    position = lowest if stored is None else stored
     for window in WINDOWS:
         first = max(low, end - window)
         there = [record for _, record in (await read_log(target, first, end))[1]]

@@ -80,7 +80,7 @@ def _does_not_copy(mirror: str, failed: list[FlowLook]) -> RunnerError:
 
 
 def _runbooks(failed: list[FlowLook]) -> Iterator[str]:
-    yield "Its job goes on trying; reconciler status shows its state."
+    yield "Its job goes on trying; reconciler status ENV shows its state."
     yield from dict.fromkeys(f"Runbook: {runbook_of(each.code)}" for each in failed)
 
 
@@ -89,5 +89,5 @@ def _ended(seen: LiveMirror) -> RunnerError:
         f"mirror {seen.name} was started, but does not copy: its job is {seen.state}"
         f"{': ' if seen.detail else ''}{seen.detail}",
         "It ran for a moment and ended; it is started again until it is stopped.",
-        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop.",
+        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop ENV.",
     )

@@ -17,6 +17,7 @@ from reconciler.render.console import (
     OutOption,
     PageOption,
     ReportOption,
+    filled_in,
     say,
     say_now,
     seconds,
@@ -59,7 +60,7 @@ def drift(
         return
     text, code = _parity(env, form) if sides else _drift(env, form)
     if out is not None:
-        write_text(out, text)
+        write_text(out, filled_in(text, form))
     show(text, form)
     raise typer.Exit(code)
 

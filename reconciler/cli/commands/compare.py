@@ -10,7 +10,7 @@ import typer
 from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
 from reconciler.render import completion
-from reconciler.render.console import App, OutOption, PageOption, show, style
+from reconciler.render.console import App, OutOption, PageOption, filled_in, show, style
 from reconciler.render.style import Format as Page
 
 app = App()
@@ -46,6 +46,6 @@ def compare(
     report = compare_folders(env_a, env_b, names or ())
     text = promotion_in(report, form, style())
     if out is not None:
-        write_text(out, text)
+        write_text(out, filled_in(text, form))
     show(text, form)
     raise typer.Exit(int(report.exit_code))

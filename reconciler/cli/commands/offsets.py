@@ -11,7 +11,7 @@ from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import TableFormat
 from reconciler.render import completion
-from reconciler.render.console import App, Env, OutOption, say, show, style
+from reconciler.render.console import App, Env, OutOption, filled_in, say, show, style
 
 if TYPE_CHECKING:
     from reconciler.model.environment.topology import Topology
@@ -83,7 +83,7 @@ def translate(
                 if not row.found.exact:
                     say(f"not exact: {row.topic}-{row.partition} {row.offset}: {row.found.reason}")
     if out is not None:
-        write_text(out, text)
+        write_text(out, filled_in(text, form))
     if form is TableFormat.TABLE:
         show(translations_text(translations, style().width))
     else:

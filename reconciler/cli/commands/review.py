@@ -25,6 +25,7 @@ from reconciler.render.console import (
     OutputFormat,
     PageOption,
     PruneOption,
+    filled_in,
     say,
     show,
     style,
@@ -130,7 +131,7 @@ def plan(
             if out is not None and review.plan is not None:
                 write_text(out, planfile.dumps(review.plan))
             for path, other in forms.items():
-                write_text(path, render(review, other, handoff))
+                write_text(path, filled_in(render(review, other, handoff), path.suffix))
             show(render(review, form, handoff, style()), form)
             if out is not None and review.plan is not None:
                 say(f"saved to {out}; {reviewing.goes_on(review.plan, handoff)}")

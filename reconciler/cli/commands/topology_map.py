@@ -10,7 +10,7 @@ import typer
 from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
 from reconciler.model.options import MapFormat
-from reconciler.render.console import App, Env, OutOption, show
+from reconciler.render.console import App, Env, OutOption, filled_in, show
 
 app = App()
 
@@ -43,6 +43,6 @@ def map_(
     if out is None:
         show(text, form)
     else:
-        write_text(out, text)
+        write_text(out, filled_in(text, form))
         show(f"{out}: the map of {env} as {form.value}")
     raise typer.Exit(map_code(drawn))

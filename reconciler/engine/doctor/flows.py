@@ -110,6 +110,13 @@ def remote_findings(
         yield Check(str(refusal.subject), "remote topics").problem(refusal.reason.text, why, refusal.todo)
     for unread in plan.unknown:
         yield Check(unread.subject, "remote topics").unread(unread)
+    for target in sorted({flow.flow.target for flow in judged if flow.strange}):
+        for read in facts[target].connect.values():
+            if isinstance(read, Unknown):
+                why = "mirror import-positions reads them as principal plan, and could not tell where MirrorMaker 2 is"
+                yield Check(f"cluster {target}", "permissions of plan").problem(
+                    f"{read.subject}: {read.error}", why, read.todo
+                )
     if judged and not (plan.refused or plan.unknown):
         names = ", ".join(sorted(flow.flow.name for flow in judged))
         yield Check("flows", "remote topics").ok(f"{names}: nothing there would be copied a second time")

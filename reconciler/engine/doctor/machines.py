@@ -116,19 +116,19 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
         return
     if live is None or live.state not in (JobState.STARTING, JobState.RUNNING):
         state = "it has not run yet" if live is None else f"the mirror is {live.state}"
-        todo = "Start it (reconciler apply), or let an application look: doctor --executors"
+        todo = "Start it (reconciler apply ENV), or let an application look: doctor --executors"
         yield check.unknown(f"their packages, secrets and network were not checked: {state}", "", todo)
         return
     conditions = [each for flow in live.flows.values() for each in flow.conditions if each.code in ABOUT_EXECUTORS]
     texts = list(dict.fromkeys(each.text or each.code for each in conditions))
     if texts:
-        left = f"; and {len(texts) - SHOWN} more: reconciler status" if len(texts) > SHOWN else ""
+        left = f"; and {len(texts) - SHOWN} more: reconciler status ENV" if len(texts) > SHOWN else ""
         why = "lanes are copied by none of these executors, or by fewer than are wanted"
         todo = next((each.todo for each in conditions if each.todo), "See docs/mirror/spark-clusters.md")
         yield check.problem("; ".join(texts[:SHOWN]) + left, why, todo)
     elif live.state is JobState.STARTING or any(flow.state != "running" for flow in live.flows.values()):
         text = "its tasks have not reported yet what they lack; not every flow runs"
-        yield check.unknown(text, "", "Ask again once reconciler status says that they run")
+        yield check.unknown(text, "", "Ask again once reconciler status ENV says that they run")
     else:
         yield check.ok("its tasks have their packages, secrets, the control channel and all brokers")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.engine.kinds import kind_of
-from reconciler.engine.observe.verdict import ANY_FOLDER
 from reconciler.model.acls import WILDCARD, Permission, ResourceType
 from reconciler.model.changes import (
     AddPartitions,
@@ -23,7 +22,7 @@ from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.health import Verdict
 from reconciler.resources.flows.routes import selector_of
-from reconciler.text import first_of
+from reconciler.text import ANY_FOLDER, first_of
 
 _SHOWN = 3
 _TOO_LARGE = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")

@@ -8,14 +8,16 @@ as well, before it copies.
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.environment.importers.positions.connect_records import positions
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.options import CONNECTOR
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
 from reconciler.model.state.last_apply import Applied
@@ -306,6 +308,12 @@ def _writers(live: LiveState, judged: Judged) -> str:
     signs = [f"group {name}, {state or 'of unknown state'}" for name, state in sorted(facts.workers.items())]
     if internal:
         signs.append(f"topics {first_of(internal, 3)}")
+    for (topic, connector, alias), count in _stored(judged).most_common():
+        of = f"of {count} of these {counted(len(keys), 'partition')}"
+        signs.append(f"positions {of} in {topic}, by connector {connector} of source {alias or repr(alias)}")
+    for topic, read in facts.connect.items():
+        if isinstance(read, Unknown):
+            signs.append(f"{topic} may have its positions: {read.error}")
     if signs:
         writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
@@ -316,9 +324,31 @@ def _writers(live: LiveState, judged: Judged) -> str:
     return "; ".join(writers) or "an unknown producer: nothing on the target names it"
 
 
+def _stored(judged: Judged) -> Counter[tuple[str, str, str]]:
+    """How many of ``strange`` MirrorMaker 2 has stored a position for, by topic of Connect, connector and its alias of
+    the source."""
+    wanted = {judged.copies.partitions[key] for key in judged.strange}
+    return Counter(
+        (topic, stored.connector, stored.alias)
+        for topic, read in judged.facts.connect.items()
+        if not isinstance(read, Unknown)
+        for stored in positions(read).positions
+        if (stored.topic, stored.partition) in wanted
+    )
+
+
 def _ways(judged: Judged) -> str:
     flow, keys = judged.flow, judged.strange
-    ways = [f"go on where MirrorMaker 2 stopped: reconciler mirror import-positions ENV {flow.name} --write"]
+    take_over = f"reconciler mirror import-positions ENV {flow.name}"
+    for (topic, connector, alias), _ in _stored(judged).most_common(1):
+        expected = {
+            "--offsets-topic": f"mm2-offsets.{flow.source}.internal",
+            "--connector": CONNECTOR,
+            "--alias": flow.source,
+        }
+        stored = {"--offsets-topic": topic, "--connector": connector, "--alias": alias}
+        take_over += "".join(f" {name} {in_shell(it)}" for name, it in stored.items() if it != expected[name])
+    ways = [f"go on where MirrorMaker 2 stopped: {take_over} --write"]
     before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
     if before:
         ways.insert(0, f"go on as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")

@@ -5,7 +5,6 @@ One function for `status`, its exit code, JSON, the live page and the map, so th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from reconciler.errors import Unknown
@@ -14,13 +13,9 @@ from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
-from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, words
-from reconciler.text import counted, in_shell, time_words
+from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
+from reconciler.text import ANY_FOLDER, command_of, counted, time_words
 
-ANY_FOLDER = "ENV"
-"""In a command, where the folder of the environment is not known."""
-_COMMANDS = "apply|plan|status|verify|doctor|explain|drift|mirror (?:start|stop|seek|pause|resume)"
-_COMMAND = re.compile(rf"\breconciler ({_COMMANDS})\b(?: ENV\b)?( FLOW\b)?")
 _ORDER = tuple(Health)
 
 
@@ -29,11 +24,6 @@ def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) ->
     reported = live.as_reported()
     causes = [*_clusters(topology, reported, folder), *_mirrors(topology, reported, folder)]
     return Verdict(tuple(sorted(causes, key=lambda cause: -_ORDER.index(cause.health))))
-
-
-def command_of(text: str, folder: str, flow: str = "") -> str:
-    """``text`` of a job, which does not know the folder of its environment, with commands that can be typed."""
-    return _COMMAND.sub(lambda it: f"reconciler {it[1]} {folder}" + (f" {flow or 'FLOW'}" if it[2] else ""), text)
 
 
 def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
@@ -181,10 +171,7 @@ def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[Verdi
     for pause, reported in reported_pauses(flow.name, flow):
         scope, every = pause.scope, f"{reported.paused_partitions} of {counted(reported.partitions, 'partition')}"
         text = f"{scope} is paused {words(pause)}; {every}; {waiting}"
-        topic = f" --topic {in_shell(scope.topic)}" if scope.topic else ""
-        partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
-        todo = f"Resume it: reconciler mirror resume {folder} {scope.flow}{topic}{partition}"
-        brief = f"{scope} is paused"
+        brief, todo = f"{scope} is paused", f"Resume it: {resume_command(scope, folder)}"
         if destination := failed_over_to(pause.reason):
             brief = f"{scope} is failed over to {destination}"
             todo = f"It stays so until consumers go back: reconciler failback {folder} {flow.name}"

@@ -132,7 +132,7 @@ def _rate_limit(reading: Reading) -> int | None:
         return None
     if rate < LEAST_RATE:
         why = "One batch is the smallest piece that is copied, so less would be a stutter"
-        todo = "Write 1KiB or more, or pause the flow with reconciler mirror pause"
+        todo = "Write 1KiB or more, or pause the flow with reconciler mirror pause ENV FLOW"
         reading.wrong(("rate_limit",), Wrong("out-of-range", f"rate_limit is {node.text}", why, todo))
     return rate
 

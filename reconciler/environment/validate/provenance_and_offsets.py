@@ -46,8 +46,8 @@ def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], plac
             f"flow {flow.name}: sync_offsets, but {third.source} writes to the same topics by {third.name}",
             f"A group's offset says what it has read of {flow.source} and {flow.target}; records of {third.source} "
             "could be skipped",
-            "Write sync_offsets: false and move groups with reconciler failover, which warns, or make their topics "
-            "disjoint",
+            "Write sync_offsets: false and move groups with reconciler failover ENV FLOW, which warns, or make their "
+            "topics disjoint",
         )
 
     for doubled in find_doubled(travels.values()):
@@ -138,7 +138,7 @@ def _two_way(travel: FlowNaming, back: FlowNaming, places: Places) -> Iterator[P
         f"flow {flow.name}: offsets: same, while {back.flow.name} carries {_of(topic)} back under the same name",
         f"Both sides would get records of their own at one offset, and {flow.target} may be written by the mirror "
         "alone",
-        "Remove one of the two flows; after a failover reconciler failback fills the old source",
+        "Remove one of the two flows; after a failover reconciler failback ENV FLOW fills the old source",
     )
 
 

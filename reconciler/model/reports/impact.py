@@ -5,7 +5,7 @@ A part that could not be read is None and named in ``unknown``; it blocks nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -120,8 +120,9 @@ class RemoteFacts:
     partitions without a position: ``held``: begin and end, where they are not empty; ``others``: group of another flow
     that has a position there; ``copied``: by flow, who copied it (a flow's state), up to which source offset at least,
     as the offset map says. ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, when the
-    last idempotent producer that is known wrote; ``writers``: transactional ids of those that have one. ``unknown``:
-    what else could not be read."""
+    last idempotent producer that is known wrote; ``writers``: transactional ids of those that have one. ``connect``:
+    keys and values of topics that look like Kafka Connect's offsets, as MirrorMaker 2 stores its positions.
+    ``unknown``: what else could not be read."""
 
     positions: Mapping[str, Mapping[Key, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
     untold: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -131,4 +132,7 @@ class RemoteFacts:
     workers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     written_ms: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     writers: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    connect: Mapping[str, Sequence[tuple[bytes | None, bytes | None]] | Unknown] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     unknown: str = ""

@@ -179,7 +179,7 @@ class _Lines:
     """What structlog writes to."""
 
     def msg(self, line: str) -> None:
-        say_document(line)
+        say_document(line, "json")
 
     info = warning = error = msg
 

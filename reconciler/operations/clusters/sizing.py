@@ -80,7 +80,7 @@ def _load(
     known = live.known(flow.source)
     counts = [len(known.topics[name].partitions) if known and name in known.topics else None for _, name in sources]
     partitions = [count for count in counts if count is not None]
-    unread = Unknown(f"flow {flow.name}", "its topics could not be read", "reconciler doctor names missing rights")
+    unread = Unknown(f"flow {flow.name}", "its topics could not be read", "reconciler doctor ENV names missing rights")
     factors = {route.replication_factor for route in routes if route.replication_factor}
     return FlowLoad(
         flow,

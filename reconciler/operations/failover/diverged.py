@@ -48,7 +48,7 @@ def sides_of(topology: Topology, name: str) -> FlowSides:
         raise ReconcilerError(
             f"flow {name} does not keep offsets",
             "Its copies have offsets of their own, so that none can be on one side only.",
-            "Compare its records with reconciler verify.",
+            "Compare its records with reconciler verify ENV.",
         )
     source, target = Side(topology.clusters[flow.source]), Side(topology.clusters[flow.target])
     return FlowSides(flow, source, target, selector_of(flow))

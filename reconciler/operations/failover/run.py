@@ -16,7 +16,7 @@ from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, open_session
-from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
+from reconciler.render.console import filled_in, require_agreement, say, say_document, say_now, show, style
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
 from reconciler.resources.mirrors.pause import words
 
@@ -118,7 +118,7 @@ def _tell(report: Report, code: ExitCode, options: FailoverOptions) -> None:
         case _:
             assert_never(form)
     if out is not None:
-        write_text(out, _in_file(report, code, out.suffix))
+        write_text(out, filled_in(_in_file(report, code, out.suffix), out.suffix))
     show(text, form)
 
 

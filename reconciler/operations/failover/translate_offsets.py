@@ -165,8 +165,9 @@ def _broken(flow: Flow, error: BrokerError) -> ReconcilerError:
     if error.code == UNKNOWN_TOPIC:
         problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
         why = "Without it positions cannot be translated."
-        return ReconcilerError(problem, why, "Run reconciler apply, which makes the topic, and let the mirror copy.")
+        todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
+        return ReconcilerError(problem, why, todo)
     if error.code in DENIED:
-        todo = "Run reconciler doctor: it names what is missing."
+        todo = "Run reconciler doctor ENV: it names what is missing."
         return ClusterError(flow.target, "denied", str(error), "Positions are translated as the mirror.", todo)
     return ClusterError(flow.target, "other", str(error))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.backends.clusters.connect_offsets import read_records, workers
+from reconciler.backends.clusters.connect_offsets import looks_like_offsets, read_records, workers
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.in_flight import read_in_flight
 from reconciler.backends.files import read_environment, write_text
@@ -24,6 +24,7 @@ from reconciler.model.options import CONNECTOR
 from reconciler.operations.mirror.pause import job_of
 from reconciler.operations.mirror.seek import unreported
 from reconciler.operations.session.session import Session, open_session
+from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import declared_flow, selector_of
@@ -122,16 +123,12 @@ def _nothing_there(session: Session, places: Mapping[str, TopicRef]) -> Reconcil
         except ClusterError:
             alike.append(f"{cluster} could not be asked")
         else:
-            alike += [f"{cluster}/{name}" for name in sorted(names) if _looks_like_offsets(name)]
+            alike += [f"{cluster}/{name}" for name in sorted(names) if looks_like_offsets(name)]
     return ReconcilerError(
         f"no offsets topic of MirrorMaker 2: {', '.join(map(str, topics))} is not there, or hidden from principal plan",
         f"Topics that look like one: {', '.join(alike) or 'none'}.",
         "Name it with --offsets-topic, its cluster with --on, and MirrorMaker 2's alias of the source with --alias.",
     )
-
-
-def _looks_like_offsets(name: str) -> bool:
-    return name.startswith("mm2-offsets") or (name.endswith("offsets") and "connect" in name)
 
 
 def _judged(session: Session, flow: Flow, request: ImportRequest, before: Records, now: Records) -> Inheritance:
@@ -155,15 +152,30 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
                 obstacles.append(f"{problem}. Stop them cleanly first, and look again")
     obstacles += _running(session, flow)
     if not obstacles:
-        judged = inherit(flow, place, now, names, replace(world, in_flight=_in_flight(session, flow, judged.offsets)))
+        stored = {(topic, number): at for topic, each in judged.offsets.items() for number, at in each.items()}
+        fresh = dict.fromkeys(_without_position(flow, judged, world))
+        known = _in_flight(session, flow, {**stored, **fresh})
+        in_flight, beginnings = ({key: known[key] for key in keys} for keys in (stored, fresh))
+        judged = inherit(flow, place, now, names, replace(world, in_flight=in_flight, beginnings=beginnings))
     return replace(judged, obstacles=tuple(obstacles), notes=(*judged.notes, *notes))
 
 
+def _without_position(flow: Flow, judged: Inheritance, world: PositionAnswers) -> Iterator[tuple[str, int]]:
+    """What would be stopped where its remote partition holds records: MirrorMaker 2 may have ended before it stored a
+    position. Flows with the same offsets or with provenance have other ways to go on."""
+    start = flow.start
+    if flow.keeps_offsets or flow.provenance is not None or AGAIN in (start.kind, start.otherwise):
+        return
+    for topic in judged.topics:
+        named = (start.offsets or {}).get(topic.name, {})
+        if topic.remote in world.remotes:
+            yield from ((topic.name, number) for number in topic.fresh if number not in named)
+
+
 def _in_flight(
-    session: Session, flow: Flow, offsets: Mapping[str, Mapping[int, int]]
+    session: Session, flow: Flow, wanted: Mapping[tuple[str, int], int | None]
 ) -> Mapping[tuple[str, int], InFlight | str]:
     """As the principal that may read the records: plan, else the mirror."""
-    wanted = {(topic, number): at for topic, each in offsets.items() for number, at in each.items()}
     remote, committed = selector_of(flow).remote_name, flow.isolation is Isolation.READ_COMMITTED
     known: dict[tuple[str, int], InFlight | str] = {}
     for principal in (Principal.PLAN, Principal.MIRROR):
@@ -183,7 +195,7 @@ def _running(session: Session, flow: Flow) -> Iterator[str]:
         yield f"whether mirror {carriers[0]} runs is not known: {job.error}. {job.todo}"
     elif job is not None and job.state in (JobState.RUNNING, JobState.STARTING) and flow.name in job.flows:
         description = f"mirror {job.name} runs with the flow, so its partitions have begun somewhere already"
-        yield f"{description}. Look with reconciler mirror seek, or stop it before it is given a start"
+        yield f"{description}. Look with reconciler mirror seek ENV {flow.name}, or stop it before it is given a start"
 
 
 def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) -> PositionAnswers:
@@ -210,7 +222,12 @@ def _written(session: Session, imported: Imported) -> Imported:
         lines = [f"  {item.subject}: {item.why}" for each in imported.flows for item in each.left]
         shown = "\n".join([*lines[:20], *([f"  and {len(lines) - 20} more"] if len(lines) > 20 else [])])
         description = "no position to take over, no file was changed"
-        raise ReconcilerError(description, shown or "The offsets topic holds none.", "Look at --connector and --alias.")
+        todo = "Look at --connector and --alias."
+        if any(each.stopped for each in imported.flows):
+            todo += (
+                " Or say yourself where each begins: start.offsets of the flow; start: again copies all of it again."
+            )
+        raise ReconcilerError(description, shown or "The offsets topic holds none.", todo)
     texts = write_starts(read_environment(session.folder), session.topology, starts)
     for file, text in texts.items():
         write_text(Path(file), text)

@@ -56,7 +56,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
     try:
         execute.perform(f"catch-up:{','.join(mirrors)}", run)
     except KeyboardInterrupt:
-        say("the job goes on and ends by itself: see reconciler status; reconciler mirror stop ends it now")
+        say("the job goes on and ends by itself: see reconciler status ENV; reconciler mirror stop ENV ends it now")
         raise
     return "\n".join(line for job in ended for line in _copied(job, flow))
 

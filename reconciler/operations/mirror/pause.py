@@ -215,7 +215,7 @@ def _await(
             if time.monotonic() > give_up:
                 problem = f"mirror {name} has not confirmed within {wait_s:g} s: {pause_progress.words}"
                 why = f"It is recorded, so it holds as soon as the job has done it: {', '.join(map(str, mine))} {word}."
-                raise ReconcilerError(problem, why, "Look again with reconciler status.")
+                raise ReconcilerError(problem, why, "Look again with reconciler status ENV.")
             time.sleep(LOOK_S)
     return later
 

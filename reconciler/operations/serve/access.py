@@ -138,5 +138,5 @@ def _cookie(header: str) -> str:
 
 
 def _denied() -> Response:
-    words = "This page asks for its token: open the address that reconciler serve showed when it started.\n"
+    words = "This page asks for its token: open the address that reconciler serve ENV showed when it started.\n"
     return PlainTextResponse(words, 401, {"www-authenticate": "Bearer"})

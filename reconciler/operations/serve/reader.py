@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from reconciler.engine.observe.verdict import ANY_FOLDER
 from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.topic_list import owners, topic_list
 from reconciler.engine.topology_map import topology_map
@@ -35,6 +34,7 @@ from reconciler.render.live.view import (
 )
 from reconciler.render.reports.status import StatusInputs
 from reconciler.render.reports.watch import LagTrend
+from reconciler.text import ANY_FOLDER
 
 SLICE_SECONDS = 0.2
 """How soon a requested end is heard."""

@@ -29,6 +29,7 @@ from reconciler.operations.serve.connections import (
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources, StandingsReader
 from reconciler.render.console import say, show
+from reconciler.text import in_shell
 
 LOOK_SECONDS = 0.5
 END_WITHIN = 5
@@ -92,7 +93,7 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
     certificate = PageCertificate(options.tls, say) if options.tls is not None else None
     with (
         _listening(options.bind, options.port) as listener,
-        LiveReader(SessionSources(folder, say), folder=str(folder)) as reader,
+        LiveReader(SessionSources(folder, say), folder=in_shell(str(folder))) as reader,
     ):
         standings = StandingsReader(lambda: reader.view.topology)
         app = LiveApp(Renderer(lambda: reader.view, standings.of, reader.now_ms), stop).application(access)

@@ -53,7 +53,7 @@ class UnseenJobs:
         if declared is None or not (missing := self._missing(declared)):
             return None
         error = f"its process runs, but {missing}, so what the job does cannot be seen"
-        return Unknown(f"mirror {mirror}", error, "Run reconciler apply, which creates the topic.")
+        return Unknown(f"mirror {mirror}", error, "Run reconciler apply ENV, which creates the topic.")
 
     def require_heard(self, mirror: str) -> None:
         """For a job without a process on this machine and without a status record. Raises RunnerError when it was
@@ -70,7 +70,7 @@ class UnseenJobs:
             raise RunnerError(
                 f"{missing}, and {evidence}",
                 "Its job may run on another machine, and a second one must not be started beside it",
-                "Run reconciler apply --partial, which creates the topic and starts no job. A job that runs then "
+                "Run reconciler apply ENV --partial, which creates the topic and starts no job. A job that runs then "
                 "reports within seconds; plan again, and a job that did not report is started.",
             )
         if not asked_before:

@@ -71,7 +71,7 @@ def _groups(standings: Standings) -> Iterator[str]:
         yield _group(group, standings, opened=len(standings.groups) <= OPENED)
     if len(standings.groups) > MOST_GROUPS:
         more = len(standings.groups) - MOST_GROUPS
-        yield f"<p>and {more:,} more groups: <code>reconciler failover --dry-run</code></p>"
+        yield f"<p>and {more:,} more groups: <code>reconciler failover ENV --dry-run</code></p>"
     if standings.unsupported:
         rows = ((code(name), safe(why)) for name, why in sorted(standings.unsupported.items()))
         yield f"<h2>Groups that cannot be moved</h2>{table(('group', 'why'), rows)}"

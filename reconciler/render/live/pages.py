@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 from urllib.parse import urlencode
 
@@ -33,7 +34,7 @@ from reconciler.render.plan.html import AboutPlan, plan_body, report_body
 from reconciler.render.reports.drift import drift_page
 from reconciler.render.reports.status import lock_line
 from reconciler.render.style import Format
-from reconciler.text import counted, grouped
+from reconciler.text import command_of, counted, grouped
 
 _OWN_CSS = """
 .skip{position:absolute;left:-99rem}.skip:focus{left:.5rem;top:.5rem;background:var(--card);padding:.4rem;z-index:3}
@@ -270,6 +271,12 @@ _AGAIN_SECONDS = 10
 
 def regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
     """``standings``: of the flow of a page of groups; each other page has none."""
+    folder = safe(view.folder)
+    parts = _regions(view, page, now_ms, standings)
+    return tuple(replace(part, html=command_of(part.html, folder, page.flow or "FLOW")) for part in parts)
+
+
+def _regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
     match page.kind:
         case PageKind.OVERVIEW:
             return overview(view, now_ms)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
-from reconciler.engine.observe.verdict import ANY_FOLDER, verdict_of
+from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.topic_list import TopicRow
 from reconciler.errors import Unknown
@@ -26,7 +26,7 @@ from reconciler.model.reports.health import Health, Verdict
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.reports.status import StatusInputs
-from reconciler.text import moment
+from reconciler.text import ANY_FOLDER, moment
 
 TOO_OLD_MS = 90_000
 SILENCE_HOLDS_MS = 10_000

@@ -109,7 +109,10 @@ def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef],
         lines += [*_flow(inheritance), *([] if files else _to_write(inheritance)), ""]
     lines += [f"flow {name}: {place} is not there; nothing is taken over" for name, place in absent.items()]
     if files:
-        lines += [f"Written into {', '.join(files)}; review and commit. Then: reconciler plan, reconciler apply."]
+        then = "Then: reconciler plan ENV, reconciler apply ENV."
+        if stopped := sum(each.stopped for each in flows):
+            then = f"Then decide about {counted(stopped, 'partition')} not copied (note above): plan is blocked."
+        lines += [f"Written into {', '.join(files)}; review and commit. {then}"]
     return lines_of(lines).rstrip("\n") + "\n"
 
 
@@ -165,6 +168,7 @@ def _document(inheritance: Inheritance) -> dict[str, Any]:
                 "positions": dict(topic.positions),
                 "behind": topic.behind,
                 "without_position": topic.fresh,
+                "stopped": topic.stopped,
             }
             for topic in inheritance.topics
             if topic.positions or topic.fresh

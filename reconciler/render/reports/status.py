@@ -24,7 +24,7 @@ from reconciler.replication.names import WAITING, runbook_of
 from reconciler.replication.status import FlowStatus, flow_document
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
-from reconciler.text import counted, time_words
+from reconciler.text import ANY_FOLDER, command_of, counted, time_words
 
 
 def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
@@ -202,7 +202,12 @@ def _flow(flow: FlowStatus, docs_url: str) -> dict[str, Any]:
     """As in the record, with what that leaves out while it says nothing, and where each condition is explained."""
     value = {name: sparse_fields(FlowStatus)[name] for name in _ALWAYS} | flow_document(flow)
     conditions = [
-        {**condition, "runbook": runbook_of(condition["code"], docs_url)} for condition in value["conditions"]
+        {
+            **condition,
+            "todo": command_of(condition["todo"], ANY_FOLDER, flow.name),
+            "runbook": runbook_of(condition["code"], docs_url),
+        }
+        for condition in value["conditions"]
     ]
     return {name: figure for name, figure in value.items() if name != "lanes"} | {"conditions": conditions}
 

@@ -11,7 +11,7 @@ from reconciler.model.live import JobState, LiveCluster, LiveMirror
 from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import FlowStatus, ReportedPause
 from reconciler.resources.flows.routes import selector_of
-from reconciler.text import counted, moment, suggestion
+from reconciler.text import ANY_FOLDER, counted, in_shell, moment, suggestion
 
 FAILOVER = "failover to "
 """How the reason of a pause begins that a failover set; the destination follows, and ``;`` before anything else."""
@@ -44,7 +44,7 @@ def scopes(topology: Topology, request: PauseRequest) -> tuple[Scope, ...]:
         raise ReconcilerError(
             f"environment {topology.environment} has no flow {request.flow}",
             "There is nothing to act on.",
-            f"{suggestion(request.flow, topology.flows, 'Look at reconciler status')}.",
+            f"{suggestion(request.flow, topology.flows, 'Look at reconciler status ENV')}.",
         )
     flows = [request.flow] if request.flow else sorted(topology.flows)
     if not flows:
@@ -85,16 +85,21 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
     return ""
 
 
+def resume_command(scope: Scope, folder: str = ANY_FOLDER) -> str:
+    topic = f" --topic {in_shell(scope.topic)}" if scope.topic else ""
+    partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
+    return f"reconciler mirror resume {folder} {scope.flow}{topic}{partition}"
+
+
 def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
     """For plans and drift reports: what differs from what git declares because a person asked for it."""
     names = []
     for name, flow in sorted(mirror.flows.items()):
         for pause, _ in reported_pauses(name, flow):
-            names.append(
-                f"{pause.scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume"
-            )
+            until = f"nothing of it is copied until {resume_command(pause.scope)}"
+            names.append(f"{pause.scope} is paused {words(pause)}; {until}")
         if more := flow.counted_pauses[0] - len(flow.pauses):
-            names.append(f"flow {name} has {counted(more, 'pause')} more; see reconciler status")
+            names.append(f"flow {name} has {counted(more, 'pause')} more; see reconciler status ENV")
     return tuple(names)
 
 

@@ -35,7 +35,7 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
         f"{topic}, partition{'' if single else 's'} {ranges}, {'has' if single else 'have'} not moved for "
         f"{STALLED_S:.0f} s, {behind}; {why}",
         "Look at the brokers that lead them at the source and at the target, and at the log of the job. If it stays: "
-        "reconciler mirror stop, then apply.",
+        "reconciler mirror stop ENV, then apply.",
         topic,
         numbers[0] if single else None,
         stops=not others_move,
@@ -47,7 +47,7 @@ def setting_refused(flow: str, error: SettingError) -> Condition:
     return Condition(
         "setting_not_supported",
         f"{flow} is not copied: {error}",
-        "Edit the client settings of that cluster, run reconciler validate, then apply.",
+        "Edit the client settings of that cluster, run reconciler validate ENV, then apply.",
         stops=True,
     )
 

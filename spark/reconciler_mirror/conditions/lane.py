@@ -140,7 +140,7 @@ def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
         f"is not copied further: {spec.target_topic} and the source mean different records from offset {offset} on: "
         f"{why}. Something else than this mirror wrote to {spec.target_topic}, or its leader lost records, or wrote a "
         "transaction marker twice; what is there cannot be moved",
-        f"Nothing is overwritten. See which records differ: reconciler verify. Keep other producers out of "
+        f"Nothing is overwritten. See which records differ: reconciler verify ENV. Keep other producers out of "
         f"{spec.target_topic}, then copy into a new topic: delete {spec.target_topic} or change the naming, and run "
         "apply.",
     )
@@ -153,7 +153,7 @@ def filler_limit(spec: PartitionSpec, start: int, fillers: int) -> Condition:
         spec,
         f"is not copied: it begins at source offset {start}, and {spec.target_topic} would first have to be filled "
         f"with {fillers:,} empty offsets, more than the flow's filler_limit",
-        "Raise filler_limit of the flow, reconciler plan says what it costs, or write offsets: translated, "
+        "Raise filler_limit of the flow, reconciler plan ENV says what it costs, or write offsets: translated, "
         "and run apply.",
     )
 
@@ -183,13 +183,13 @@ def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
     todo = {
         "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
         f"{lane.source.cluster}: {GRANTS}. The lane is retried automatically.",
-        "hanging_transaction": "Compare the last records of both partitions (reconciler verify), then end the "
+        "hanging_transaction": "Compare the last records of both partitions (reconciler verify ENV), then end the "
         "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is retried automatically.",
         "transaction_timeout_refused": f"Set transaction.max.timeout.ms of {lane.target.cluster} to at least "
         f"{TRANSACTION_TIMEOUT_MS} on its brokers. The lane is retried automatically.",
         "authentication_failed": f"Check sasl.* and ssl.* of {lane.source.cluster} and {lane.target.cluster}, under "
-        "client and principals.mirror, and their secrets where the Spark tasks run; reconciler doctor tries them. The "
-        "lane is retried automatically.",
+        "client and principals.mirror, and their secrets where the Spark tasks run; reconciler doctor ENV tries them. "
+        "The lane is retried automatically.",
         "secret_missing": "Set it where the Spark tasks run. The lane is retried automatically.",
     }
     return Condition(
@@ -291,14 +291,14 @@ def target_missing(spec: PartitionSpec, partitions: int, code: int) -> Condition
             "target_topic_missing",
             spec,
             f"is not copied: {spec.target_topic} does not exist at the target",
-            "Run reconciler apply, which creates it. Its positions went with it where it was deleted, so copying then "
-            "begins where the flow starts: all that the source still has is copied again.",
+            "Run reconciler apply ENV, which creates it. Its positions went with it where it was deleted, so copying "
+            "then begins where the flow starts: all that the source still has is copied again.",
         )
     return Condition.of_partition(
         "target_topic_smaller",
         spec,
         f"is not copied: {spec.target_topic} has only {partitions} partitions",
-        "Run reconciler apply, which adds the missing partitions; copying resumes automatically.",
+        "Run reconciler apply ENV, which adds the missing partitions; copying resumes automatically.",
     )
 
 

@@ -173,7 +173,7 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
 
 
 def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
-    todo = "Run reconciler apply, which creates it; copying starts automatically."
+    todo = "Run reconciler apply ENV, which creates it; copying starts automatically."
     if len(remote) > LONGEST_TOPIC:
         todo = f"Its name has {len(remote)} characters, Kafka allows {LONGEST_TOPIC}: exclude_topics leaves it out."
     return Condition(
@@ -191,7 +191,7 @@ def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int
         "target_topic_smaller",
         f"{topic} has {wanted} partitions at {flow.source.cluster}, {remote} has {have} at {flow.target.cluster}: "
         f"partitions {have} to {wanted - 1} are not copied",
-        "Run reconciler apply, which adds the partitions; copying starts automatically.",
+        "Run reconciler apply ENV, which adds the partitions; copying starts automatically.",
         topic,
         stops=True,
     )

@@ -18,7 +18,7 @@ from reconciler_mirror.clients import librdkafka as clients
 from reconciler_mirror.model.lane import Condition
 
 _FLUSH_S = 5.0
-_TODO = "Run reconciler apply, which creates the topic, and check that the mirror's principal may write it."
+_TODO = "Run reconciler apply ENV, which creates the topic, and check that the mirror's principal may write it."
 _TODO_CLOCK = "Compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms."
 _REFUSED_TIME = KafkaError.INVALID_TIMESTAMP
 

@@ -132,7 +132,7 @@ class CatchUp:
         for partition in behind if held else ():
             around = scopes_around(view.settings.name, partition.topic, partition.partition)
             if scope := next((scope for scope in around if scope in held), None):
-                return f"{scope} is paused. Resume it with reconciler mirror resume, then start again"
+                return f"{scope} is paused. Resume it with reconciler mirror resume ENV, then start again"
         conditions: list[Condition] = []
         lasts = False
         for condition, since in self._since(view, now):
@@ -176,7 +176,7 @@ def _in_words(conditions: Sequence[Condition]) -> str:
     all_conditions = conditions[:_MOST_TOLD]
     texts = [f"{condition.code}: {condition.text.rstrip('. ')}." for condition in all_conditions]
     texts += (
-        [f"And {len(conditions) - len(all_conditions):,} more, see reconciler status."]
+        [f"And {len(conditions) - len(all_conditions):,} more, see reconciler status ENV."]
         if len(conditions) > len(all_conditions)
         else []
     )

@@ -98,7 +98,7 @@ class MapWriter:
                 lane=self._lane.spec.lane,
                 topic=topic,
                 why=why,
-                todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
+                todo="run reconciler apply ENV, which creates the topic; check that the mirror's principal may write",
             )
 
 

@@ -14,7 +14,7 @@ from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, TimeWindo
 Place = tuple[str, int]
 Offsets = Mapping[Place, int]
 
-_NOT_STARTED = "Start the mirror (reconciler mirror start), wait until it has copied, then verify again."
+_NOT_STARTED = "Start the mirror (reconciler mirror start ENV), wait until it has copied, then verify again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,8 @@ def words(plan: PartitionRange, difference: FoundDifference, writer: Writer | No
     theirs = f" (the source has that record at {here})" if here not in (None, at) else ""
     todo = (
         "Find out who else writes to the target topic (kafka-transactions.sh describe-producers shows producer ids), "
-        "and keep it from that. The records stay where they are; reconciler diverged export writes those of one side "
-        "only, and a new target topic is the way on (docs/mirror/same-offsets.md#when-both-sides-part)."
+        "and keep it from that. The records stay where they are; reconciler diverged export ENV FLOW writes those of "
+        "one side only, and a new target topic is the way on (docs/mirror/same-offsets.md#when-both-sides-part)."
     )
     return f"{CODE}: {parts}{theirs}; {(writer or Writer(unknown='it was not looked for')).words(plan.producer)}", todo
 

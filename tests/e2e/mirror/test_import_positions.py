@@ -162,11 +162,34 @@ def test_what_a_killed_mirrormaker_had_in_flight_is_found_in_both_logs(
     other = [(1, str(number)) for number in range(20, 29) if number != 26]
     copy(plain["west"], unique, *first, *second, *other)
     store(plain["west"], unique, (0, 11), (1, 4))
+    planned = cli("plan", env).out
+    assert f"positions of 2 of these 2 partitions in {unique}connectoffsets, by connector mm2 of source east" in planned
+    assert f"import-positions {env} {unique} --offsets-topic {unique}connectoffsets --connector mm2 --write" in planned
     shown = cli(*words(env, unique))
     assert (shown.code, f"start: {{offsets: {{{unique}: {{0: 18, 1: 6}}}}}}" in shown.out) == (0, True), shown.out
     assert "note: 7 records of 2 partitions behind the stored positions, as both logs show, were copied to" in shown.out
     assert f"note: {unique}-1: at most 2 records from 6 on come twice" in shown.out
     assert cli(*words(env, unique), "--write").code == 0
+
+
+def test_a_mirrormaker_that_ended_before_its_first_position_is_gone_on_with_where_both_logs_prove_it(
+    cli: Cli, env: Path, plain: Sandbox, unique: str
+) -> None:
+    """In partition 0 all up to 7 was copied, some of it twice; in partition 1 one record is missing."""
+    copy(plain["west"], unique, *[(0, str(number)) for number in (*range(8), *range(5, 8))], (1, "20"), (1, "22"))
+    assert "remote-topic-not-empty" in cli("plan", env).out
+    asked = words(env, unique)
+    shown = cli(*asked)
+    assert (shown.code, f"start: {{offsets: {{{unique}: {{0: 8}}}}}}" in shown.out) == (0, True), shown.words
+    assert "note: 8 records of 1 partition without a position, as both logs show" in shown.out
+    assert (
+        f"{unique}-1: no position was stored, and where MirrorMaker 2 ended is not proved: west may have" in shown.out
+    )
+    written = cli(*asked, "--write")
+    assert written.out.endswith("Then decide about 1 partition not copied (note above): plan is blocked.\n")
+    assert f"east.{unique} 2" in cli("plan", env).out, "the two records of partition 1"
+    (env / "topology.yaml").write_text((env / "topology.yaml").read_text().replace("{0: 8}", "{0: 8, 1: 1}"))
+    assert cli("plan", env).code == 2
 
 
 def test_logs_that_cannot_be_compared_are_told(cli: Cli, env: Path, plain: Sandbox, unique: str) -> None:

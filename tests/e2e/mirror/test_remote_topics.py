@@ -133,7 +133,7 @@ def test_doctor_and_validate_say_so_too(cli: Cli, write: Write, plain: Sandbox, 
     said = cli("doctor", env)
     assert said.code == 1, said.words
     assert "remote-topic-not-empty" in said.out
-    assert f"import-positions ENV {beside} --write" in said.out
+    assert f"import-positions {env} {beside} --write" in said.out
 
 
 def test_heartbeats_are_not_written_into_a_topic_of_an_application(

@@ -191,7 +191,7 @@ def test_what_lies_beyond_a_log_and_what_is_of_a_former_topic_is_called_so(
         return urlsafe(str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id))
 
     by_itself = f"until the mirror has copied {flow.topic} again: its position went with the former topic"
-    seek = f"reconciler mirror seek ENV FLOW --topic {flow.topic} --to earliest"
+    seek = f"reconciler mirror seek {env} {flow.topic} --topic {flow.topic} --to earliest"
     for handle, topic, todo in ((flow.target, flow.remote, by_itself), (flow.source, flow.topic, seek)):
         was = ids(handle, topic)
         delete_topic(handle, topic)

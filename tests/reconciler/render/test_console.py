@@ -10,14 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
 
 import pytest
 import typer
 
 from reconciler.cli.main import main
+from reconciler.errors import ReconcilerError
 from reconciler.operations.apply.controller import logger
-from reconciler.render.console import run_app, say, show, show_last, style
+from reconciler.render.console import App, Env, run_app, say, show, show_last, style
+from reconciler.text import in_shell
 
 
 @pytest.fixture
@@ -179,3 +181,40 @@ def test_a_locale_without_a_character_is_no_error(monkeypatch: pytest.MonkeyPatc
         run_app(app, [])
     assert ended.value.code == 0
     assert written.getvalue().decode() == "\u017c\u00f3\u0142\u0107 \\udcff\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "shown", "form"),
+    [
+        ("prod", "prod", "text"),
+        ("my prod", "'my prod'", "text"),
+        ('a"b', r"'a\"b'", "json"),
+        ("a<b", "&#x27;a&lt;b&#x27;", "html"),
+    ],
+)
+def test_commands_name_the_folder_and_the_flow_that_were_given(
+    folder: str, shown: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "See reconciler mirror seek ENV FLOW --to earliest, or reconciler plan ENV."
+    app = App()
+
+    @app.command()
+    def look(envs: Annotated[list[Path], typer.Argument(metavar="ENV")]) -> None:
+        show(words, form)
+
+    @app.command()
+    def fail(env: Env, flow: Annotated[str, typer.Argument(metavar="FLOW")]) -> None:
+        raise ReconcilerError(words)
+
+    with pytest.raises(SystemExit):
+        run_app(app, ["look", folder])
+    seen = f"See reconciler mirror seek {shown} FLOW --to earliest, or reconciler plan {shown}.\n"
+    assert capsys.readouterr().out == seen
+    with pytest.raises(SystemExit):
+        run_app(app, ["fail", folder, "orders"])
+    typed = in_shell(folder)
+    said = f"See reconciler mirror seek {typed} orders --to earliest, or reconciler plan {typed}.\n"
+    assert capsys.readouterr().err == said
+    with pytest.raises(SystemExit):
+        run_app(app, ["look", folder, "other"])
+    assert capsys.readouterr().out == f"{words}\n", "which of them is not known"

@@ -68,7 +68,7 @@ class AllowList:
 
     def _problems(self, desired: DesiredMirror, done: int) -> Iterator[tuple[str, str]]:
         where = f"the host's configuration {self.path}"
-        again = "Run reconciler apply, which writes a new record."
+        again = "Run reconciler apply ENV, which writes a new record."
         if not fits(desired.environment, self.environments):
             yield f"environment {desired.environment!r} is not accepted", f"Name it under environments in {where}."
         if desired.generation < done:

@@ -115,7 +115,7 @@ class Keeper:
             return read_desired(value, self._environment, self._mirror), None
         except UnreadableRecordError as error:
             why = "A host does nothing that it does not understand; what runs goes on."
-            todo = "Run reconciler apply, which writes a new record; upgrade this host where a later release did."
+            todo = "Run reconciler apply ENV, which writes a new record; upgrade this host where a later release did."
             return None, HostRefusal(str(error), why, todo)
 
     def _takes(

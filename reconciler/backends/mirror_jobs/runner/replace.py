@@ -68,7 +68,7 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
         raise RunnerError(
             f"mirror {mirror}: the new application took over and then {error.problem}",
             f"The old application has left. {error.why}",
-            f"Look at reconciler status; run plan to see what is left. The whole log: {new.path / 'job.log'}",
+            f"Look at reconciler status ENV; run plan to see what is left. The whole log: {new.path / 'job.log'}",
         ) from None
     progress(f"mirror {mirror} runs as {live_mirror.application_id}")
     if not runner.await_gone(old, leaving, LEAVE_PATIENCE_S):
@@ -126,5 +126,5 @@ def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> 
         f"mirror {mirror} was not restarted: the new application {subject}",
         f"{name} goes on copying with the definition it had. {why_ended(new)}",
         "Fix that, then run apply again. Where there is no room for two applications at once, stop the old one first: "
-        f"reconciler mirror stop, then apply. The whole log: {new.path / 'job.log'}",
+        f"reconciler mirror stop ENV, then apply. The whole log: {new.path / 'job.log'}",
     )

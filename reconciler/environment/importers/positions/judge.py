@@ -12,26 +12,29 @@ from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import selector_of
-from reconciler.text import counted
+from reconciler.text import counted, first_of
 
 
 @dataclass(frozen=True, slots=True)
 class PositionAnswers:
     """What both clusters answered. ``partitions``: of the source's topics. ``bounds``: first offset and end by source
     topic and partition. ``own``: positions the flow has already, by remote topic; ``remotes``: topics of the target.
-    ``in_flight``: what the target has from behind the stored positions, or why it was not read."""
+    ``in_flight``: what the target has from behind the stored positions, or why it was not read. ``beginnings``: the
+    same of partitions without a position, from the beginning of both logs."""
 
     partitions: Mapping[str, int]
     bounds: Mapping[Key, tuple[int, int]]
     own: Mapping[Key, int]
     remotes: frozenset[str]
     in_flight: Mapping[Key, InFlight | str] = field(default_factory=dict)
+    beginnings: Mapping[Key, InFlight | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedTopic:
     """``positions``: partition -> the first source offset to copy. ``behind``: offsets from there to the source's end.
-    ``fresh``: partitions that hold records and begin where ``start`` says, since they have no position."""
+    ``fresh``: partitions that hold records and begin where ``start`` says, since they have no position, but
+    for those ``stopped``: their remote partitions hold records, and nothing proves where MirrorMaker 2 ended."""
 
     name: str
     remote: str
@@ -39,6 +42,11 @@ class ImportedTopic:
     positions: Mapping[int, int]
     behind: int
     fresh: tuple[int, ...]
+    stopped: tuple[int, ...] = ()
+
+    @property
+    def begun(self) -> list[int]:
+        return [number for number in self.fresh if number not in self.stopped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,11 @@ class Inheritance:
     @property
     def offsets(self) -> Mapping[str, Mapping[int, int]]:
         return {topic.name: topic.positions for topic in self.topics if topic.positions}
+
+    @property
+    def stopped(self) -> int:
+        """Partitions that stay stopped when all of this is written."""
+        return sum(len(topic.stopped) for topic in self.topics)
 
 
 def wanted(records: Records, connector: str, alias: str) -> Mapping[Key, int]:
@@ -91,6 +104,12 @@ def inherit(
         else:
             known = world.in_flight.get((topic, number))
             taken[topic][number] = known.start if isinstance(known, InFlight) else at
+    for (topic, number), read in sorted(world.beginnings.items()):
+        if why := _unproved(read, flow.target):
+            words = f"no position was stored, and where MirrorMaker 2 ended is not proved: {why}"
+            not_imported.append(NotImported(f"{topic}-{number}", words))
+        elif isinstance(read, InFlight) and read.copied:
+            taken[topic][number] = read.start
     for topic, (count, why) in unmatched.items():
         not_imported.append(NotImported(topic, f"{counted(count, 'position')}, and the flow does not mirror it: {why}"))
     not_imported += _strangers(records, connector, alias)
@@ -105,7 +124,9 @@ def inherit(
         without = [number for number in range(count) if number not in at_each and (remote, number) not in world.own]
         bounds = {number: world.bounds.get((name, number), (0, 0)) for number in without}
         fresh = tuple(number for number, (begin, end) in bounds.items() if end > begin)
-        topics.append(ImportedTopic(name, remote, count, MappingProxyType(dict(at_each)), behind, fresh))
+        looked = {number: world.beginnings.get((name, number)) for number in fresh}
+        stopped = tuple(number for number, read in looked.items() if read is not None and _unproved(read, flow.target))
+        topics.append(ImportedTopic(name, remote, count, MappingProxyType(dict(at_each)), behind, fresh, stopped))
 
     why = "the flow's start is a timestamp, which cannot be combined with offsets. Make it earliest or latest first"
     obstacles = (why,) if flow.start.kind == "timestamp" else ()
@@ -131,6 +152,18 @@ def _refused(key: Key, at: int, remote: str, world: PositionAnswers) -> str:
     return ""
 
 
+def _unproved(read: InFlight | str, target: str) -> str:
+    """Why a partition without a position cannot be gone on with behind what the target has; empty where it can."""
+    if isinstance(read, str) or read.unknown:
+        return read if isinstance(read, str) else read.unknown
+    if read.again:
+        return (
+            f"{target} may have {counted(read.again, 'record')} from {read.start} on, and before them are some that it "
+            "has not, or that are equal to others"
+        )
+    return ""
+
+
 def _strangers(records: Records, connector: str, alias: str) -> Iterator[NotImported]:
     """Positions of another connector or source, what is no offset, and keys that are of no partition."""
     others = Counter((stored.connector, stored.alias) for stored in records.positions)
@@ -153,10 +186,10 @@ def _strangers(records: Records, connector: str, alias: str) -> Iterator[NotImpo
 def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: PositionAnswers) -> Iterator[str]:
     # What a MirrorMaker 2 that was killed had copied and not stored.
     known = {key: its for key, its in world.in_flight.items() if isinstance(its, InFlight)}
-    if copied := sum(its.copied for its in known.values()):
+    if in_flight := sum(its.copied for its in known.values()):
         count = counted(sum(its.copied > 0 for its in known.values()), "partition")
         yield (
-            f"{counted(copied, 'record')} of {count} behind the stored positions, as both logs show, were copied to "
+            f"{counted(in_flight, 'record')} of {count} behind the stored positions, as both logs show, were copied to "
             f"{flow.target} already: MirrorMaker 2 was killed. The flow begins behind them, so none of them comes twice"
         )
     for (topic, number), its in sorted(known.items()):
@@ -165,6 +198,14 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
                 f"{topic}-{number}: at most {counted(its.again, 'record')} from {its.start} on come twice: "
                 f"{flow.target} may have them, and before them are some that it has not, or that are equal to others"
             )
+    begun = [its for its in world.beginnings.values() if isinstance(its, InFlight) and its.copied]
+    if begun := [its for its in begun if not _unproved(its, flow.target)]:
+        copied = counted(sum(its.copied for its in begun), "record")
+        yield (
+            f"{copied} of {counted(len(begun), 'partition')} without a position, as both logs show from their beginning"
+            f" on, were copied to {flow.target} already: MirrorMaker 2 ended before it stored one. The flow begins"
+            " behind them, so none of them comes twice"
+        )
     unknown: dict[str, list[str]] = {}
     for (topic, number), read in sorted(world.in_flight.items()):
         if why := read if isinstance(read, str) else read.unknown:
@@ -178,11 +219,12 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
 
     # Where copying begins without a position, and whether copies would land elsewhere.
     otherwise = flow.start.otherwise or flow.start.kind
-    if fresh := [topic for topic in topics if topic.fresh]:
-        count = counted(sum(len(topic.fresh) for topic in fresh), "partition")
+    if fresh := [topic for topic in topics if topic.begun]:
+        count = counted(sum(len(topic.begun) for topic in fresh), "partition")
         named = ", ".join(topic.name for topic in fresh[:5]) + (" ..." if len(fresh) > 5 else "")
         yield f"{count} of {named} with records and without a position: copied from {otherwise} on, as start says"
-        there = [topic.remote for topic in fresh if topic.remote in world.remotes and otherwise != "latest"]
+        unread = [topic for topic in fresh if any((topic.name, n) not in world.beginnings for n in topic.begun)]
+        there = [topic.remote for topic in unread if topic.remote in world.remotes and otherwise != "latest"]
         if there and otherwise == AGAIN:
             yield f"what {', '.join(there[:5])} hold at {flow.target} already, from these partitions, is copied again"
         elif there:
@@ -190,6 +232,12 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
                 f"where {', '.join(there[:5])} hold records at {flow.target} already, these partitions are not copied:"
                 " plan and job stop them until start says otherwise: again, or their offsets"
             )
+    if stopped := [f"{topic.name}-{number}" for topic in topics for number in topic.stopped]:
+        yield (
+            f"{counted(len(stopped), 'partition')} not copied, and plan is blocked (remote-topic-not-empty):"
+            f" {first_of(stopped, 5)}. Give each its offset in flows.{flow.name}.start.offsets, or write"
+            " otherwise: again into start, which copies all of them again"
+        )
     if missing := [topic for topic in topics if topic.positions and topic.remote not in world.remotes]:
         renamed = f"; MirrorMaker 2 calls the source {alias}" if alias != flow.source else ""
         yield (

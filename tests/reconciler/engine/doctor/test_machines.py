@@ -121,7 +121,7 @@ def test_of_many_problems_three_are_told_once_each() -> None:
     many = [replace(NOT_FIT, text=f"executor {name} lacks structlog") for name in "aabcde"]
     text = finding(mirror(JobState.RUNNING, "running", *many)).text
     assert [text.count(f"executor {name} ") for name in "abcde"] == [1, 1, 1, 0, 0]
-    assert text.endswith("; and 2 more: reconciler status")
+    assert text.endswith("; and 2 more: reconciler status ENV")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.engine.doctor.flows import remote_findings
 from reconciler.engine.guards.remote_topics import (
     copied_again,
     copied_first,
@@ -81,6 +83,31 @@ def test_what_somebody_else_filled_is_told_with_counts_writers_and_three_ways() 
     for way in ("import-positions ENV east-to-west --write", "east-to-west.start: latest", "east-to-west.start: again"):
         assert way in refused.todo
     assert sentence == "to copy: at most 2,000 records, again, of 1 topic over 1 flow"
+
+
+def test_positions_that_connect_stores_name_the_writer_and_the_way_to_take_them_over() -> None:
+    stored = [
+        (json.dumps(["mm2", {"cluster": "e", "partition": number, "topic": SOURCE}]).encode(), b'{"offset": 5}')
+        for number in (0, 1, 7)
+    ]
+    unread = Unknown("", "its records: this principal may not ask", "Grant it: kafka-acls.sh")
+    made, _ = blocked(
+        replace(NOTHING, held=HELD, connect={"connect-offsets": stored, "mm2-offsets.x.internal": unread})
+    )
+    [refused] = made.refused
+    assert (
+        "positions of 2 of these 2 partitions in connect-offsets, by connector mm2 of source e" in refused.reason.text
+    )
+    assert "mm2-offsets.x.internal may have its positions: its records: this principal may not" in refused.reason.text
+    options = "--offsets-topic connect-offsets --connector mm2 --alias e --write"
+    assert f"import-positions ENV east-to-west {options}" in refused.todo
+
+
+def test_doctor_says_what_plan_lacks_to_take_positions_over() -> None:
+    unread = Unknown("positions of MirrorMaker 2 in mm2 on west", "its records: this principal may not ask", "Grant it")
+    declared, live, copies = seen()
+    [*_, said] = remote_findings(declared, live, copies, {"west": replace(FILLED, connect={"mm2": unread})})
+    assert (said.subject, said.check, said.todo) == ("cluster west", "permissions of plan", ("Grant it",))
 
 
 def test_an_empty_remote_topic_is_copied_into_and_counted() -> None:

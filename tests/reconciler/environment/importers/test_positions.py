@@ -182,6 +182,40 @@ def test_partitions_without_a_position_are_told_with_where_they_begin() -> None:
     assert "copied from latest on" in latest.notes[0]
 
 
+def test_without_any_position_both_logs_from_their_beginning_prove_where_to_go_on() -> None:
+    """MirrorMaker 2 ended before it stored its first position."""
+    beginnings: dict[tuple[str, int], InFlight | str] = {
+        ("orders", 0): InFlight(52, copied=42),
+        ("orders", 1): InFlight(10, again=3),
+        ("pay", 0): InFlight(0),
+    }
+    found = judged({}, beginnings=beginnings)
+    assert found.offsets == {"orders": {0: 52}}
+    assert found.stopped == 1
+    assert why(found)["orders-1"].startswith(
+        "no position was stored, and where MirrorMaker 2 ended is not proved: west"
+    )
+    begun, fresh, stopped = found.notes
+    assert begun.startswith("42 records of 1 partition without a position, as both logs show from their beginning on,")
+    assert fresh == "1 partition of pay with records and without a position: copied from earliest on, as start says"
+    assert stopped.startswith("1 partition not copied, and plan is blocked (remote-topic-not-empty): orders-1.")
+    document = json.loads(inherited_json("e", [found], {}, []))
+    jsonschema.validate(document, SCHEMA)
+    assert [topic["stopped"] for topic in document["flows"][0]["topics"]] == [[1], []]
+    assert inherited_text([found], {}, ["e.yaml"]).endswith(
+        "review and commit. Then decide about 1 partition not copied (note above): plan is blocked.\n"
+    )
+
+
+@pytest.mark.parametrize("read", ["plan may not read it", InFlight(0, unknown="west begins at 7")])
+def test_logs_that_prove_nothing_leave_a_partition_stopped(read: InFlight | str) -> None:
+    found = judged({key(): at(89), key("pay"): at(49)}, beginnings={("orders", 1): read})
+    assert found.offsets == {"orders": {0: 90}, "pay": {0: 50}}
+    assert str(getattr(read, "unknown", read)) in why(found)["orders-1"]
+    [note] = found.notes
+    assert note.startswith("1 partition not copied, and plan is blocked (remote-topic-not-empty): orders-1.")
+
+
 def test_another_remote_topic_than_mirrormakers_is_told() -> None:
     stored = {key(cluster="e"): at(89), key(partition=1, cluster="e"): at(1 << 4), key("pay", cluster="e"): at(4)}
     found = judged(stored, alias="e", remotes=frozenset({"e.orders", "e.pay"}))

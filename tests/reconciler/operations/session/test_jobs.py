@@ -76,7 +76,7 @@ def test_a_mirror_that_was_started_before_and_cannot_tell_of_itself_is_not_absen
         assert "its status topic __mirror_status does not exist at west, and group mirror." in mirror.error
         assert "holds positions of it" in mirror.error
         assert "may run on another machine" in mirror.error
-        assert "apply --partial" in mirror.todo
+        assert "apply ENV --partial" in mirror.todo
     else:
         assert mirror == LiveMirror("west", JobState.ABSENT), "with its topic there it would have told of itself"
     session.close()

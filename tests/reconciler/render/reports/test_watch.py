@@ -217,7 +217,9 @@ def test_an_unknown_lag_is_shown_with_what_is_known_of_it() -> None:
 
 
 def test_a_job_that_nobody_can_see_is_unknown_and_says_why() -> None:
-    unseen = Unknown("mirror west", "its status topic __mirror_status does not exist at west", "Run reconciler apply.")
+    unseen = Unknown(
+        "mirror west", "its status topic __mirror_status does not exist at west", "Run reconciler apply ENV."
+    )
     state = LiveState({}, {"west": LiveMirror("west", JobState.STARTING, unseen=unseen)})
     first, _, _, *rest = text_of(state, 0).splitlines()
     assert (

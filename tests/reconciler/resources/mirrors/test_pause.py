@@ -158,7 +158,7 @@ def test_where_not_all_pauses_are_told_a_resume_is_not_taken_for_confirmed() -> 
     unknown = progress(capped, [one], paused=False, asked_ms=100)
     assert (unknown.runs, unknown.done) == (True, False)
     assert "too many pauses to tell each" in unknown.words
-    assert paused_notes(capped)[-1] == f"flow {name} has 899 pauses more; see reconciler status"
+    assert paused_notes(capped)[-1] == f"flow {name} has 899 pauses more; see reconciler status ENV"
 
 
 def test_a_plan_says_what_is_paused_by_whom_and_why() -> None:
