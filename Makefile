@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers pictures check bench soak down lock docs licences sbom advisories
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers pictures check bench soak down lock docs licences sbom advisories package test-package
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -92,10 +92,11 @@ down:
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock:
-	$(UV_COMPILE) pyproject.toml -o requirements/runtime.lock
+	$(UV_COMPILE) --extra mirror pyproject.toml -o requirements/runtime.lock
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
-	echo "setuptools>=80,<81" | $(UV_COMPILE) - -o requirements/build.lock
+	printf 'hatchling>=1.27,<2\nsetuptools>=80,<81\n' | $(UV_COMPILE) -c requirements/dev.lock - -o requirements/build.lock
 	echo "mkdocs-material>=9.6,<10" | $(UV_COMPILE) - -o requirements/docs.lock
+	echo "twine>=6,<8" | $(UV_COMPILE) - -o requirements/release.lock
 	$(PYTHON_IN_VENV) -m reconciler_sandbox jars --lock
 	$(PYTHON_IN_VENV) -m requirements.jars
 
@@ -107,6 +108,22 @@ docs: install
 		VIRTUAL_ENV=build/docs-venv .venv/bin/uv pip install -q --require-hashes -r requirements/docs.lock && \
 		touch build/docs-venv/built; }
 	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict -f docs/site/mkdocs.yml && echo "site/index.html is written"
+
+# Wheels and source archives of the program and of the sandbox in dist/: the same bytes from the same commit. Every long
+# description is checked as the package index does.
+package: install
+	@test build/release-venv/built -nt requirements/release.lock || { \
+		.venv/bin/uv venv -q --allow-existing build/release-venv && \
+		VIRTUAL_ENV=build/release-venv .venv/bin/uv pip install -q --require-hashes -r requirements/release.lock && \
+		touch build/release-venv/built; }
+	@rm -rf dist
+	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; \
+		$(PYTHON_IN_VENV) -m hatchling build -d dist && cd sandbox && ../$(PYTHON_IN_VENV) -m hatchling build -d ../dist
+	@build/release-venv/bin/twine check --strict dist/*
+
+# What `make package` builds, installed by one command from a folder of wheels on a machine without Spark and Java.
+test-package: package
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/from_the_package.py
 
 # docs/licences.md anew, after `make lock` and `make install`.
 licences: install

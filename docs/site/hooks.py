@@ -20,7 +20,7 @@ from docs.site.rendered import faults  # noqa: E402
 _LOG = logging.getLogger("mkdocs.hooks.reconciler")
 """What it warns of ends a strict build."""
 
-_ABOVE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md"}
+_ABOVE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 
 
 def on_files(files: Files, config: Any) -> Files:

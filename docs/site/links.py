@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]+`")
-_PAGES_ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
+_PAGES_ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 _ON_THE_SITE = (".md", ".svg", ".png", ".webp")
 
 

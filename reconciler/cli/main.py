@@ -27,6 +27,7 @@ from reconciler.cli.commands import (
     review,
     sizing,
     topology_map,
+    version,
 )
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.errors import ReconcilerError
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (begin, review, compare, clusters, apply, failover, topology_map, live, sizing):
+for module in (begin, review, compare, clusters, apply, failover, topology_map, live, sizing, version):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(audit.app, name="audit")
@@ -260,7 +261,7 @@ def _require_sandbox() -> None:
     """Raises ReconcilerError where only the program is installed."""
     if find_spec("reconciler_sandbox") is None:
         why = "The sandbox runs Kafka on this machine for a first try and for tests: a package of its own."
-        todo = "Install it from a checkout of the project: pip install ./sandbox."
+        todo = "Install it: pip install kafka-topology-reconciler-sandbox."
         raise ReconcilerError("the package kafka-topology-reconciler-sandbox is not installed", why, todo)
 
 

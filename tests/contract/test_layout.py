@@ -14,7 +14,7 @@ from tests.support.paths import ROOT, parsed
 
 MOST_ENTRIES = 16
 """Files and folders of one folder: more is no longer seen at a glance."""
-NOT_OURS_TO_PLACE = {Path("LICENSE"), Path("pyproject.toml"), Path("setup.py")}
+NOT_OURS_TO_PLACE = {Path("LICENSE"), Path("pyproject.toml")}
 """Looked for at the top by forges, packagers and lawyers."""
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 5_000
-SOURCES = ("reconciler", "schemas", "spark", "sandbox", "pyproject.toml", "setup.py", "README.md")
+SOURCES = ("reconciler", "schemas", "spark", "sandbox", "pyproject.toml", "LICENSE", "README.md")
 
 
 @pytest.fixture(scope="module")

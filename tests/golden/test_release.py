@@ -25,7 +25,7 @@ from tests.support.commands import commands_of
 from tests.support.paths import ROOT
 
 HELP = Path(__file__).parent / "help"
-LOOK = ("map", "serve", "status")
+LOOK = ("map", "serve", "status", "version")
 """Commands that only show how things are; a folder of their own, as one holds sixteen files."""
 RELEASE = Path(__file__).parent / "release"
 PROGRAM: Any = get_command(app)

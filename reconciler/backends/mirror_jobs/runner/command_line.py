@@ -31,7 +31,7 @@ def spark_submit() -> str:
         raise RunnerError(
             f"spark-submit was not found{f' under SPARK_HOME={home}' if home else ''}",
             "The mirror job is a Spark application and cannot start without it.",
-            "Run make install, or set SPARK_HOME to a Spark 4 installation.",
+            "Run pip install 'kafka-topology-reconciler[mirror]', or set SPARK_HOME to a Spark 4 installation.",
         )
     return str(path)
 
@@ -62,7 +62,9 @@ def require_master(mirror: Mirror) -> None:
 def package_folder(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise RunnerError(f"the package {package} is not installed", "The mirror job needs it.", "Run make install.")
+        raise RunnerError(
+            f"the package {package} is not installed", "The mirror job needs it.", f"Run pip install {package}."
+        )
     return Path(spec.origin).parent
 
 

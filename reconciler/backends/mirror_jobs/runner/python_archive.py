@@ -85,7 +85,7 @@ def _distribution(name: str) -> importlib.metadata.Distribution:
         return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         raise RunnerError(
-            f"the package {name} is not installed here", "A mirror's tasks import it.", "Run make install."
+            f"the package {name} is not installed here", "A mirror's tasks import it.", f"Run pip install {name}."
         ) from None
 
 

@@ -1,0 +1,65 @@
+"""A tag is released only as the version that both packages and the changelog have."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.paths import ROOT
+
+SCRIPT = ROOT / ".github" / "scripts" / "tag_is_version"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("tag_is_version", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("tag_is_version", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """This project as version 9.8.7, its changelog with it."""
+    for name in ("pyproject.toml", "sandbox/pyproject.toml", "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+        text = (tmp_path / name).read_text("utf-8")
+        version = text.replace("0.1.0", "9.8.7").replace("## [Unreleased]", "## [9.8.7] - 2026-12-01")
+        (tmp_path / name).write_text(version, "utf-8")
+    return tmp_path
+
+
+def test_the_version_with_its_changes_is_released(script: ModuleType, release: Path) -> None:
+    assert script.problems(release, "v9.8.7") == []
+
+
+@pytest.mark.parametrize("tag", ["v9.8.6", "9.8.7", "v9.8.7-rc1", ""])
+def test_another_tag_is_not(script: ModuleType, release: Path, tag: str) -> None:
+    (problem,) = script.problems(release, tag)
+    assert f"the tag is {tag} and pyproject.toml has version 9.8.7" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "says"),
+    [
+        ("sandbox/pyproject.toml", 'version = "9.8.7"', 'version = "9.8.6"', "has version 9.8.6"),
+        ("sandbox/pyproject.toml", "reconciler==9.8.7", "reconciler", "another dependency"),
+        ("CHANGELOG.md", "## [9.8.7]", "## [Unreleased]", "no section [9.8.7]"),
+    ],
+)
+def test_what_was_left_behind_is_named(
+    script: ModuleType, release: Path, name: str, before: str, after: str, says: str
+) -> None:
+    text = (release / name).read_text("utf-8")
+    assert before in text
+    (release / name).write_text(text.replace(before, after), "utf-8")
+    (problem,) = script.problems(release, "v9.8.7")
+    assert says in problem
