@@ -5,23 +5,30 @@ Knows only declared topics and what flows make of them; live topics that a flow 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from reconciler.engine.edits.entries import SECTIONS
-from reconciler.engine.edits.fields import changed_fields, whole
-from reconciler.engine.edits.flows import flow_impacts, following, routes_of, takeovers
-from reconciler.engine.edits.meaning import meaning
-from reconciler.engine.edits.mirrors import TopologySides, mirror_impacts
-from reconciler.engine.edits.policies import rule_items
-from reconciler.engine.edits.rollout import rollout_items
+from reconciler.engine.edits.fields import NOT_SET, changed_fields, meaning, reaching, whole
+from reconciler.engine.edits.flows import (
+    TopologySides,
+    flow_impacts,
+    following,
+    mirror_impacts,
+    routes_of,
+    takeovers,
+)
 from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import NOWHERE
+from reconciler.model.changes import Risk
+from reconciler.model.config_values import human
+from reconciler.model.environment.rollout import Course
 from reconciler.model.environment.topology import Topology
-from reconciler.model.reports.edit import EditComparison, ItemChange, Sign
+from reconciler.model.reports.edit import EditComparison, FieldChange, ItemChange, Sign
 from reconciler.resources.flows.renames import as_called_now, entry
 from reconciler.resources.topics.diff_deletions import STAYS, WAY
+from reconciler.text import counted
 
 _REMOVED = {
     "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",
@@ -41,9 +48,8 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
         *_items("mirror", base.mirrors, after.mirrors, base, after),
         *_tombstones(base, after),
         *(item for section in SECTIONS for item in section.items(base, after)),
-        *rule_items(base, after),
+        *_rules(base, after),
         *_rollout(base, after),
-        *_earlier_names(base, after),
     )
     routes = routes_of(base, after)
     impacts = tuple(flow_impacts(routes))
@@ -66,20 +72,20 @@ def _items(
     kind: str, before: Mapping[str, Any], after: Mapping[str, Any], base: Topology, now: Topology
 ) -> Iterator[ItemChange]:
     for name in sorted(before.keys() | after.keys()):
-        stands = after[name] if name in after else before[name]
-        place = stands.where.line_words
+        noun = after[name] if name in after else before[name]
+        place = noun.where.line_words
         if name not in before:
-            yield ItemChange(Sign.ADDED, kind, name, place, fields=tuple(whole(stands)))
+            yield ItemChange(Sign.ADDED, kind, name, place, fields=tuple(whole(noun)))
         elif name not in after:
             yield ItemChange(Sign.REMOVED, kind, name, place, _REMOVED[kind])
-        elif before[name] != stands:
-            fields = tuple(meaning(field, stands, base, now) for field in changed_fields(before[name], stands))
+        elif before[name] != noun:
+            fields = tuple(meaning(field, noun, base, now) for field in changed_fields(before[name], noun))
             if fields:
                 yield ItemChange(Sign.CHANGED, kind, name, place, fields=fields)
 
 
 def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
-    """Of a topic or flow that is gone, or new, with one like it under another name on the other side."""
+    """``item``, if it is a topic or flow of one side and the other has one like it under another name."""
     sides: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "topic": (base.topics, now.topics),
         "flow": (base.flows, now.flows),
@@ -92,7 +98,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
     twins = [name for name in mine.keys() - other.keys() if replace(mine[name], name="") == noun]
     alike = [name for name in other.keys() - mine.keys() if replace(other[name], name="") == noun]
     if len(alike) != 1 or len(twins) != 1:
-        return item  # which of them it was nobody knows
+        return item  # any of several alike may be the renamed one
     old, new = (item.name, alike[0]) if item.sign is Sign.REMOVED else (alike[0], item.name)
     if item.kind == "topic":
         item = replace(item, renamed=alike[0])
@@ -110,24 +116,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
     return replace(item, means=means)
 
 
-def _earlier_names(base: Topology, now: Topology) -> Iterator[ItemChange]:
-    """Of the environment, by ``moved``."""
-    place = NOWHERE.line_words
-    for name in sorted({*base.moved_from} ^ {*now.moved_from}):
-        if name in now.moved_from:
-            means = f"flows that environment {name} began are this environment's from now on"
-            yield ItemChange(Sign.ADDED, "earlier name", name, place, means)
-        else:
-            means = f"flows that environment {name} began and that kept no position since are refused (flow-not-ours)"
-            yield ItemChange(Sign.REMOVED, "earlier name", name, place, means)
-
-
-def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
-    rollout = now.rollout or base.rollout
-    return rollout_items(course_of(base), course_of(now), rollout.where if rollout else NOWHERE)
-
-
-def _tombstones(base: Topology, now: Topology) -> Iterable[ItemChange]:
+def _tombstones(base: Topology, now: Topology) -> Iterator[ItemChange]:
     old = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in base.deletions}
     new = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in now.deletions}
     for key in sorted(old.keys() | new.keys()):
@@ -137,8 +126,96 @@ def _tombstones(base: Topology, now: Topology) -> Iterable[ItemChange]:
             means = f"the topic with id {tombstone.topic_id} is deleted with all its records: {tombstone.reason}"
             yield ItemChange(Sign.ADDED, "deletion", str(tombstone.ref), where, means)
         elif key not in new:
-            yield ItemChange(
-                Sign.REMOVED, "deletion", str(tombstone.ref), where, "a topic it deleted does not come back"
-            )
+            means = "a topic it deleted does not come back"
+            yield ItemChange(Sign.REMOVED, "deletion", str(tombstone.ref), where, means)
         elif fields := tuple(changed_fields(old[key], tombstone)):
             yield ItemChange(Sign.CHANGED, "deletion", str(tombstone.ref), where, fields=fields)
+
+
+def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
+    """What counts for the whole environment: defaults, classes, protections, the shrink limit."""
+    old, new = base.rules, now.rules
+    fields: list[FieldChange] = []
+    for field in changed_fields(old.defaults, new.defaults):
+        key = field.path.removeprefix("configs.")
+        count = sum(key not in topic.configs for topic in now.topics.values())
+        reach = f"for {counted(count, 'declared topic')} at most, and for remote topics"
+        fields.append(reaching(field, reach, old.defaults, new.defaults))
+    if fields:
+        place = new.defaults.where.line_words
+        yield ItemChange(Sign.CHANGED, "defaults", "of the environment", place, fields=tuple(fields))
+
+    for name in sorted(old.classes.keys() | new.classes.keys()):
+        layer = new.classes[name] if name in new.classes else old.classes[name]
+        place = layer.where.line_words
+        if name not in old.classes:
+            yield ItemChange(Sign.ADDED, "class", name, place, fields=tuple(whole(layer)))
+        elif name not in new.classes:
+            yield ItemChange(Sign.REMOVED, "class", name, place, "no topic gets its values any more")
+        elif changed := tuple(changed_fields(old.classes[name], layer)):
+            count = sum(topic.class_name == name for topic in now.topics.values())
+            reach = f"for the {counted(count, 'topic')} of the class"
+            reached = tuple(reaching(field, reach, old.classes[name], layer) for field in changed)
+            yield ItemChange(Sign.CHANGED, "class", name, place, fields=reached)
+
+    was, protected = ({each.pattern: each.where for each in rules.protected} for rules in (old, new))
+    for pattern in sorted(was.keys() ^ protected.keys()):
+        sign, where = (Sign.REMOVED, was[pattern]) if pattern in was else (Sign.ADDED, protected[pattern])
+        means = "such topics may be deleted from now on" if pattern in was else "nothing deletes such topics"
+        yield ItemChange(sign, "protection", pattern, where.line_words, means)
+
+    if old.audit != new.audit and (audit := new.audit or old.audit) is not None:
+        sign = Sign.CHANGED if old.audit and new.audit else Sign.ADDED if new.audit else Sign.REMOVED
+        means = "where each run is recorded besides"
+        yield ItemChange(sign, "audit", f"topic {audit.topic}", audit.where.line_words, means)
+    if limits := tuple(changed_fields(old.shrink_limit, new.shrink_limit)):
+        lost = tuple(replace(field, means="how much may be lost at once unasked") for field in limits)
+        yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=lost)
+    if old.docs_url != new.docs_url:
+        means = f"runbooks lead to {new.docs_url or 'no page, and are paths'}; in a running job from its next start"
+        yield ItemChange(Sign.CHANGED, "setting", "docs_url", means=means)
+
+
+def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
+    """Waves, soak and gates; then earlier names of the environment (``moved``)."""
+    old, new, rollout = course_of(base), course_of(now), now.rollout or base.rollout
+    place = (rollout.where if rollout else NOWHERE).line_words
+    means = "the order of the next apply; nothing on a cluster changes by itself"
+    was, is_now = (_leaves(course) if course else {} for course in (old, new))
+    if old is None and new is not None:
+        fields = tuple(FieldChange(path, NOT_SET, value) for path, value in is_now.items())
+        yield ItemChange(Sign.ADDED, "rollout", "of the environment", place, means, fields)
+    elif old is not None and new is None:
+        gone = "apply does everything in one go from now on, without gates"
+        yield ItemChange(Sign.REMOVED, "rollout", "of the environment", place, gone)
+    elif old != new:
+        fields = tuple(
+            FieldChange(path, was.get(path, NOT_SET), is_now.get(path, NOT_SET), means=means, risk=Risk.LOW)
+            for path in dict.fromkeys((*was, *is_now))
+            if was.get(path) != is_now.get(path)
+        )
+        yield ItemChange(Sign.CHANGED, "rollout", "of the environment", place, fields=fields)
+    for name in sorted({*base.moved_from} ^ {*now.moved_from}):
+        if name in now.moved_from:
+            means = f"flows that environment {name} began are this environment's from now on"
+            yield ItemChange(Sign.ADDED, "earlier name", name, NOWHERE.line_words, means)
+        else:
+            means = f"flows that environment {name} began and that kept no position since are refused (flow-not-ours)"
+            yield ItemChange(Sign.REMOVED, "earlier name", name, NOWHERE.line_words, means)
+
+
+def _leaves(course: Course) -> dict[str, str]:
+    def duration(milliseconds: int) -> str:
+        return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
+
+    leaves, gates = {"waves": ", then ".join(course.names)}, course.gates
+    for wave in course.waves:
+        leaves[f"waves.{wave.name}.clusters"] = ", ".join(wave.clusters)
+        leaves[f"waves.{wave.name}.soak"] = duration(wave.soak_ms)
+    return leaves | {
+        "gates.offline_partitions": str(gates.offline_partitions),
+        "gates.under_replicated_partitions": str(gates.under_replicated_partitions),
+        "gates.lag": "ignored" if gates.lag_ms is None else duration(gates.lag_ms),
+        "gates.mirrors": gates.mirrors.value,
+        "gates.wait": duration(gates.wait_ms),
+    }

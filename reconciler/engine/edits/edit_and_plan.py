@@ -13,6 +13,8 @@ from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect
+from reconciler.resources.flows.routes import Route
+from reconciler.text import grouped
 
 
 @dataclass(frozen=True)
@@ -42,25 +44,22 @@ class EditAndPlan:
         return frozenset(TopicRef(each.cluster, each.name) for each in subjects if each.about is About.TOPIC)
 
     def ignored(self, refs: Iterable[TopicRef], key: str) -> str:
-        """By which rule the plan leaves something alone that this is about, or empty."""
+        """By which rule the plan leaves ``key`` of one of ``refs`` alone, or empty."""
         names = {str(ref) for ref in refs}
-        return next(
-            (
-                f"rule {each.rule} leaves it alone: {each.text}"
-                for each in self.plan.ignored
-                if str(each.subject.whole) in names and (key in each.text or each.subject.field.endswith(key))
-            ),
-            "",
-        )
+        for each in self.plan.ignored:
+            if str(each.subject.whole) in names and (key in each.text or each.subject.field.endswith(key)):
+                return f"rule {each.rule} leaves it alone: {each.text}"
+        return ""
 
     @cached_property
-    def remotes(self) -> Mapping[TopicRef, tuple[TopicRef, ...]]:
+    def routes(self) -> tuple[Route, ...]:
+        """Of either side of the edit."""
+        return (*declared_routes(self.before), *declared_routes(self.after))
+
+    @cached_property
+    def remotes(self) -> Mapping[TopicRef, list[TopicRef]]:
         """Source -> its remote topics, on either side of the edit."""
-        made: dict[TopicRef, tuple[TopicRef, ...]] = {}
-        for side in (self.before, self.after):
-            for route in declared_routes(side):
-                made[route.source] = (*made.get(route.source, ()), route.remote)
-        return made
+        return grouped((route.source, route.remote) for route in self.routes)
 
     def family(self, refs: Iterable[TopicRef]) -> frozenset[TopicRef]:
         """With what flows make of them, over all hops."""
@@ -73,8 +72,8 @@ class EditAndPlan:
         return frozenset(known)
 
     def unknown(self, clusters: Iterable[str]) -> bool:
-        """Whether the plan cannot tell: it calls a cluster that did not answer unknown. It asks none that the files no
-        longer declare."""
+        """Whether what the plan does there is unknown, as one of them did not answer. A plan reads no cluster that the
+        files no longer declare."""
         return any(self.live.known(name) is None for name in clusters if name in self.after.clusters)
 
     def outside(self, clusters: Collection[str]) -> bool:
@@ -88,7 +87,7 @@ class EditAndPlan:
         return [each for each in self.plan.refused if each.subject.about is about and each.subject.name == name]
 
     def restarts(self, flows: Iterable[str]) -> bool:
-        """Whether a mirror of one of these flows starts, restarts or stops, or nobody knows."""
+        """Whether a mirror of one of these flows starts, restarts or stops, or that is unknown."""
         wanted, sides = set(flows), (self.before, self.after)
         names = {mirror.name for side in sides for mirror in side.mirrors.values() if wanted & {*mirror.flows}}
         if any(unknown.subject in {f"mirror {name}" for name in names} for unknown in self.plan.unknown):
@@ -101,7 +100,7 @@ Judge = Callable[[ItemChange, EditAndPlan], Iterator[NoEffect]]
 
 
 def quiet(item: ItemChange, why: str, field: FieldChange | None = None) -> NoEffect:
-    """Of what nobody takes for a removal."""
+    """An edit without effect that no reader takes for a removal."""
     return NoEffect(item.kind, item.name, "" if field is None else edited(field), why)
 
 

@@ -28,15 +28,14 @@ def lead(
 ) -> str:
     """``This edit revokes nothing: 3 access rules of User:a stay on east.`` Empty where the plan has a change for each
     entry."""
-    said = list(dict.fromkeys(each.headline or _nothing(each) for each in effectless))
+    said: list[str] = []
+    for each in effectless:
+        setting = f" ({each.setting})" if each.setting else ""
+        said.append(each.headline or f"changes nothing on a cluster by {each.kind} {each.name}{setting}: {each.why}")
+    said = list(dict.fromkeys(said))
     if comparison is not None and comparison.empty and not comparison.same_text:
         said.append("changes nothing that is declared: only comments, layout or the order of things")
     left = len(said) - LED_BY
     more = f"; {counted(left, 'more edit')} {'has' if left == 1 else 'have'} no effect" if left > 0 else ""
     who = "Going back" if against is not None and against.revert else "This edit"
     return f"{who} {'; it '.join(said[:LED_BY])}{more}. " if said else ""
-
-
-def _nothing(each: NoEffect) -> str:
-    setting = f" ({each.setting})" if each.setting else ""
-    return f"changes nothing on a cluster by {each.kind} {each.name}{setting}: {each.why}"

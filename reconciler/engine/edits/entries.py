@@ -6,8 +6,7 @@ gains and loses access by it, is the live plan's part.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -18,9 +17,10 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.quotas import Quota, limit_words
 from reconciler.model.reports.edit import FieldChange, ItemChange, Sign
 from reconciler.model.users import AS_FOUND, ScramUser
+from reconciler.text import grouped
 
 Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)
-NOBODY = "what is there stays, and is no longer compared"
+NOT_COMPARED = "what is there stays, and is no longer compared"
 _IN_TITLE = {"principal", "role", "entity.parts", "name", "number"}
 
 
@@ -38,41 +38,31 @@ class EditedSection(Generic[Entry]):
     meaning: Callable[[FieldChange, Entry], FieldChange]
 
     def items(self, base: Topology, now: Topology) -> Iterator[ItemChange]:
-        """Also an empty section means something: it is looked after from then on."""
+        """An empty section means something, too: its kind is read and compared from then on."""
         (was_declared, before), (is_declared, after) = self.of(base), self.of(now)
         if is_declared and not was_declared:
             yield ItemChange(Sign.ADDED, "section", self.name, means="read on every cluster from now on, and compared")
         elif was_declared and not is_declared:
-            yield ItemChange(Sign.REMOVED, "section", self.name, means=NOBODY)
-        old, new = self._by_title(before), self._by_title(after)
+            yield ItemChange(Sign.REMOVED, "section", self.name, means=NOT_COMPARED)
+        old, new = (grouped((self.title(entry), entry) for entry in entries) for entries in (before, after))
         for title in sorted(old.keys() | new.keys()):
-            yield from self._entries(title, old.get(title, []), new.get(title, []), is_declared)
-
-    def _entries(
-        self, title: str, before: Sequence[Entry], after: Sequence[Entry], is_declared: bool
-    ) -> Iterator[ItemChange]:
-        gone = [entry for entry in before if not _among(entry, after)]
-        come = [entry for entry in after if not _among(entry, before)]
-        for was, now in zip(gone, come, strict=False):
-            fields = tuple(self.meaning(_plain(field), now) for field in _changed(was, now))
-            yield ItemChange(Sign.CHANGED, self.noun, title, now.where.line_words, fields=fields)
-        for entry in gone[len(come) :]:
-            means = (self.absent_gone if entry.absent else self.gone) if is_declared else NOBODY
-            yield ItemChange(Sign.REMOVED, self.noun, title, entry.where.line_words, means)
-        for entry in come[len(gone) :]:
-            own = (field for field in whole(replace(entry, number=0)) if field.path not in _IN_TITLE)
-            fields = tuple(self.meaning(_plain(field), entry) for field in own)
-            yield ItemChange(Sign.ADDED, self.noun, title, entry.where.line_words, fields=fields)
-
-    def _by_title(self, entries: Iterable[Entry]) -> Mapping[str, list[Entry]]:
-        titled: dict[str, list[Entry]] = defaultdict(list)
-        for entry in entries:
-            titled[self.title(entry)].append(entry)
-        return titled
+            # Entries of one title have nothing else to tell them apart: those that differ are paired in their order.
+            gone = [entry for entry in old.get(title, []) if not _among(entry, new.get(title, []))]
+            come = [entry for entry in new.get(title, []) if not _among(entry, old.get(title, []))]
+            for one, other in zip(gone, come, strict=False):
+                fields = tuple(self.meaning(_plain(field), other) for field in _changed(one, other))
+                yield ItemChange(Sign.CHANGED, self.noun, title, other.where.line_words, fields=fields)
+            for entry in gone[len(come) :]:
+                means = (self.absent_gone if entry.absent else self.gone) if is_declared else NOT_COMPARED
+                yield ItemChange(Sign.REMOVED, self.noun, title, entry.where.line_words, means)
+            for entry in come[len(gone) :]:
+                own = (field for field in whole(replace(entry, number=0)) if field.path not in _IN_TITLE)
+                fields = tuple(self.meaning(_plain(field), entry) for field in own)
+                yield ItemChange(Sign.ADDED, self.noun, title, entry.where.line_words, fields=fields)
 
 
 def _among(entry: Entry, others: Iterable[Entry]) -> bool:
-    """Which entry of its file it is means nothing, nor does the order of its lists."""
+    """Its number in the file means nothing, nor does the order of its lists."""
     return any(next(_changed(entry, other), None) is None for other in others)
 
 
@@ -82,7 +72,7 @@ def _changed(was: Entry, now: Entry) -> Iterator[FieldChange]:
 
 
 def _plain(field: FieldChange) -> FieldChange:
-    """As the YAML has it: an exact rule's fields and a quota's limits stand beside the others."""
+    """As the YAML has it: fields of an exact rule and limits of a quota are beside the others."""
     section, _, key = field.path.partition(".")
     if section == "exact":
         return replace(field, path=key)

@@ -33,43 +33,48 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if sides.outside(clusters):
         yield quiet(item, OUTSIDE)
         return
-    if not sides.after.access_declared or sides.unknown(clusters) or _unread(sides, clusters):
+    if not sides.after.access_declared or sides.unknown(clusters):
         return
-    without = [name for name in clusters if _no_authorizer(sides, name)]
-    if without and without == clusters:
-        where = first_of(without, SHOWN)
+    for here in (known for name in clusters if (known := sides.live.known(name)) is not None):
+        if isinstance(here.acls, Unknown) or (here.access is not None and isinstance(here.access.owned, Unknown)):
+            return
+
+    # Without an authorizer Kafka keeps no rules.
+    bare = {each.subject.cluster for each in sides.plan.ignored if each.rule == "no-authorizer"}
+    if clusters and bare.issuperset(clusters):
+        where = first_of(clusters, SHOWN)
         short = f"allows and denies nothing: {where} has no authorizer"
         yield NoEffect(item.kind, item.name, "", "its cluster has no authorizer", "Switch one on", short)
-    elif any(each.role is AccessRole.MIRROR for each in (*before, *after)):
-        yield from _of_mirrors(item, sides, before or after)
-    else:
-        yield from _rules(item, sides, before, after)
+        return
 
-
-def _of_mirrors(item: ItemChange, sides: EditAndPlan, rules: Sequence[AccessRule]) -> Iterator[NoEffect]:
-    """What such an entry comes to depends on topics: the plan alone knows."""
-    principals = {each.principal for each in rules}
-    if not any(isinstance(change, AclChange) and change.acl.principal in principals for change in sides.changes):
+    # What a mirror's entry comes to depends on topics, so it is looked for in the plan by its principal.
+    changes = [change for change in sides.changes if isinstance(change, AclChange)]
+    if any(each.role is AccessRole.MIRROR for each in (*before, *after)):
+        principals = {each.principal for each in before or after}
         left = [each for each in sides.plan.unmanaged_acls if each.acl.principal in principals]
+        if any(change.acl.principal in principals for change in changes):
+            return
         if item.sign is Sign.REMOVED and left:
             yield _stays(item, [(each.cluster, each.acl) for each in left])
         else:
             yield quiet(item, "no access rule changes by it")
+        return
 
-
-def _rules(
-    item: ItemChange, sides: EditAndPlan, before: Sequence[AccessRule], after: Sequence[AccessRule]
-) -> Iterator[NoEffect]:
-    moved = {(change.cluster, change.acl) for change in sides.changes if isinstance(change, AclChange)}
+    # Any other entry comes to rules that are known without the plan.
+    moved = {(change.cluster, change.acl) for change in changes}
     strangers = {(each.cluster, each.acl) for each in sides.plan.unmanaged_acls}
     was, now = _placed(before), _placed(after)
-    elsewhere = _placed(each for each in sides.after.access if each not in after)
-    gone = was - now - elsewhere
+    gone = was - now - _placed(each for each in sides.after.access if each not in after)
+    there = {
+        (cluster, acl)
+        for cluster, acl in gone
+        if (live := sides.live.known(cluster)) is not None and isinstance(live.acls, frozenset) and acl in live.acls
+    }
     if stays := sorted(gone & strangers, key=str):
         yield _stays(item, stays)
     elif moved & (was | now):
         return
-    elif gone and any(_is_there(sides, each) for each in gone):
+    elif there:
         yield quiet(item, "a flow or a wider rule still asks for the same")
     elif gone:
         yield quiet(item, "its rules were not there")
@@ -92,26 +97,6 @@ def _stays(item: ItemChange, stays: Sequence[Placed]) -> NoEffect:
 def _placed(rules: Iterable[AccessRule]) -> set[Placed]:
     made = [each for each in rules if not each.absent]
     return {(cluster, acl) for each in made for cluster in each.clusters for acl in expand_stable(each)}
-
-
-def _is_there(sides: EditAndPlan, placed: Placed) -> bool:
-    live = sides.live.known(placed[0])
-    return live is not None and isinstance(live.acls, frozenset) and placed[1] in live.acls
-
-
-def _unread(sides: EditAndPlan, clusters: Iterable[str]) -> bool:
-    """The plan says so, as unknown."""
-    for name in clusters:
-        live = sides.live.known(name)
-        if live is None or isinstance(live.acls, Unknown):
-            return True
-        if live.access is not None and isinstance(live.access.owned, Unknown):
-            return True
-    return False
-
-
-def _no_authorizer(sides: EditAndPlan, cluster: str) -> bool:
-    return any(each.rule == "no-authorizer" and each.subject.cluster == cluster for each in sides.plan.ignored)
 
 
 # quotas
@@ -181,7 +166,12 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     moved = {change.cluster for change in sides.changes if isinstance(change, UserChange) and change.user == item.name}
     blocked = {each.subject.cluster for each in sides.plan.refused if each.subject.about is About.USER}
     kept = {name for each in after for name in each.clusters}
-    left = [name for name in clusters if name not in kept | moved and _can_log_in(sides, name, item.name)]
+    left: list[str] = []
+    for name in clusters:
+        live = sides.live.known(name)
+        logins = live.users.credentials if live is not None and live.users is not None else {}
+        if name not in kept | moved and isinstance(logins, Mapping) and logins.get(item.name):
+            left.append(name)
     if left:
         short = f"removes nobody: user {item.name} can still log in on {first_of(left, SHOWN)}"
         todo = "To delete the user, put the entry back with absent: true"
@@ -195,12 +185,6 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         else:
             wanted = any(not each.absent for each in after)
             yield quiet(item, "the user is as declared already" if wanted else "there is no such user")
-
-
-def _can_log_in(sides: EditAndPlan, cluster: str, name: str) -> bool:
-    live = sides.live.known(cluster)
-    users = live.users.credentials if live is not None and live.users is not None else {}
-    return isinstance(users, Mapping) and bool(users.get(name))
 
 
 JUDGES: Mapping[str, Judge] = {"access rule": rule, "quota": quota, "user": user}

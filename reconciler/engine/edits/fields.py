@@ -1,4 +1,5 @@
-"""Declared values as named fields, in the words that people read. Literal secrets are never shown."""
+"""Declared values as named fields, in the words that people read, and what an edit of one means: cost, risk, and
+whether it can be taken back. Literal secrets are never shown."""
 
 from __future__ import annotations
 
@@ -7,14 +8,20 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
+from reconciler.model.changes import ConfigChange, Risk
 from reconciler.model.config_values import human, same
 from reconciler.model.environment.flows import AccessSync, Groups, MirrorMakerTopics
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, Undeclared
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
 from reconciler.replication.handover import Start
 from reconciler.resources.flows.names.normalise import in_one_order
-from reconciler.resources.mirrors.handover import shown
+from reconciler.resources.flows.renames import KEEPS
+from reconciler.resources.kind import REVERSIBLE
+from reconciler.resources.mirrors.flow_edits import flow_edits
+from reconciler.resources.mirrors.handover import flow_handover, shown
+from reconciler.resources.topics.risk import assess_config
+from reconciler.text import counted
 
 Path = tuple[str, ...]
 NOT_SET = "(not set)"
@@ -41,6 +48,13 @@ _YAML_NAMES: dict[tuple[type, str], str] = {
     (Start, "timestamp_ms"): "timestamp",
     (Topic, "class_name"): "class",
 }
+_OF_FLOWS = {
+    "access": "which rules travel with the topics; the live plan shows who gains and who loses access",
+    "labels": "for people and rules; nothing changes on a cluster",
+    "replication_factor": "of remote topics: where they exist, their replicas have to move",
+    "sync_topic_configs": "which configs remote topics get from their sources; the live plan shows which change",
+}
+"""Settings of a flow that its job does not read."""
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -48,7 +62,8 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if is_dataclass(value):
         for field in fields(value):
             if field.name != "where" and (path or field.name != "name"):
-                yield from leaves(getattr(value, field.name), (*path, _yaml_name(value, field.name)))
+                named = _YAML_NAMES.get((type(value), field.name), field.name)
+                yield from leaves(getattr(value, field.name), (*path, named))
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from leaves(inner, (*path, str(key)))
@@ -57,19 +72,35 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def changed_fields(before: Any, after: Any) -> Iterator[FieldChange]:
-    """Values that mean the same are no change; a list in another order is one that is told to mean nothing."""
+    """Values that mean the same are no change; a list in another order is one, whose meaning is nothing."""
     old, new = dict(leaves(before)), dict(leaves(after))
     for path in sorted(old.keys() | new.keys()):
         was, now = old.get(path), new.get(path)
-        if was == now or (_config(path) and same(path[-1], _text(was), _text(now))):
+        texts = (None if value is None else str(value) for value in (was, now))
+        if was == now or (_config(path) and same(path[-1], *texts)):
             continue
-        yield FieldChange(".".join(path), words(path, was), words(path, now), _only_order(path, was, now))
+        means = ""
+        if isinstance(was, tuple) and isinstance(now, tuple):
+            expressions = path[-1] in _EXPRESSIONS and all(isinstance(item, str) for item in (*was, *now))
+            if set(was) == set(now):
+                means = SAME_SET
+            elif expressions and in_one_order(was) == in_one_order(now):
+                means = SAME_NAMES
+        yield FieldChange(".".join(path), words(path, was), words(path, now), means)
 
 
 def whole(noun: Any) -> Iterator[FieldChange]:
-    """What a noun that is new says itself; what it leaves to the defaults is left out."""
-    own = {field.name for field in fields(noun) if field.default is MISSING and field.default_factory is MISSING}
-    plain = dict(leaves(replace(noun, **dict(_defaults(noun)))))
+    """What a new noun says itself; what it leaves to the defaults is left out."""
+    own: set[str] = set()
+    defaults: dict[str, Any] = {}
+    for field in fields(noun):
+        if field.default_factory is not MISSING:
+            defaults[field.name] = field.default_factory()
+        elif field.default is not MISSING:
+            defaults[field.name] = field.default
+        else:
+            own.add(field.name)
+    plain = dict(leaves(replace(noun, **defaults)))
     for path, value in leaves(noun):
         if value not in ((), "") and (path[0] in own or plain.get(path) != value):
             yield FieldChange(".".join(path), "", words(path, value))
@@ -92,32 +123,127 @@ def words(path: Path, value: Any) -> str:
     return text[1:-1] if text.startswith('"') and text.endswith('"') else text
 
 
-def _defaults(noun: Any) -> Iterator[tuple[str, Any]]:
-    for field in fields(noun):
-        if field.default_factory is not MISSING:
-            yield field.name, field.default_factory()
-        elif field.default is not MISSING:
-            yield field.name, field.default
-
-
-def _only_order(path: Path, was: Any, now: Any) -> str:
-    """Why two lists mean the same, or empty."""
-    if not isinstance(was, tuple) or not isinstance(now, tuple):
-        return ""
-    if set(was) == set(now):
-        return SAME_SET
-    expressions = path[-1] in _EXPRESSIONS and all(isinstance(item, str) for item in (*was, *now))
-    return SAME_NAMES if expressions and in_one_order(was) == in_one_order(now) else ""
-
-
-def _yaml_name(noun: Any, field: str) -> str:
-    return _YAML_NAMES.get((type(noun), field), field)
-
-
 def _config(path: Path) -> bool:
     """Kafka's topic configs, which have units and spellings."""
     return len(path) > 0 and (path[-1] in LOWERED or (len(path) > 1 and path[-2] == "configs"))
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def meaning(
+    field: FieldChange, noun: Cluster | Topic | Flow | Mirror, before: Topology, after: Topology
+) -> FieldChange:
+    """``field`` with its meaning. What an edit does to running jobs is a matter of ``flows.mirror_impacts``."""
+    if field.means:
+        return field
+    match noun:
+        case Topic():
+            return _topic(field, noun, before.topics[noun.name])
+        case Cluster():
+            return _cluster(field, noun, before.clusters[noun.name], after)
+        case Flow():
+            return _flow(field, noun, before, after)
+        case Mirror():
+            return field
+
+
+def _flow(field: FieldChange, flow: Flow, before: Topology, after: Topology) -> FieldChange:
+    if field.path == "moved" and flow.moved_from:
+        return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")
+    if field.path == "moved":
+        means = (
+            f"its positions, offset map and pauses stay behind under the name {field.before}: its partitions stop with"
+            " position_missing. Keep the entry as long as the flow exists"
+        )
+        return replace(field, after=NOT_SET, means=means, risk=Risk.HIGH)
+    setting = field.path.partition(".")[0]
+    if setting in _OF_FLOWS:
+        return replace(field, means=_OF_FLOWS[setting])
+    was = flow_handover(before, before.flows[flow.name])
+    edits = [edit for edit in flow_edits(was, flow_handover(after, flow)) if edit.setting == setting]
+    if not edits:
+        return field
+    return replace(field, means=edits[0].why, risk=edits[0].risk, irreversible=edits[0].lasting)
+
+
+def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
+    section, _, key = field.path.partition(".")
+    if section == "configs":
+        before, after = old.configs.get(key), topic.configs.get(key)
+        if after is None:
+            means = "no longer declared: topics keep the value they have, unless a default sets it"
+            return replace(field, means=means)
+        if before is None:
+            return replace(field, means="replaces what the topic has now; the live plan shows from what")
+        judged = assess_config(ConfigChange(key, before, "declared", after, "declared"))
+        return replace(field, means=judged.why, risk=judged.risk, irreversible=judged.reversibility != REVERSIBLE)
+    if section == "labels":
+        return replace(field, means="for people and rules; nothing changes on a cluster")
+    if section == "class":
+        return replace(field, means="its values count where neither the topic nor its cluster says otherwise")
+    if section == "lower_retention_by":
+        return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
+    if section == "undeclared":
+        return _undeclared(field)
+    if section == "clusters":
+        gone = sorted(set(old.clusters) - set(topic.clusters))
+        unmanaged = f"it stays on {', '.join(gone)}, unmanaged: only a tombstone deletes a topic" if gone else ""
+        return replace(field, means=unmanaged)
+    if section == "replication_factor" and topic.replication_factor is not None:
+        return replace(field, means="where the topic exists, its replicas have to move")
+    if section != "partitions":
+        return field
+    if topic.partitions is None:
+        return replace(field, means="existing topics keep the count they have")
+    if old.partitions is None:
+        return replace(field, means="whether a topic grows depends on the count it has")
+    if topic.partitions < old.partitions:
+        return replace(field, means="refused where the topic exists: Kafka cannot remove partitions", risk=Risk.HIGH)
+
+    # Whether records have keys is not declared, but for a label; compaction does nothing without keys.
+    keyed = topic.labels.get("keyed", "").lower() in ("true", "yes")
+    keyed = keyed or "compact" in topic.configs.get("cleanup.policy", "")
+    means = "keys move to other partitions; Kafka cannot remove partitions again"
+    return replace(field, means=means, risk=Risk.HIGH if keyed else Risk.MEDIUM, irreversible=True)
+
+
+def _undeclared(field: FieldChange) -> FieldChange:
+    if field.after == Undeclared.REMOVE:
+        means = "overrides that no file declares are taken off; the live plan shows which, and what topics fall back to"
+        return replace(field, means=means, risk=Risk.MEDIUM)
+    drift = "overrides that no file declares count as drift, and stay"
+    return replace(field, means=drift if field.after == Undeclared.DRIFT else "such overrides are left alone")
+
+
+def _cluster(field: FieldChange, cluster: Cluster, old: Cluster, after: Topology) -> FieldChange:
+    section, _, rest = field.path.partition(".")
+    if section == "cluster_id":
+        return replace(field, means="another cluster is meant: commands refuse to work on any but this one")
+    if section == "prune":
+        return replace(field, means="what plan --prune and apply --prune may delete there", risk=Risk.MEDIUM)
+    if section != "defaults":
+        return field
+    key = rest.removeprefix("configs.")
+    here = sum(cluster.name in topic.clusters and key not in topic.configs for topic in after.topics.values())
+    reach = f"for {counted(here, 'declared topic')} there at most, and for remote topics"
+    return reaching(replace(field, path=rest), reach, old.defaults, cluster.defaults, path=field.path)
+
+
+def reaching(field: FieldChange, reach: str, old: TopicDefaults, new: TopicDefaults, path: str = "") -> FieldChange:
+    """``field`` of a layer that counts for many topics: for which, and what the worst of it is. ``path``: its path in
+    the YAML, where the layer is a part of something."""
+    field_change = replace(field, path=path or field.path)
+    section, _, key = field.path.partition(".")
+    if section == "lower_retention_by":
+        return replace(field_change, means="how a retention is lowered from now on; nothing changes by itself")
+    if section == "undeclared":
+        return replace(_undeclared(field), path=field_change.path)
+    if section != "configs":
+        return replace(field_change, means="for topics that are yet to be made; existing ones keep what they have")
+    if key not in new.configs:
+        return replace(field_change, means="topics keep the value they have")
+    where = f"{reach}, where nothing stronger says otherwise"
+    if key not in old.configs:
+        return replace(field_change, means=where, risk=Risk.MEDIUM if "retention" in key else Risk.LOW)
+    assessment = assess_config(ConfigChange(key, old.configs[key], "declared", new.configs[key], "declared"))
+    steps = f"; at most {human(key, new.lower_retention_by[key])} an apply" if key in new.lower_retention_by else ""
+    means = f"{assessment.why}{steps}; {where}" if assessment.why else where
+    return replace(field_change, means=means, risk=assessment.risk, irreversible=assessment.reversibility != REVERSIBLE)

@@ -1,23 +1,47 @@
-"""What an edit changes in flows: topics that begin or cease to be mirrored, remote topics that follow."""
+"""What an edit changes in flows: topics that begin or cease to be mirrored, remote topics that follow, and which mirror
+jobs it restarts, by their fingerprints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.engine.edits.fields import words
+from reconciler.engine.edits.fields import SAME_NAMES, SAME_SET, words
 from reconciler.model.config_values import same
-from reconciler.model.environment.topology import Topology
+from reconciler.model.environment.topology import Mirror, Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.model.reports.edit import FieldChange, FlowImpact, ItemChange, Sign, TopicTravel
+from reconciler.model.reports.edit import (
+    Fate,
+    FieldChange,
+    FlowImpact,
+    ItemChange,
+    MirrorImpact,
+    Sign,
+    TopicTravel,
+)
 from reconciler.resources.flows.routes import Route, find_routes
+from reconciler.resources.mirrors.handover import explain_difference, mirror_handover
 from reconciler.resources.topics.config_sync import SyncedConfigs
-from reconciler.resources.topics.expected import DesiredConfig
 from reconciler.text import counted
+
+_NOT_READ = {
+    ("flow", "labels"): "labels are for people",
+    ("flow", "replication_factor"): "it counts when apply makes a topic; the job makes none",
+    ("flow", "sync_topic_configs"): "configs are synced by the reconciler; the job does not read them",
+    ("flow", "groups"): "the job reads groups only with sync_offsets",
+    ("cluster", "region"): "the job does not read it",
+    ("cluster", "cluster_id"): "the job does not read it",
+    ("cluster", "reassignment"): "how fast replicas move; the job moves none",
+    ("cluster", "defaults"): "defaults are for topics; the job does not read them",
+    ("cluster", "prune"): "what may be deleted; the job deletes nothing",
+    ("cluster", "principals.plan"): "the job logs in as the principal mirror",
+    ("cluster", "principals.apply"): "the job logs in as the principal mirror",
+    ("mirror", "verify_conf"): "only verify reads it",
+}
 
 
 def blank(topology: Topology) -> LiveState:
-    """Clusters as if nothing stood on them: then only what is declared, and what flows make of it, can travel."""
+    """Empty clusters: then only what is declared, and what flows make of it, can travel."""
     return LiveState({name: LiveCluster(name, "", (), {}) for name in topology.clusters}, {})
 
 
@@ -46,7 +70,7 @@ def flow_impacts(routes: RoutesOfBothSides) -> Iterator[FlowImpact]:
 
 
 def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
-    """Flow -> what it means that it copies from now on what another flow copied: a renamed flow above all."""
+    """Flow -> what it means that it copies from now on what another flow copied: above all, that it was renamed."""
     losers: dict[TopicTravel, str] = {travel: impact.flow for impact in impacts for travel in impact.lost}
     by_name: dict[str, dict[str, int]] = {}
     for impact in impacts:
@@ -54,23 +78,39 @@ def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
             if loser := losers.get(travel):
                 counts = by_name.setdefault(impact.flow, {})
                 counts[loser] = counts.get(loser, 0) + 1
-    return {flow: "; ".join(_taken(loser, count) for loser, count in of.items()) for flow, of in by_name.items()}
-
-
-def _taken(loser: str, count: int) -> str:
-    topics = counted(count, "topic")
-    return (
-        f"it takes over {topics} of flow {loser}, whose positions do not come along: partitions that {loser} had"
-        f" copied stop with position_missing until mirror seek --from-flow {loser}"
-    )
+    taken: dict[str, list[str]] = {}
+    for flow, counts in by_name.items():
+        for loser, count in counts.items():
+            taken.setdefault(flow, []).append(
+                f"it takes over {counted(count, 'topic')} of flow {loser}, whose positions do not come along:"
+                f" partitions that {loser} had copied stop with position_missing until mirror seek --from-flow {loser}"
+            )
+    return {flow: "; ".join(means) for flow, means in taken.items()}
 
 
 def following(routes: RoutesOfBothSides) -> Iterator[ItemChange]:
     """Remote topics on both sides whose partitions, factor or synced configs follow an edit of their source or flow."""
     was = {route.remote: route for route in routes.before}
     for route in routes.after:
-        if (old := was.get(route.remote)) and (fields := tuple(_fields(old, route))):
-            yield ItemChange(Sign.CHANGED, "remote topic", str(route.remote), means=f"flow {route.flow}", fields=fields)
+        if (old := was.get(route.remote)) is None:
+            continue
+        fields: list[FieldChange] = []
+        for name in ("partitions", "replication_factor"):
+            before, after = getattr(old, name), getattr(route, name)
+            if before != after:
+                fields.append(FieldChange(name, words((name,), before), words((name,), after)))
+        old_set, new_set = (
+            each.configs.set if isinstance(each.configs, SyncedConfigs) else {} for each in (old, route)
+        )
+        for key in sorted(old_set.keys() | new_set.keys()):
+            path, wanted = ("configs", key), new_set.get(key)
+            values = old_set[key].value if key in old_set else None, wanted.value if wanted else None
+            if not same(key, *values):
+                shown = words(path, values[0]), words(path, values[1])
+                fields.append(FieldChange(".".join(path), *shown, wanted.origin if wanted else ""))
+        if fields:
+            ref, means = str(route.remote), f"flow {route.flow}"
+            yield ItemChange(Sign.CHANGED, "remote topic", ref, means=means, fields=tuple(fields))
 
 
 def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[TopicTravel]]:
@@ -80,23 +120,68 @@ def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[TopicTravel]]:
     return travels
 
 
-def _fields(old: Route, new: Route) -> Iterator[FieldChange]:
-    for name in ("partitions", "replication_factor"):
-        was, now = getattr(old, name), getattr(new, name)
-        if was != now:
-            yield FieldChange(name, words((name,), was), words((name,), now))
-    was_set, now_set = _set(old), _set(new)
-    for key in sorted(was_set.keys() | now_set.keys()):
-        was_value, now_value = was_set.get(key), now_set.get(key)
-        values = was_value.value if was_value else None, now_value.value if now_value else None
-        if not same(key, *values):
-            path = ("configs", key)
-            yield FieldChange(".".join(path), words(path, values[0]), words(path, values[1]), _origin(now_value))
+@dataclass(frozen=True, slots=True)
+class TopologySides:
+    """Both topologies with their routes, and how their entries differ."""
+
+    before: Topology
+    after: Topology
+    routes: RoutesOfBothSides
+    items: Sequence[ItemChange]
 
 
-def _set(route: Route) -> Mapping[str, DesiredConfig]:
-    return route.configs.set if isinstance(route.configs, SyncedConfigs) else {}
+def mirror_impacts(sides: TopologySides) -> Iterator[MirrorImpact]:
+    before, after = sides.before, sides.after
+    for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
+        old, new = before.mirrors.get(name), after.mirrors.get(name)
+        if new is None or not new.flows:
+            if old is not None and old.flows:
+                yield MirrorImpact(name, Fate.STOPS, because=("it is no longer declared, or has no flow left",))
+        elif old is None or not old.flows:
+            fields = mirror_handover(after, new)
+            yield MirrorImpact(name, Fate.STARTS, "", str(fields["fingerprint"]), tuple(f"flow {f}" for f in new.flows))
+        else:
+            was, now = mirror_handover(before, old), mirror_handover(after, new)
+            prints, harmless = (str(was["fingerprint"]), str(now["fingerprint"])), tuple(_harmless(new, sides))
+            if prints[0] == prints[1]:
+                if harmless:
+                    yield MirrorImpact(name, Fate.KEEPS_RUNNING, *prints, harmless=harmless)
+                continue
+            because = [*explain_difference(was, now)]
+
+            # What spark-submit reads and the hand-over file does not hold.
+            if old.master != new.master:
+                because.append(f"mirror {name}: master {old.master} -> {new.master}")
+            confs = old.spark_conf, new.spark_conf
+            if keys := [key for key in sorted({*confs[0], *confs[1]}) if confs[0].get(key) != confs[1].get(key)]:
+                because.append(f"mirror {name}: spark_conf {', '.join(keys)}")
+            yield MirrorImpact(name, Fate.RESTARTS, *prints, tuple(because), harmless)
 
 
-def _origin(wanted: DesiredConfig | None) -> str:
-    return wanted.origin if wanted else ""
+def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
+    before, after = sides.before, sides.after
+    flows = set(mirror.flows)
+    clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}
+    near = {"flow": flows, "cluster": clusters}
+    for item in sides.items:
+        if item.sign is not Sign.CHANGED or item.name not in near.get(item.kind, ()):
+            continue
+        for field in item.fields:
+            if field.path.startswith("groups") and after.flows[item.name].groups.sync_offsets:
+                continue
+            if why := not_read(item.kind, field.path, field.means):
+                yield f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}: {why}"
+    was = {(route.flow, route.source) for route in sides.routes.before if route.flow in flows}
+    fresh = [r for r in sides.routes.after if r.flow in flows and (r.flow, r.source) not in was]
+    same = {name for name in flows if name in before.flows and before.flows[name] == after.flows[name]}
+    if names := sorted(str(route.source) for route in fresh if route.flow in same):
+        wait = f"{mirror.refresh_interval_ms / 1000:g} s"
+        yield f"new topics {', '.join(names)}: a running job picks up topics that match within {wait}"
+
+
+def not_read(kind: str, path: str, means: str) -> str:
+    """Why no job reads a setting, or empty."""
+    if means in (SAME_NAMES, SAME_SET):
+        return means
+    reasons = (why for (of, start), why in _NOT_READ.items() if of == kind and f"{path}.".startswith(f"{start}."))
+    return next(reasons, "")

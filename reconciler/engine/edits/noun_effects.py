@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
 from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
-from reconciler.engine.edits.flows import declared_routes
-from reconciler.engine.edits.mirrors import not_read
+from reconciler.engine.edits.flows import not_read
 from reconciler.model.changes import (
     About,
     AclChange,
@@ -22,8 +21,7 @@ from reconciler.model.changes import (
     UserChange,
 )
 from reconciler.model.config_values import human
-from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.model.live import LiveState
+from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.text import first_of
 
@@ -36,7 +34,7 @@ def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if item.kind != "section":
         yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
     elif item.sign is Sign.REMOVED:
-        why = f"without the section {item.name} nobody looks, and all that is there stays"
+        why = f"without the section {item.name} nothing is compared, and all that is there stays"
         todo = f"To take away what it declared, first leave it there and empty ({item.name}: []) and apply"
         yield NoEffect(item.kind, item.name, "", why, todo, f"takes nothing away: all of {item.name} stays")
     else:
@@ -60,16 +58,32 @@ def _only_words(item: ItemChange, field: FieldChange) -> NoEffect | None:
 def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     old, new = sides.before.topics.get(item.name), sides.after.topics.get(item.name)
     before, after = (frozenset(topic.clusters) if topic else frozenset() for topic in (old, new))
-    yield from _topic_stays(item, sides, sorted(before - after))
+
+    # On clusters that the topic has left, it stays without a tombstone.
+    there = [ref for cluster in sorted(before - after) if sides.live.topic(ref := TopicRef(cluster, item.name))]
+    if stays := [ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, DeleteTopic))]:
+        where = first_of([ref.cluster for ref in stays], SHOWN)
+        todo = "To delete it with its records, write a tombstone (deletions)"
+        if item.renamed:
+            why = f"Kafka renames nothing: {item.name} stays on {where} with its records and readers, unmanaged"
+            short = f"renames nothing: {item.renamed} begins empty, {item.name} stays on {where} with its records"
+        else:
+            why = f"it stays on {where} with its records, unmanaged"
+            short = f"deletes nothing: topic {item.name} stays on {where}"
+        yield NoEffect(item.kind, item.name, "", why, todo, short)
     gone = [TopicRef(name, item.name) for name in sorted(before - after) if sides.live.known(name) is not None]
     if never := [ref for ref in gone if sides.live.topic(ref) is None and not sides.touched((ref,))]:
         yield quiet(item, f"it is not on {first_of([ref.cluster for ref in never], SHOWN)}")
     if sides.outside(before - after):
         yield quiet(item, OUTSIDE)
+
+    # On clusters where it is new, it may be there already.
     for cluster in sorted(after - before):
         ref = TopicRef(cluster, item.name)
         if sides.live.topic(ref) is not None and not sides.touched((ref,)):
             yield quiet(item, f"{ref} is there already, as declared")
+
+    # On clusters that it keeps, each field is looked for.
     refs = [TopicRef(cluster, item.name) for cluster in before & after]
     if item.sign is not Sign.CHANGED or sides.unknown(before | after):
         return
@@ -80,23 +94,6 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             yield no_effect
 
 
-def _topic_stays(item: ItemChange, sides: EditAndPlan, clusters: Iterable[str]) -> Iterator[NoEffect]:
-    there = [TopicRef(cluster, item.name) for cluster in clusters]
-    there = [ref for ref in there if sides.live.topic(ref) is not None]
-    stays = [ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, DeleteTopic))]
-    if not stays:
-        return
-    where = first_of([ref.cluster for ref in stays], SHOWN)
-    todo = "To delete it with its records, write a tombstone (deletions)"
-    if item.renamed:
-        why = f"Kafka renames nothing: {item.name} stays on {where} with its records and readers, unmanaged"
-        short = f"renames nothing: {item.renamed} begins empty, {item.name} stays on {where} with its records"
-    else:
-        why = f"it stays on {where} with its records, unmanaged"
-        short = f"deletes nothing: topic {item.name} stays on {where}"
-    yield NoEffect(item.kind, item.name, "", why, todo, short)
-
-
 def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs: list[TopicRef]) -> NoEffect | None:
     section, _, key = field.path.partition(".")
     family = sides.family(refs)
@@ -105,7 +102,8 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
         return None if touched else quiet(item, field.means or "what is there is as declared", field)
     if sides.touched(family, lambda change: _sets(change, key)):
         return None
-    values = {value: ref for ref in refs if (value := _override(sides.live, ref, key)) is not None}
+    there = [(topic, ref) for ref in refs if (topic := sides.live.topic(ref)) is not None]
+    values = {value: ref for topic, ref in there if (value := topic.overrides.get(key)) is not None}
     if field.after != NOT_SET:
         why = sides.ignored(family, key) or "what is there has this value already, or a stronger layer sets another one"
         return quiet(item, why, field)
@@ -114,7 +112,7 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     value, ref = next(iter(values.items()))
     short = f"resets nothing: {key} of {item.name} stays {human(key, value)} on {ref.cluster}"
     why = f"a config that is declared no longer stays as it is: {human(key, value)} on {ref.cluster}"
-    todo = "Write the value that you want, or undeclared: remove for what stands in no file"
+    todo = "Write the value that you want, or undeclared: remove for what no file declares"
     return NoEffect(item.kind, item.name, edited(field), why, todo, short)
 
 
@@ -125,7 +123,7 @@ def _sets(change: Change, key: str) -> bool:
 
 
 def _follows(change: Change, setting: str, key: str) -> bool:
-    """Whether a change of a topic may come of a setting that is no config. ``key``: of ``lower_retention_by``."""
+    """Whether a change of a topic may follow from a setting that is no config. ``key``: of ``lower_retention_by``."""
     match change:
         case CreateTopic() | DeleteTopic():
             return True
@@ -141,11 +139,6 @@ def _follows(change: Change, setting: str, key: str) -> bool:
             return setting in ("class", "sync_topic_configs")
         case _:
             return False
-
-
-def _override(live: LiveState, ref: TopicRef, key: str) -> str | None:
-    topic = live.topic(ref)
-    return topic.overrides.get(key) if topic is not None else None
 
 
 # layers of values
@@ -188,20 +181,13 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         elif field.path.startswith("defaults."):
             yield from _layer_field(item, field, sides, item.name)
         elif why := not_read(item.kind, field.path, field.means):
-            if not _heeded(field.path.partition(".")[0], [each for each in sides.changes if each.cluster == item.name]):
+            # No job reads these settings, but changes of the plan may come of them.
+            heeding = {"prune": DeleteTopic, "reassignment": ReassignReplicas}.get(field.path.partition(".")[0])
+            here = (change for change in sides.changes if change.cluster == item.name)
+            if heeding is None or not any(isinstance(change, heeding) for change in here):
                 yield quiet(item, field.means or f"nothing on the cluster changes by it; {why}", field)
-        elif not sides.restarts(_flows_at(sides.after, item.name)):
+        elif not sides.restarts(f.name for f in sides.after.flows.values() if item.name in (f.source, f.target)):
             yield quiet(item, field.means or "it says how the cluster is reached; nothing on it changes", field)
-
-
-def _heeded(setting: str, changes: Iterable[Change]) -> bool:
-    """Whether a change there may come of a cluster's setting that no job reads."""
-    heeding = {"prune": DeleteTopic, "reassignment": ReassignReplicas}.get(setting)
-    return heeding is not None and any(isinstance(change, heeding) for change in changes)
-
-
-def _flows_at(topology: Topology, cluster: str) -> list[str]:
-    return [flow.name for flow in topology.flows.values() if cluster in (flow.source, flow.target)]
 
 
 def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
@@ -234,7 +220,7 @@ def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: Flow) -> NoEffect | None:
     section = field.path.partition(".")[0]
-    remotes = [ref for side in (sides.before, sides.after) for ref in _made_by(side, item.name)]
+    remotes = [route.remote for route in sides.routes if route.flow == item.name]
     match section:
         case "start" if any(sides.live.topic(ref) is not None for ref in remotes):
             why = "start counts only for partitions without a position; what is copied goes on at its position"
@@ -252,10 +238,6 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             return quiet(item, "the job reads groups only with sync_offsets", field)
         case _:
             return None if sides.restarts((item.name,)) else quiet(item, NOT_READ, field)
-
-
-def _made_by(topology: Topology, flow: str) -> Iterator[TopicRef]:
-    return (route.remote for route in declared_routes(topology) if route.flow == flow)
 
 
 def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:

@@ -1,6 +1,6 @@
-"""Two environments side by side, such as staging and production: one told in the other's names, then compared.
+"""Two environments side by side, such as staging and production: one renamed as the other is, then compared.
 
-Left out is what two environments never share: how clusters are reached, their ids and regions, tombstones, which are of
+What two environments never share is left out: connections of clusters, their ids and regions, tombstones, which are of
 one topic id, and the first names of renamed flows.
 """
 
@@ -23,34 +23,38 @@ def promotion(source: Topology, target: Topology, names: Names) -> PromotionRepo
     a name that is nowhere, and for two that would become one."""
     _require_names(source, target, names)
     named = _named_as(source, names)
-    paired = _pairs(named, target)
+
+    # Flows and mirrors of other names where nothing else can be meant: the only ones between the same clusters, the
+    # only ones that carry the same flows.
+    between = ({flow.name: (flow.source, flow.target) for flow in side.flows.values()} for side in (named, target))
+    flow_pairs = _only_ones(*between)
+    with_flows = _named_as(named, flow_pairs)
+    carrying = ({it.name: tuple(sorted(it.flows)) for it in side.mirrors.values()} for side in (with_flows, target))
+    paired = {**_only_ones(*carrying), **flow_pairs}
     named = _named_as(named, paired)
-    clusters = by_name(_reached(cluster, target) for cluster in named.clusters.values())
-    flows = by_name(_first_name_of(flow, target) for flow in named.flows.values())
-    after = replace(named, environment=target.environment, clusters=clusters, flows=flows, deletions=())
+
+    # With the connections and first names of their counterparts, so that these make no difference.
+    clusters, flows = list[Cluster](), list[Flow]()
+    for cluster in named.clusters.values():
+        if (other := target.clusters.get(cluster.name)) is not None:
+            cluster = replace(
+                cluster,
+                bootstrap_servers=other.bootstrap_servers,
+                cluster_id=other.cluster_id,
+                region=other.region,
+                client=other.client,
+                principals=other.principals,
+            )
+        clusters.append(cluster)
+    for flow in named.flows.values():
+        known = target.flows.get(flow.name)
+        flows.append(replace(flow, moved_from=known.moved_from if known is not None else ""))
+    after = replace(
+        named, environment=target.environment, clusters=by_name(clusters), flows=by_name(flows), deletions=()
+    )
     return PromotionReport(
         source.environment, target.environment, compare(replace(target, deletions=()), after), names, paired
     )
-
-
-def _reached(cluster: Cluster, target: Topology) -> Cluster:
-    """With the connection of its counterpart, so that it makes no difference."""
-    there = target.clusters.get(cluster.name)
-    if there is None:
-        return cluster
-    return replace(
-        cluster,
-        bootstrap_servers=there.bootstrap_servers,
-        cluster_id=there.cluster_id,
-        region=there.region,
-        client=there.client,
-        principals=there.principals,
-    )
-
-
-def _first_name_of(flow: Flow, target: Topology) -> Flow:
-    there = target.flows.get(flow.name)
-    return replace(flow, moved_from=there.moved_from if there is not None else "")
 
 
 def _named_as(topology: Topology, names: Names) -> Topology:
@@ -85,21 +89,6 @@ def _named_as(topology: Topology, names: Names) -> Topology:
         rollout=rollout
         and replace(rollout, waves=tuple(replace(it, clusters=all_of(it.clusters)) for it in rollout.waves)),
     )
-
-
-def _pairs(source: Topology, target: Topology) -> dict[str, str]:
-    """Flows and mirrors of other names where nothing else can be meant: the only ones between the same clusters, the
-    only ones that carry the same flows."""
-    flows = _only_ones(_between(source), _between(target))
-    return {**_only_ones(_carrying(_named_as(source, flows)), _carrying(target)), **flows}
-
-
-def _between(topology: Topology) -> Mapping[str, tuple[str, ...]]:
-    return {flow.name: (flow.source, flow.target) for flow in topology.flows.values()}
-
-
-def _carrying(topology: Topology) -> Mapping[str, tuple[str, ...]]:
-    return {mirror.name: tuple(sorted(mirror.flows)) for mirror in topology.mirrors.values()}
 
 
 def _only_ones(mine: Mapping[str, tuple[str, ...]], theirs: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
