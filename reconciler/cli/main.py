@@ -12,23 +12,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 import typer
 
 from reconciler.backends.files import write_text
-from reconciler.cli.commands import (
-    apply,
-    audit,
-    begin,
-    clusters,
-    compare,
-    diverged,
-    failover,
-    live,
-    mirror,
-    offsets,
-    reassignments,
-    review,
-    sizing,
-    topology_map,
-    version,
-)
+from reconciler.cli.commands import apply, begin, clusters, live, mirror, offsets, review
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import Autonomy, ReportFormat
@@ -54,14 +38,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
-for module in (begin, review, compare, clusters, apply, failover, topology_map, live, sizing, version):
+for module in (begin, review, clusters, apply, live):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
-app.add_typer(audit.app, name="audit")
-app.add_typer(diverged.app, name="diverged")
+app.add_typer(clusters.audit_app, name="audit")
+app.add_typer(offsets.diverged_app, name="diverged")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")
-app.add_typer(reassignments.app, name="reassignments")
+app.add_typer(apply.reassignments_app, name="reassignments")
 app.add_typer(sandbox_app, name="sandbox")
 
 
@@ -80,6 +64,21 @@ def reconciler(
     ] = False,
 ) -> None:
     """Kafka topology of several clusters, declared in git: one plan over all clusters, one apply."""
+
+
+@app.command("version", epilog=ending("0", "version"))
+def version() -> None:
+    """Show the releases of this program and of what it runs on, for a bug report."""
+    from reconciler.backends.versions import versions
+    from reconciler.errors import Unknown
+
+    releases = versions()
+    width = max(map(len, releases))
+    for name, value in releases.items():
+        if isinstance(value, Unknown):
+            show(f"{name:<{width}}  unknown: {value.error}. {value.todo}".rstrip())
+        else:
+            show(f"{name:<{width}}  {value}")
 
 
 @app.command(

@@ -1,19 +1,40 @@
-"""The CLI command ``apply``: its arguments and options."""
+"""The CLI commands that change clusters or move consumers: apply, failover, failback, reassignments."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.help import ending
-from reconciler.model.options import PROBE_PATIENCE_S
+from reconciler.cli.help import CHANGED, ending
+from reconciler.errors import ReconcilerError
+from reconciler.model.options import PROBE_PATIENCE_S, FailoverPage
 from reconciler.render import completion
-from reconciler.render.console import App, Env, PageOption, PruneOption, StealOption, seconds
+from reconciler.render.console import (
+    App,
+    Env,
+    FormatOption,
+    OutOption,
+    OutputFormat,
+    PageOption,
+    PruneOption,
+    StealOption,
+    require_agreement,
+    say,
+    say_now,
+    seconds,
+)
+from reconciler.render.console import show as tell
 from reconciler.render.style import Format as Page
+from reconciler.text import counted
+
+if TYPE_CHECKING:
+    from reconciler.backends.clusters.cluster import KafkaCluster
 
 app = App()
+reassignments_app = App(help="Reassignments of replicas that are under way.", no_args_is_help=True)
 
 
 @app.command(
@@ -88,3 +109,111 @@ def apply(
         move_lock,
     )
     raise typer.Exit(enacting.apply(env, request, steal))
+
+
+Flow = Annotated[
+    str, typer.Argument(metavar="FLOW", help="the flow whose consumers move", autocompletion=completion.flows)
+]
+Dry = Annotated[bool, typer.Option("--dry-run", help="only look and check; change nothing")]
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+Unplanned = Annotated[
+    bool, typer.Option("--unplanned", help="continue although the cluster that consumers leave does not answer")
+]
+Loss = Annotated[bool, typer.Option("--accept-loss", help="continue although records there are not copied")]
+Drain = Annotated[str, typer.Option("--drain", metavar="DURATION", help="how long copying may take to catch up")]
+Fence = Annotated[
+    bool, typer.Option("--fence", help="failover: deny everyone to write FLOW's topics there, until the failback")
+]
+Form = Annotated[
+    FailoverPage,
+    typer.Option("--format", help="text for people, json for machines, markdown for a comment, html for one page"),
+]
+
+
+def _add(way: str, words: str) -> None:
+    codes = "0 done; 1 error; 2 there is something to do (--dry-run); 3 a check stops it; 5 not all of it; 6 lock held"
+
+    @app.command(way, help=words, epilog=ending(codes, f"{way} environments/prod east-to-west --dry-run"))
+    def move(
+        env: Env,
+        flow: Flow,
+        dry: Dry = False,
+        yes: Yes = False,
+        unplanned: Unplanned = False,
+        loss: Loss = False,
+        drain: Drain = "60s",
+        fence: Fence = False,
+        form: Form = FailoverPage.TEXT,
+        out: OutOption = None,
+        steal: StealOption = "",
+    ) -> None:
+        from reconciler.model.reports.failover import Way
+        from reconciler.operations.failover.decide import FailoverRequest
+        from reconciler.operations.failover.run import FailoverOptions
+        from reconciler.operations.failover.run import move as move_consumers
+
+        if fence and way != "failover":
+            why = "What a failover has denied with it, the failback takes back by itself."
+            raise ReconcilerError("--fence is of failover", why, "Leave it away.")
+        request = FailoverRequest(unplanned, loss, seconds("--drain", drain), fence)
+        raise typer.Exit(move_consumers(env, Way(way), flow, FailoverOptions(request, dry, yes, form, out, steal)))
+
+
+_add(
+    "failover",
+    "Move consumers of FLOW to its target: drain, pause the flow, set their exact offsets, start the flow back.",
+)
+_add("failback", "Move consumers of FLOW back to its source, their offsets translated back, and resume the flow.")
+
+
+@reassignments_app.command(epilog=ending("0 success; 1 error or unknown", "reassignments show environments/prod"))
+def show(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
+    """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
+    from reconciler.errors import Unknown
+    from reconciler.model.environment.topology import Principal
+    from reconciler.operations.session.session import open_session
+    from reconciler.render.reports.reassignments import reassignments_json, under_way
+    from reconciler.resources.replicas.observe import facts_of
+
+    with open_session(env, Principal.PLAN) as session:
+        environment = session.topology.environment
+        facts = {name: facts_of(cluster, environment) for name, cluster in session.clusters.items()}
+    lines = (line for name, each in facts.items() for line in under_way(name, each))
+    tell(reassignments_json(environment, facts) if form is OutputFormat.JSON else "\n".join(lines), form)
+    raise typer.Exit(int(any(isinstance(each, Unknown) for each in facts.values())))
+
+
+@reassignments_app.command(epilog=ending(CHANGED, "reassignments cancel environments/prod"))
+def cancel(
+    env: Env, yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False, steal: StealOption = ""
+) -> None:
+    """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
+    from reconciler.errors import Unknown
+    from reconciler.operations.apply.run import changing
+    from reconciler.resources.replicas.observe import facts_of
+
+    with changing(env, "reassignments cancel", steal) as execute:
+        clusters, environment = execute.session.clusters, execute.session.topology.environment
+        facts = {name: facts_of(cluster, environment) for name, cluster in clusters.items()}
+        silent = {name: each for name, each in facts.items() if isinstance(each, Unknown)}
+        begun = [name for name, each in facts.items() if not isinstance(each, Unknown) and each.journal is not None]
+        for name, unknown in silent.items():
+            say(f"{name}: unknown, so nothing is cancelled there: {unknown.error}")
+        if begun and not yes:
+            question = f"Cancel the running reassignments on {', '.join(begun)}?"
+            why = "What was copied so far would be thrown away."
+            require_agreement(question, "nothing was cancelled", why, "Pass --yes.")
+        if not begun:
+            tell("nothing of this environment is under way" + (" on the clusters that answered" if silent else ""))
+        for name in begun:
+            execute.perform(f"cancel-reassignment:{name}", partial(_cancel, clusters[name], environment))
+    raise typer.Exit(int(bool(silent)))
+
+
+def _cancel(cluster: KafkaCluster, environment: str) -> None:
+    from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
+    from reconciler.resources.replicas.reassign.run import cancel as take_back
+
+    with cluster.replicas(environment) as replicas:
+        count = take_back(environment, replicas, ReassignmentWatch(note=say, closed=str, progress=say_now))
+    tell(f"{cluster.name}: {counted(count, 'partition')} cancelled, our throttles are cleared")

@@ -1,4 +1,4 @@
-"""The CLI commands adopt, doctor and drift: arguments, options, exit codes."""
+"""The CLI commands adopt, doctor, drift and audit: arguments, options, exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from reconciler.model.options import WITHIN_S, ReportFormat
 from reconciler.render.console import (
     App,
     Env,
+    FormatOption,
     OutOption,
+    OutputFormat,
     PageOption,
     ReportOption,
     filled_in,
@@ -27,6 +29,7 @@ from reconciler.render.console import (
 from reconciler.render.style import Format as Page
 
 app = App()
+audit_app = App(help="The record of who changed what.", no_args_is_help=True)
 
 
 @app.command(
@@ -58,36 +61,32 @@ def drift(
 
         show(drifting.accept_drift(env, accepted))
         return
-    text, code = _parity(env, form) if sides else _drift(env, form)
+    if sides:
+        from reconciler.operations.review import drift as drifting
+        from reconciler.render.reports.drift import parity_in
+
+        parity = drifting.parity_report(env)
+        text, code = parity_in(parity, form, style()), parity.exit_code
+    else:
+        # Clusters are read while the rest of the program is imported.
+        from reconciler.model.environment.topology import Principal
+        from reconciler.operations.session import early_reads
+
+        begun = early_reads.begin(env, Principal.PLAN)
+        from reconciler.engine.drift.causes import drift_exit_code
+        from reconciler.operations.review import drift as drifting
+        from reconciler.operations.review.reviews import make_plan
+        from reconciler.operations.session.session import open_session
+        from reconciler.render.reports.drift import drift_in
+
+        with open_session(env, Principal.PLAN, begun) as session:
+            plan = make_plan(session)
+            history = drifting.past(session, say)
+        text, code = drift_in(plan, form, style(), history), drift_exit_code(plan)
     if out is not None:
         write_text(out, filled_in(text, form))
     show(text, form)
     raise typer.Exit(code)
-
-
-def _drift(env: Path, form: Page) -> tuple[str, int]:
-    from reconciler.model.environment.topology import Principal
-    from reconciler.operations.session import early_reads
-
-    begun = early_reads.begin(env, Principal.PLAN)
-    from reconciler.engine.drift.causes import drift_exit_code
-    from reconciler.operations.review import drift as drifting
-    from reconciler.operations.review.reviews import make_plan
-    from reconciler.operations.session.session import open_session
-    from reconciler.render.reports.drift import drift_in
-
-    with open_session(env, Principal.PLAN, begun) as session:
-        plan = make_plan(session)
-        history = drifting.past(session, say)
-    return drift_in(plan, form, style(), history), drift_exit_code(plan)
-
-
-def _parity(env: Path, form: Page) -> tuple[str, int]:
-    from reconciler.operations.review import drift as drifting
-    from reconciler.render.reports.drift import parity_in
-
-    parity = drifting.parity_report(env)
-    return parity_in(parity, form, style()), parity.exit_code
 
 
 @app.command(
@@ -161,3 +160,32 @@ def doctor(
         case _:
             assert_never(form)
     raise typer.Exit(checkup.exit_code)
+
+
+@audit_app.callback()
+def audit() -> None:
+    """The record of who changed what."""
+
+
+@audit_app.command(
+    epilog=ending(
+        "0 whole; 1 error or unknown; 2 broken",
+        "audit verify environments/prod",
+        "audit verify environments/prod --head sha256:0b1f...",
+    )
+)
+def verify(
+    env: Env,
+    form: FormatOption = OutputFormat.TEXT,
+    head: Annotated[
+        str, typer.Option("--head", metavar="DIGEST", help="the head that an earlier run printed; it must be there")
+    ] = "",
+) -> None:
+    """Check that no audit record was changed or taken out: each carries the digest of the one before it."""
+    from reconciler.operations.clusters.verify_audit import verify_audit
+    from reconciler.render.reports.audit import audit_json, audit_text
+
+    verification = verify_audit(env, head)
+    text = audit_json(verification) if form is OutputFormat.JSON else audit_text(verification, style())
+    show(text, form)
+    raise typer.Exit(verification.exit_code)

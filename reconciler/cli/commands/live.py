@@ -1,4 +1,4 @@
-"""The CLI command serve, and what run --serve shares with it: arguments, options, exit codes."""
+"""The CLI commands map, serve and size, and what run --serve shares with serve: arguments, options, exit codes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
-from reconciler.render.console import App, Env
+from reconciler.model.options import MapFormat
+from reconciler.render.console import App, Env, FormatOption, OutOption, OutputFormat, filled_in, show, style
 
 if TYPE_CHECKING:
     from reconciler.operations.serve.run import LivePageServer, ServeOptions
@@ -31,6 +33,39 @@ CertOption = Annotated[
 ]
 KeyOption = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="its private key (PEM)")]
 LOOPBACK = "127.0.0.1"
+
+
+@app.command(
+    "map",
+    epilog=ending(
+        "0 drawn; 1 error or unknown",
+        "map environments/prod --format html --out map.html",
+        "map environments/prod --plan plan.json --offline",
+    ),
+)
+def map_(
+    env: Env,
+    form: Annotated[
+        MapFormat, typer.Option("--format", help="a picture, a page, mermaid for comments, dot for Graphviz, json")
+    ] = MapFormat.SVG,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="draw a saved plan on it, with its waves")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
+    out: OutOption = None,
+) -> None:
+    """Draw clusters by region and the flows between them, with rates and lag; and what a saved plan does to them."""
+    from reconciler.operations.review.plan import draw
+    from reconciler.render.map.formats import map_code, map_in
+
+    drawn = draw(env, plan_file, offline)
+    text = map_in(drawn, form)
+    if out is None:
+        show(text, form)
+    else:
+        write_text(out, filled_in(text, form))
+        show(f"{out}: the map of {env} as {form.value}")
+    raise typer.Exit(map_code(drawn))
 
 
 @app.command(
@@ -54,6 +89,35 @@ def serve(
     from reconciler.operations.serve.run import serve as answer
 
     answer(env, PageOptions(port, bind, names, token, certificate, key).served())
+
+
+@app.command(
+    "size",
+    epilog=ending(
+        "0 all known; 1 error or unknown",
+        "size environments/prod",
+        "size environments/prod --headroom 3 --seconds 300",
+        "size environments/prod --format json",
+    ),
+)
+def size(
+    env: Env,
+    headroom: Annotated[
+        float, typer.Option("--headroom", min=1.0, help="times the measured rate; what is above 1 catches up")
+    ] = 2.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1.0, help="how long to watch topics whose job reports no rate")
+    ] = 30.0,
+    form: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Show what each mirror needs for the present load: lanes, cores, executors, line, disk at the target."""
+    from reconciler.operations.clusters.sizing import sizes
+    from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
+
+    environment, mirrors = sizes(env, headroom, seconds)
+    as_json = form is OutputFormat.JSON
+    show(sizing_json(environment, mirrors, headroom) if as_json else sizing_text(mirrors, headroom, style().width))
+    raise typer.Exit(sizing_code(mirrors))
 
 
 def page_of_run(env: Path, options: PageOptions, wanted: bool) -> AbstractContextManager[LivePageServer | None]:

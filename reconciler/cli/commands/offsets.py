@@ -1,27 +1,27 @@
-"""The CLI command ``offsets translate``: arguments, options, exit codes."""
+"""The CLI commands about both sides of a flow, offsets and diverged: arguments, options, exit codes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
-from reconciler.errors import ReconcilerError
-from reconciler.model.options import TableFormat
+from reconciler.errors import ExitCode, ReconcilerError
+from reconciler.model.options import LogSide, TableFormat
 from reconciler.render import completion
 from reconciler.render.console import App, Env, OutOption, filled_in, say, show, style
 
-if TYPE_CHECKING:
-    from reconciler.model.environment.topology import Topology
-    from reconciler.model.reports.offsets import TranslateRequest
-
 app = App(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
-
+diverged_app = App(help="What only one side of a flow with offsets: same has.", no_args_is_help=True)
 
 FlowName = Annotated[
     str, typer.Argument(metavar="FLOW", help="a flow of the environment", autocompletion=completion.flows)
+]
+SameOffsetsFlow = Annotated[
+    str, typer.Argument(metavar="FLOW", help="a flow with offsets: same", autocompletion=completion.flows)
 ]
 GroupOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="its committed offsets; may be given again")
@@ -59,13 +59,20 @@ def translate(
     out: OutOption = None,
 ) -> None:
     """Where positions on one cluster are on the other: to the record, or to the next one that was copied."""
+    from reconciler.model.reports.offsets import TranslateRequest
     from reconciler.operations.failover.translate_offsets import translated
     from reconciler.operations.session.session import read_topology
     from reconciler.render.reports.positions import translations_csv, translations_json, translations_text
-    from reconciler.resources.flows.routes import selector_of
+    from reconciler.resources.flows.routes import declared_flow, selector_of
 
     topology = read_topology(env)
-    request = _request(topology, flow, groups or [], (topic, partition, positions or []), reverse)
+    declared_flow(topology, flow, "There is nothing to translate.")
+    if bool(groups) == bool(topic and positions):
+        problem = "nothing to translate is named" if not groups else "a group and positions are given together"
+        reason = "Either the committed offsets of groups are translated, or the positions you give."
+        raise ReconcilerError(problem, reason, "Give --group GROUP, or --topic TOPIC --partition P --offset N.")
+    given = {(topic, partition): tuple(positions or ())} if topic else None
+    request = TranslateRequest(flow, tuple(dict.fromkeys(groups or ())), given, reverse)
     selector = selector_of(topology.flows[flow])
     if topic and not reverse and (why := selector.why_not(topic)) is not None:
         say(f"flow {flow} does not mirror {topic} now: {why}; what it copied before is translated all the same")
@@ -91,17 +98,73 @@ def translate(
     raise typer.Exit(translations.exit_code)
 
 
-def _request(
-    topology: Topology, flow: str, groups: list[str], given: tuple[str, int, list[int]], reverse: bool
-) -> TranslateRequest:
-    from reconciler.model.reports.offsets import TranslateRequest
-    from reconciler.resources.flows.routes import declared_flow
+@diverged_app.callback()
+def diverged() -> None:
+    """What only one side of a flow with offsets: same has."""
 
-    topic, partition, positions = given
-    declared_flow(topology, flow, "There is nothing to translate.")
-    if bool(groups) == bool(topic and positions):
-        problem = "nothing to translate is named" if not groups else "a group and positions are given together"
-        why = "Either the committed offsets of groups are translated, or the positions you give."
-        raise ReconcilerError(problem, why, "Give --group GROUP, or --topic TOPIC --partition P --offset N.")
-    by_hand = {(topic, partition): tuple(positions)} if topic else None
-    return TranslateRequest(flow, tuple(dict.fromkeys(groups)), by_hand, reverse)
+
+@diverged_app.command(
+    "list",
+    epilog=ending(
+        "0 the same; 1 error or unknown; 2 one side has more", "diverged list environments/prod east-to-west"
+    ),
+)
+def list_(env: Env, flow: SameOffsetsFlow) -> None:
+    """Where both sides part, partition by partition: the exact offset, and how many records each side has alone."""
+    from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
+    from reconciler.operations.session.session import read_topology
+    from reconciler.render.reports.failover import parted_text
+
+    sides = sides_of(read_topology(env), flow)
+    pairs = partitions_of(sides)
+    partitions = parted(sides, pairs)
+    show(parted_text(flow, (sides.source.name, sides.target.name), partitions, len(pairs), style().width).rstrip("\n"))
+    if any(each.unknown for each in partitions):
+        raise typer.Exit(ExitCode.ERROR)
+    raise typer.Exit(ExitCode.CHANGES if partitions else ExitCode.DONE)
+
+
+@diverged_app.command(
+    epilog=ending(
+        "0 written, or there is nothing to write; 1 error, or a partition is unknown",
+        "diverged export environments/prod east-to-west --to-file left-behind.jsonl",
+        "diverged export environments/prod east-to-west --to-topic east:left-behind",
+    ),
+)
+def export(
+    env: Env,
+    flow: SameOffsetsFlow,
+    file: Annotated[
+        Path | None, typer.Option("--to-file", metavar="F", help="a new file: a JSON object a record, bytes in base64")
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--to-topic", metavar="CLUSTER:TOPIC", help="a topic that is there and that no flow uses"),
+    ] = None,
+    side: Annotated[
+        LogSide, typer.Option("--side", help="source: never copied; target: written there since; or both")
+    ] = LogSide.SOURCE,
+) -> None:
+    """Write the records that only one side has to a file or a topic, before the topic is recreated."""
+    from reconciler.operations.failover.diverged import export as write
+    from reconciler.operations.failover.diverged import export_to_topic, export_topic, parted, partitions_of, sides_of
+    from reconciler.operations.session.session import read_topology
+
+    if (file is None) == (topic is None):
+        problem = "--to-file and --to-topic are both given" if file else "neither --to-file nor --to-topic is given"
+        raise ReconcilerError(problem, "Records are written to one place.", "Give one of the two.")
+    topology = read_topology(env)
+    sides = sides_of(topology, flow)
+    to = None if topic is None else export_topic(topology, topic)
+    partitions = parted(sides, partitions_of(sides))
+    if to is not None:
+        count, restamped = export_to_topic(sides, partitions, side, to)
+        if restamped:
+            say(f"{restamped:,} have the time of their broker: {topic} has message.timestamp.type LogAppendTime")
+    elif file is not None:
+        count = write(sides, partitions, side, file)
+    for each in (each for each in partitions if each.unknown):
+        say(f"not exported, {each.source[0]}-{each.source[1]}: {each.unknown}")
+    show(f"{count:,} records written to {file or topic}")
+    if any(each.unknown for each in partitions):
+        raise typer.Exit(ExitCode.ERROR)

@@ -1,4 +1,4 @@
-"""The CLI commands that only review (validate, plan, explain): arguments, options, exit codes.
+"""The CLI commands that only review (validate, plan, explain, compare): arguments, options, exit codes.
 
 Most of the program is imported by the commands themselves: clusters are read meanwhile, and `validate` needs
 little of it.
@@ -6,7 +6,6 @@ little of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -112,9 +111,20 @@ def plan(
     artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
 ) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
-    _refuse_mixed(envs, form, (out, *(write or ())))
+    if len(envs) > 1 and (form is not Page.TEXT or out is not None or write):
+        why = "Each of them has its own plan, and each would overwrite the one before."
+        todo = "Call plan once for each environment."
+        raise ReconcilerError(f"{len(envs)} environments are given with --format {form}, --out or --write", why, todo)
+
+    # Clusters are read while the rest of the program is imported.
+    begun: Begun | None = None
     live = base is None and changed_since is None and not (revert or offline)
-    with _begun(envs[0]) if live and len(envs) == 1 else nullcontext() as begun:
+    if live and len(envs) == 1:
+        from reconciler.model.environment.topology import Principal
+        from reconciler.operations.session import early_reads
+
+        begun = early_reads.begin(envs[0], Principal.PLAN)
+    with nullcontext() if begun is None else closing(begun):
         from reconciler.engine.plan import file as planfile
         from reconciler.operations.review import plan as reviewing
         from reconciler.render.plan.formats import format_of, render
@@ -137,14 +147,6 @@ def plan(
                 say(f"saved to {out}; {reviewing.goes_on(review.plan, handoff)}")
             codes.append(review.exit_code)
     raise typer.Exit(reviewing.worst(codes))
-
-
-def _begun(env: Path) -> closing[Begun]:
-    """Reads of its clusters, which go on while the rest of the program is imported."""
-    from reconciler.model.environment.topology import Principal
-    from reconciler.operations.session import early_reads
-
-    return closing(early_reads.begin(env, Principal.PLAN))
 
 
 @app.command(
@@ -177,9 +179,36 @@ def explain(
     raise typer.Exit(explanation.exit_code)
 
 
-def _refuse_mixed(envs: Sequence[Path], form: Page, files: Sequence[Path | None]) -> None:
-    """Several environments are printed one after the other, which only works as text."""
-    if len(envs) > 1 and (form is not Page.TEXT or any(files)):
-        why = "Each of them has its own plan, and each would overwrite the one before."
-        todo = "Call plan once for each environment."
-        raise ReconcilerError(f"{len(envs)} environments are given with --format {form}, --out or --write", why, todo)
+@app.command(
+    epilog=ending(
+        "0 they declare the same; 1 error; 2 they differ",
+        "compare environments/staging environments/prod",
+        "compare environments/staging environments/prod --map stg-east=east --map User:stg-app=User:app",
+    )
+)
+def compare(
+    env_a: Annotated[
+        Path, typer.Argument(metavar="ENV_A", help="such as staging", autocompletion=completion.environments)
+    ],
+    env_b: Annotated[
+        Path, typer.Argument(metavar="ENV_B", help="such as production", autocompletion=completion.environments)
+    ],
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="A=B", help="a cluster, flow, mirror or principal of ENV_A, and its name in ENV_B"
+        ),
+    ] = None,
+    form: PageOption = Page.TEXT,
+    out: OutOption = None,
+) -> None:
+    """What ENV_B would have to declare to be as ENV_A: topics, flows, access, settings. Asks no cluster."""
+    from reconciler.operations.review.plan import compare_folders
+    from reconciler.render.reports.promotion import promotion_in
+
+    report = compare_folders(env_a, env_b, names or ())
+    text = promotion_in(report, form, style())
+    if out is not None:
+        write_text(out, filled_in(text, form))
+    show(text, form)
+    raise typer.Exit(int(report.exit_code))
