@@ -140,7 +140,13 @@ def _clusters(topology: Topology, live: LiveState) -> tuple[Findings, LiveState]
     for name in sorted(topology.clusters):
         subject = f"cluster {name}"
         usable[name] = cluster = live.clusters.get(name, Unknown(subject, "it was not read"))
-        dependents = _dependents(topology, name)
+
+        # Everything that is left alone because the cluster is.
+        flows = {flow.name for flow in topology.flows.values() if name in (flow.source, flow.target)}
+        topics = sorted(str(TopicRef(name, it.name)) for it in topology.topics.values() if name in it.clusters)
+        topics += sorted(f"tombstone of {stone.ref}" for stone in topology.deletions if stone.cluster == name)
+        mirrors = sorted(f"mirror {it.name}" for it in topology.mirrors.values() if flows.intersection(it.flows))
+        dependents = (*topics, *(f"flow {flow}" for flow in sorted(flows)), *mirrors)
         if isinstance(cluster, Unknown):
             findings.append(Findings(unknown=(replace(cluster, detail=(*cluster.detail, *dependents)),)))
         elif stranger := strange.get(name):
@@ -151,14 +157,6 @@ def _clusters(topology: Topology, live: LiveState) -> tuple[Findings, LiveState]
         else:
             findings.append(Findings(settled=(Settled(Subject(About.CLUSTER, name), "cluster_id"),)))
     return merged(findings), LiveState({name: usable[name] for name in topology.clusters}, live.mirrors)
-
-
-def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
-    flows = {flow.name for flow in topology.flows.values() if cluster in (flow.source, flow.target)}
-    topics = sorted(str(TopicRef(cluster, t.name)) for t in topology.topics.values() if cluster in t.clusters)
-    mirrors = sorted(f"mirror {m.name}" for m in topology.mirrors.values() if flows.intersection(m.flows))
-    topics += sorted(f"tombstone of {stone.ref}" for stone in topology.deletions if stone.cluster == cluster)
-    return (*topics, *(f"flow {name}" for name in sorted(flows)), *mirrors)
 
 
 def _surroundings(

@@ -37,8 +37,8 @@ class FlowLoad:
 
 @dataclass(frozen=True, slots=True)
 class FlowSize:
-    """``peak``: bytes per second that it is sized for. ``lanes`` above what it has partitions or lanes for are named in
-    ``problems``. ``disk_bytes``: at the target, all copies, where it keeps records as long as the source does."""
+    """``peak``: bytes per second that it is sized for. ``problems``: more lanes than partitions, or than a flow may
+    have. ``disk_bytes``: at the target, all copies, where it keeps records as long as the source does."""
 
     flow: str
     target: str
@@ -67,7 +67,8 @@ class MirrorSize:
 def flow_size(load: FlowLoad, headroom: float) -> FlowSize:
     """``headroom``: how many times the measured rate it must carry, such as 2 to catch up as fast as records come."""
     flow = load.flow
-    disk = _product(load.kept_bytes, load.target_factor)
+    kept, factor = load.kept_bytes, load.target_factor
+    disk = kept if isinstance(kept, Unknown) else factor if isinstance(factor, Unknown) else kept * factor
     if isinstance(load.bytes_per_second, Unknown):
         unknown = load.bytes_per_second
         return FlowSize(flow.name, flow.target, unknown, unknown, unknown, flow.lanes, unknown, disk)
@@ -75,19 +76,17 @@ def flow_size(load: FlowLoad, headroom: float) -> FlowSize:
     lanes = max(1, math.ceil(peak / LANE_BYTES))
     cores = peak / CORE_BYTES * (RECORD_WORK if flow.record_work else 1)
     lanes = max(lanes, math.ceil(cores))  # a lane is one thread of one task
-    problems = tuple(_limits(load, lanes))
-    return FlowSize(
-        flow.name, flow.target, load.bytes_per_second, peak, min(lanes, MOST_LANES), flow.lanes, cores, disk, problems
-    )
 
-
-def _limits(load: FlowLoad, lanes: int) -> Iterable[str]:
+    # A partition is copied by one lane, so that its order is kept.
+    problems, parts = list[str](), load.partitions
     if lanes > MOST_LANES:
-        yield f"needs {lanes} lanes, and a flow has {MOST_LANES} at most: split its topics into several flows"
-    if not isinstance(load.partitions, Unknown) and 0 < load.partitions < lanes:
-        yield (
-            f"has {load.partitions} partitions for {lanes} lanes; one lane copies a partition, so some would be idle"
+        problems.append(
+            f"needs {lanes} lanes, and a flow has {MOST_LANES} at most: split its topics into several flows"
         )
+    if not isinstance(parts, Unknown) and 0 < parts < lanes:
+        problems.append(f"has {parts} partitions for {lanes} lanes; one lane copies a partition, so some would be idle")
+    most = min(lanes, MOST_LANES)
+    return FlowSize(flow.name, flow.target, load.bytes_per_second, peak, most, flow.lanes, cores, disk, tuple(problems))
 
 
 def mirror_size(mirror: Mirror, sizes: Sequence[FlowSize], sources: Mapping[str, str]) -> MirrorSize:
@@ -108,7 +107,7 @@ def mirror_size(mirror: Mirror, sizes: Sequence[FlowSize], sources: Mapping[str,
 
 
 def disk_by_cluster(mirrors: Iterable[MirrorSize]) -> dict[str, int | Unknown]:
-    """Bytes of all copies at each target; unknown where one flow's are."""
+    """Bytes of all copies at each target; unknown if those of one flow are."""
     disks: dict[str, int | Unknown] = {}
     for size in (size for mirror in mirrors for size in mirror.flows):
         before = disks.get(size.target, 0)
@@ -119,8 +118,8 @@ def disk_by_cluster(mirrors: Iterable[MirrorSize]) -> dict[str, int | Unknown]:
 
 
 def growth(before: int | None, after: int | None, seconds: float, subject: str) -> float | Unknown:
-    """Bytes per second of a log that was looked at twice. Unknown where it shrank: something was deleted meanwhile, and
-    how much came is not known."""
+    """Bytes per second of a log, from its size at two times. Unknown if it shrank: how much was deleted meanwhile, and
+    so how much came, is not known."""
     if before is None or after is None:
         error = f"the bytes of {subject} could not be read"
         return Unknown(subject, error, "reconciler doctor ENV names missing rights")
@@ -128,9 +127,3 @@ def growth(before: int | None, after: int | None, seconds: float, subject: str) 
         words = f"{subject} shrank while it was measured: records expired, and how many came is not known"
         return Unknown(subject, words, "Measure again, or for longer: --seconds 300")
     return (after - before) / seconds
-
-
-def _product(first: int | Unknown, second: int | Unknown) -> int | Unknown:
-    if isinstance(first, Unknown):
-        return first
-    return second if isinstance(second, Unknown) else first * second

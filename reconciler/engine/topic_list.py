@@ -52,25 +52,26 @@ def topic_list(topology: Topology, live: LiveState) -> tuple[TopicRow, ...]:
     for name in live.clusters:
         known = live.known(name)
         refs |= {TopicRef(name, topic) for topic in (known.topics if known is not None else ())}
-    return tuple(sorted(_row(ref, owners.get(ref, ""), live) for ref in refs))
-
-
-def _row(ref: TopicRef, owner: str, live: LiveState) -> TopicRow:
-    cluster, topic = live.known(ref.cluster), live.topic(ref)
-    if cluster is None or topic is None:
-        hidden = cluster is not None and (ref.name in cluster.hidden or not cluster.sees_all)
-        unread = "unknown: its cluster was not read" if cluster is None else ""
-        problem = unread or ("unknown: it may be hidden" if hidden else "not there")
-        return TopicRow(ref.cluster, ref.name, owner, problem=problem)
-    if not owner and topic.internal:
-        owner = INTERNAL
-    elif not owner:
-        owner = OURS if topic.name in OUR_TOPICS else COMPANIONS if is_protected(topic.name) else UNMANAGED
-    offline = sum(partition.leader < 0 for partition in topic.partitions)
-    short = sum(len(partition.isr) < len(partition.replicas) for partition in topic.partitions)
-    counts = {"without a leader": offline, "under-replicated": short}
-    problem = ", ".join(f"{count:,} {words}" for words, count in counts.items() if count)
-    return TopicRow(ref.cluster, ref.name, owner, len(topic.partitions), topic.replication_factor, problem)
+    rows = []
+    for ref in refs:
+        owner, cluster, there = owners.get(ref, ""), live.known(ref.cluster), live.topic(ref)
+        if cluster is None or there is None:
+            hidden = cluster is not None and (ref.name in cluster.hidden or not cluster.sees_all)
+            unread = "unknown: its cluster was not read" if cluster is None else ""
+            problem = unread or ("unknown: it may be hidden" if hidden else "not there")
+            rows.append(TopicRow(ref.cluster, ref.name, owner, problem=problem))
+            continue
+        if not owner and there.internal:
+            owner = INTERNAL
+        elif not owner:
+            owner = OURS if there.name in OUR_TOPICS else COMPANIONS if is_protected(there.name) else UNMANAGED
+        offline = sum(partition.leader < 0 for partition in there.partitions)
+        short = sum(len(partition.isr) < len(partition.replicas) for partition in there.partitions)
+        counts = {"without a leader": offline, "under-replicated": short}
+        problem = ", ".join(f"{count:,} {words}" for words, count in counts.items() if count)
+        row = TopicRow(ref.cluster, ref.name, owner, len(there.partitions), there.replication_factor, problem)
+        rows.append(row)
+    return tuple(sorted(rows))
 
 
 def owners(topology: Topology, live: LiveState) -> Mapping[TopicRef, str]:

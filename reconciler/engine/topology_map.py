@@ -13,7 +13,6 @@ from reconciler.engine.rollout.gates import health_of, wave_state
 from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Action, MirrorChange, Risk, StartMirror, StopMirror, Subject
-from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
@@ -30,13 +29,12 @@ from reconciler.model.reports.topology_map import (
     worst_mark,
 )
 from reconciler.model.state.rollout_progress import Promotion
-from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.mirrors.handover import flow_handover
 from reconciler.text import counted
 
 Progress = Promotion | Unknown | None
-"""Of the rollout; None: nobody looked, or nothing was rolled out yet."""
+"""Of the rollout; None: it was not read, or nothing was rolled out yet."""
 
 
 def topology_map(
@@ -49,12 +47,17 @@ def topology_map(
     by_wave = Counter(planned.wave for planned in plan.changes) if plan is not None else None
     wave_of = {name: wave.name for wave in (course.waves if course else ()) for name in wave.clusters}
     findings = _Findings.of(plan) if plan is not None else None
+    waves = []
+    for wave in course.waves if course else ():
+        count = None if by_wave is None else by_wave.get(wave.name, 0)
+        state = wave_state(wave, progress) if progress is not None else ""
+        waves.append(MapWave(wave.name, wave.clusters, wave.soak_ms, count, state))
     return TopologyMap(
         topology.environment,
         tuple(_cluster(each, topology, live, findings, wave_of) for each in topology.clusters.values()),
         tuple(_flows(topology, live, findings, Counter(hop.flow for hop in hops))),
         tuple(_chains(hops)),
-        tuple(_wave(wave, by_wave, progress) for wave in course.waves) if course else (),
+        tuple(waves),
         course.gates if course else None,
         live is not None,
         plan is not None,
@@ -73,13 +76,13 @@ def moved_on(drawn: TopologyMap, topology: Topology, live: LiveState) -> Topolog
         bare = replace(bare, mark=flow.mark, plan_why=flow.plan_why, labels=flow.labels)
         job = job_of.get(flow.name)
         flows.append(_as_reported(bare, job, health) if job is not None else bare)
-    unread = {name: read for name, read in live.clusters.items() if isinstance(read, Unknown)}
-    clusters = tuple(_unread(each, unread[each.name]) if each.name in unread else each for each in drawn.clusters)
-    return replace(drawn, clusters=clusters, flows=tuple(flows))
-
-
-def _unread(cluster: MapCluster, why: Unknown) -> MapCluster:
-    return replace(cluster, state=State.UNKNOWN, brokers=None, topics=None, problems=(f"unknown: {why.what}",))
+    clusters = []
+    for cluster in drawn.clusters:
+        if isinstance(why := live.clusters.get(cluster.name), Unknown):
+            problems = (f"unknown: {why.what}",)
+            cluster = replace(cluster, state=State.UNKNOWN, brokers=None, topics=None, problems=problems)
+        clusters.append(cluster)
+    return replace(drawn, clusters=tuple(clusters), flows=tuple(flows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +106,15 @@ class _Findings:
         for planned in plan.changes:
             change = planned.change
             if isinstance(change, MirrorChange):
-                mirrors[change.mirror].add(_mirror_mark(change))
+                mark = PlanMark.ADDED if isinstance(change, StartMirror) else PlanMark.RESTARTING
+                mirrors[change.mirror].add(PlanMark.REMOVED if isinstance(change, StopMirror) else mark)
                 for line in () if isinstance(change, StopMirror) else change.because:
                     word, _, name = line.partition(":")[0].partition(" ")
                     if word == "flow":
                         because[name].append(line.partition(": ")[2])
             else:
-                counts[change.cluster][_counted_as(change.action)] += 1
+                counted_as = {Action.CREATE: "added", Action.DELETE: "removed"}.get(change.action, "changed")
+                counts[change.cluster][counted_as] += 1
                 counts[change.cluster]["high_risk"] += planned.risk == Risk.HIGH
         subjects = [(refused.subject, PlanMark.BLOCKED) for refused in plan.refused]
         subjects += [(Subject.of_text(unknown.subject), PlanMark.UNKNOWN) for unknown in plan.unknown]
@@ -136,16 +141,6 @@ def _place(subject: Subject) -> str:
     return subject.name if subject.about is About.CLUSTER and not subject.cluster else subject.cluster
 
 
-def _counted_as(action: Action) -> str:
-    return {Action.CREATE: "added", Action.DELETE: "removed"}.get(action, "changed")
-
-
-def _mirror_mark(change: MirrorChange) -> PlanMark:
-    if isinstance(change, StopMirror):
-        return PlanMark.REMOVED
-    return PlanMark.ADDED if isinstance(change, StartMirror) else PlanMark.RESTARTING
-
-
 def _cluster(
     declared: Cluster,
     topology: Topology,
@@ -156,7 +151,7 @@ def _cluster(
     name = declared.name
     topics = sum(name in topic.clusters for topic in topology.topics.values())
     planned = findings.clusters.get(name, PlannedCounts()) if findings is not None else None
-    # A cluster that was not read when the plan was made tells neither that it has changes nor that it has none.
+    # Of a cluster that was not read when the plan was made it is unknown whether it has changes.
     unread = findings is not None and name in findings.unread
     if unread and planned is not None and not planned.unknown:
         planned = PlannedCounts(unknown=1)
@@ -165,24 +160,17 @@ def _cluster(
     wave = wave_of.get(name, "")
     read = live.clusters.get(name) if live is not None else None
     if isinstance(read, LiveCluster):
-        problems = tuple(_problems(read))
+        health = health_of(read)
+        counts = {"offline partition": health.offline, "under-replicated partition": health.short}
+        problems = tuple(counted(len(some), name) for name, some in counts.items() if some)
         state = State.PROBLEM if problems else State.OK
-        shown = read.topic_count
-        return MapCluster(*head, state, len(read.brokers), shown, problems, planned, outside, wave)
+        return MapCluster(*head, state, len(read.brokers), read.topic_count, problems, planned, outside, wave)
     if isinstance(read, Unknown):
         return MapCluster(*head, problems=(f"unknown: {read.what}",), planned=planned, outside=outside, wave=wave)
     for seen in findings.plan.basis.clusters if findings is not None else ():
         if seen.name == name and seen.cluster_id is not None:
             return MapCluster(*head, State.UNKNOWN, seen.brokers, seen.topics, (), planned, outside, wave)
     return MapCluster(*head, planned=planned, outside=outside, wave=wave)
-
-
-def _problems(cluster: LiveCluster) -> Iterator[str]:
-    health = health_of(cluster)
-    if health.offline:
-        yield counted(len(health.offline), "offline partition")
-    if health.short:
-        yield counted(len(health.short), "under-replicated partition")
 
 
 def _flows(
@@ -216,7 +204,7 @@ def _flow_mark(
     job: LiveMirror | Unknown | None,
     findings: _Findings,
 ) -> PlanMark | None:
-    """A job that restarts stops all its flows for a moment; where its status tells which ones differ, those are marked
+    """A job that restarts stops all its flows for a moment; where its status shows which ones differ, those are marked
     as what they are."""
     marks = set(findings.flows.get(flow.name, ()))
     marks |= findings.mirrors.get(mirror.name, frozenset()) if mirror is not None else frozenset()
@@ -237,16 +225,24 @@ def _as_reported(flow: MapFlow, job: LiveMirror | Unknown, health: Verdict) -> M
     status = job.flows.get(flow.name)
     if job.state is not JobState.RUNNING:
         waits = job.state in (JobState.ABSENT, JobState.STOPPED, JobState.STARTING)
-        return replace(flow, state=State.IDLE if waits else State.PROBLEM, said=_job_words(job))
+        said = "no job yet" if job.state is JobState.ABSENT else f"its job is {job.state.value}"
+        return replace(flow, state=State.IDLE if waits else State.PROBLEM, said=said)
     if status is None:
         return replace(flow, state=State.PROBLEM, said="not in the running job")
     conditions = sum(status.counted_conditions.values())
     if not job.lag_is_current:
-        return replace(flow, said="its job was not heard of lately", topics=status.topics, conditions=conditions)
+        return replace(flow, said="its job has not reported lately", topics=status.topics, conditions=conditions)
+
+    # The worst that is known of the flow, in few words; its state where that is all.
+    subject = f"flow {flow.name}"
+    said, cause = status.state, next((cause for cause in health.causes if cause.subject == subject), None)
+    if cause is not None:
+        brief = cause.brief.replace(f" of {subject}", "").removeprefix(f"{subject} ").removeprefix("is ")
+        said = cause.code or brief
     return replace(
         flow,
-        state=_STATES[health.of(f"flow {flow.name}")],
-        said=_said(status, health),
+        state=_STATES[health.of(subject)],
+        said=said,
         topics=status.topics,
         records_per_second=status.records_per_second,
         bytes_per_second=status.bytes_per_second,
@@ -266,22 +262,9 @@ _STATES: Mapping[Health, State] = {
 }
 
 
-def _said(status: FlowStatus, health: Verdict) -> str:
-    """The worst that is known of a flow, in few words; its state where that is all."""
-    subject = f"flow {status.name}"
-    cause = next((cause for cause in health.causes if cause.subject == subject), None)
-    if cause is None:
-        return status.state
-    return cause.code or cause.brief.replace(f" of {subject}", "").removeprefix(f"{subject} ").removeprefix("is ")
-
-
-def _job_words(job: LiveMirror) -> str:
-    return "no job yet" if job.state is JobState.ABSENT else f"its job is {job.state.value}"
-
-
 def _chains(hops: Collection[TopicHop]) -> Iterator[Chain]:
-    """Of each topic that came over a flow and goes on over another, the whole way. Where several flows make a topic,
-    the first one by name is followed back."""
+    """The whole way of each topic that came over a flow and goes on over another. Where several flows make a topic, the
+    first one by name is followed back."""
     makers: dict[TopicRef, TopicHop] = {}
     for hop in sorted(hops):
         makers.setdefault(hop.remote, hop)
@@ -300,10 +283,3 @@ def _chains(hops: Collection[TopicHop]) -> Iterator[Chain]:
             counts[(tuple(reversed(clusters)), tuple(reversed(flows)))] += 1
     for (clusters_on_it, flows_on_it), topics in sorted(counts.items()):
         yield Chain(clusters_on_it, flows_on_it, topics)
-
-
-def _wave(wave: CourseWave, changes: Mapping[str, int] | None, progress: Progress) -> MapWave:
-    count = None if changes is None else changes.get(wave.name, 0)
-    return MapWave(
-        wave.name, wave.clusters, wave.soak_ms, count, wave_state(wave, progress) if progress is not None else ""
-    )

@@ -181,32 +181,29 @@ def _keeps_ownership(topology: Topology, cluster: str) -> bool:
 
 
 def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple[GroupNeed, ...]:
+    needs: list[GroupNeed] = []
     match principal:
         case Principal.PLAN:
             why = "who reads a topic at stake would be hidden from plan silently"
-            return (GroupNeed.prefixed(Operation.DESCRIBE, "", why),)
+            needs.append(GroupNeed.prefixed(Operation.DESCRIBE, "", why))
         case Principal.APPLY:
-            return ()
+            pass
         case Principal.MIRROR:
-            return tuple(dict.fromkeys(_groups_of_flows(topology, cluster)))
+            for flow in topology.flows.values():
+                if flow.target == cluster:
+                    why = "the job could not commit positions with the data"
+                    needs.append(GroupNeed.literal(Operation.READ, position_group(flow.state_name), why))
+                for other in topology.arriving(flow) if flow.source == cluster else ():
+                    why = f"flow {flow.name} waits: it could not know where marked copies begin"
+                    needs.append(GroupNeed.literal(Operation.DESCRIBE, position_group(other.state_name), why))
+                if flow.groups.sync_offsets and flow.source == cluster:
+                    why = f"their offsets would silently not be synced by flow {flow.name}"
+                    needs += _chosen(Operation.READ if flow.groups.both_ways else Operation.DESCRIBE, flow, why)
+                if flow.groups.sync_offsets and flow.target == cluster:
+                    needs += _chosen(Operation.READ, flow, f"flow {flow.name} could not set their offsets")
         case _:
             assert_never(principal)
-
-
-def _groups_of_flows(topology: Topology, cluster: str) -> Iterator[GroupNeed]:
-    for flow in topology.flows.values():
-        if flow.target == cluster:
-            why = "the job could not commit positions with the data"
-            yield GroupNeed.literal(Operation.READ, position_group(flow.state_name), why)
-        if flow.source == cluster:
-            for other in topology.arriving(flow):
-                why = f"flow {flow.name} waits: it could not know where marked copies begin"
-                yield GroupNeed.literal(Operation.DESCRIBE, position_group(other.state_name), why)
-        if flow.groups.sync_offsets and flow.source == cluster:
-            why = f"their offsets would silently not be synced by flow {flow.name}"
-            yield from _chosen(Operation.READ if flow.groups.both_ways else Operation.DESCRIBE, flow, why)
-        if flow.groups.sync_offsets and flow.target == cluster:
-            yield from _chosen(Operation.READ, flow, f"flow {flow.name} could not set their offsets")
+    return tuple(dict.fromkeys(needs))
 
 
 def moved_groups(flow: Flow) -> tuple[GroupNeed, ...]:
