@@ -66,7 +66,7 @@ def reconciler(
     """Kafka topology of several clusters, declared in git: one plan over all clusters, one apply."""
 
 
-@app.command("version", epilog=ending("0", "version"))
+@app.command("version", epilog=ending("0 shown; 1 error", "version"))
 def version() -> None:
     """Show the releases of this program and of what it runs on, for a bug report."""
     from reconciler.backends.versions import versions
@@ -112,7 +112,7 @@ def import_(
     elif into is not None and out is None:
         show(importing.run_into(files, into))
     else:
-        why = "A new environment is written to the one; an environment that is there is added to by the other."
+        why = "--out writes a new environment; --into adds to an existing one."
         raise ReconcilerError("import takes either --out or --into", why, "Give one of them.")
 
 

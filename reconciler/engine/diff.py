@@ -193,7 +193,7 @@ def _known(live: LiveState) -> dict[str, LiveCluster]:
 
 
 def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dict[str, str]:
-    """Flow -> the read that failed. Empty where its cluster is unusable, which is said with that cluster."""
+    """Flow -> the read that failed. Empty where its cluster is unusable, which is reported with that cluster."""
     blocked_flows: dict[str, str] = {}
     for route in routing.routes:
         cluster = live.known(route.remote.cluster)

@@ -80,7 +80,8 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """``done``: field -> when it was corrected, newest last. A value that git changes makes another field."""
+    """``done``: field -> when it was corrected, newest last. A value that git changes makes another field, so that an
+    edit ends a quarrel. ``limit`` corrections within ``window`` seconds make a field contested."""
 
     limit: int = LIMIT
     window: float = WINDOW_SECONDS

@@ -87,7 +87,8 @@ def moved_on(drawn: TopologyMap, topology: Topology, live: LiveState) -> Topolog
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What a plan says of clusters, flows and mirrors, by name."""
+    """What a plan says of clusters, flows and mirrors, by name. ``outside``: differences that no plan made.
+    ``because``: why a flow's mirror restarts. ``unread``: clusters that did not answer when the plan was made."""
 
     plan: Plan
     clusters: Mapping[str, PlannedCounts]

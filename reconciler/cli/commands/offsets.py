@@ -139,7 +139,7 @@ def export(
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option("--to-topic", metavar="CLUSTER:TOPIC", help="a topic that is there and that no flow uses"),
+        typer.Option("--to-topic", metavar="CLUSTER:TOPIC", help="an existing topic that no flow uses"),
     ] = None,
     side: Annotated[
         LogSide, typer.Option("--side", help="source: never copied; target: written there since; or both")

@@ -62,7 +62,8 @@ class NoRollout:
 
 @dataclass(frozen=True, slots=True)
 class ApplyLimits:
-    """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty.
+    """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty: another run may
+    hold the lock by now.
 
     ``prober`` and ``patience`` (seconds) are for the probe after each wave of access changes.
     ``promotion``: what lies between the waves of a rollout.

@@ -107,7 +107,11 @@ class _Record:
 
 
 def history(lines: Iterable[Line]) -> History:
-    """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over."""
+    """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over.
+
+    A run that has an end was the last word on what earlier runs left open: those are overtaken. A run without an end
+    was cut off, unless it did all of its changes.
+    """
     changes: dict[str, tuple[Line, ...]] = {}
     open_runs: dict[str, str] = {}
     leftovers: dict[str, object] = {}

@@ -173,7 +173,7 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         if name not in kept | moved and isinstance(logins, Mapping) and logins.get(item.name):
             left.append(name)
     if left:
-        short = f"removes nobody: user {item.name} can still log in on {first_of(left, SHOWN)}"
+        short = f"removes no user: {item.name} can still log in on {first_of(left, SHOWN)}"
         todo = "To delete the user, put the entry back with absent: true"
         yield NoEffect(item.kind, item.name, "", "a user that is no longer declared stays", todo, short)
     elif not moved | blocked:

@@ -39,6 +39,8 @@ def guarded(
     if isinstance(applied, Unknown):
         note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
         return released(replace(plan, notes=(*plan.notes, note)), consent)
+
+    # An environment that shrank is one problem: that it is empty as well says nothing more.
     changes = [planned.change for planned in plan.changes]
     refusals = list(shrunken(topology, applied))
 

@@ -33,7 +33,7 @@ ASK_EVERY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReadScope:
-    """Clusters of which more is read than brokers and topics, beside everything else.
+    """What is read besides brokers and topics, and from which clusters: each part costs a request and a right.
 
     ``quota_keys``: of which also the ownership record of quotas is read. ``topics``: cluster -> the only topics that
     are read there; None: all.
@@ -62,6 +62,7 @@ def observe(
     names = tuple(mirrors) if runner is not None else ()
     asked = sum(name in getattr(wanted, key) for name in readers for key in _PARTS)
     with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names) + asked))) as pool:
+        # All reads begin before the first is waited for.
         by_name = {name: _begun(pool, name, reader, wanted) for name, reader in readers.items()}
         jobs = {name: pool.submit(_mirror, name, runner) for name in names} if runner is not None else {}
         return LiveState(
@@ -222,7 +223,7 @@ _PARTS = {
 def _begun(
     pool: ThreadPoolExecutor, name: str, reader: ClusterReader, wanted: ReadScope
 ) -> Callable[[], LiveCluster | Unknown]:
-    """What is given waits for the answers. A part that nobody wants is None."""
+    """Begins all reads of a cluster. The answer is a call that waits for them. A part that is not asked for is None."""
     whole = pool.submit(_cluster, name, reader, None if wanted.topics is None else wanted.topics.get(name))
     parts = {key: pool.submit(_part, name, reader, key) for key in _PARTS if name in getattr(wanted, key)}
 

@@ -55,6 +55,8 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
                 text, todo = f"unknown, as cluster {silent[0]} is: it keeps the status of the job", ""
             yield VerdictCause(Health.UNKNOWN, subject, brief, text, todo, heals=bool(silent))
             continue
+
+        # A job that no file declares is judged as long as it copies.
         declared = topology.mirrors.get(name)
         if declared is None:
             if mirror.state is JobState.RUNNING:
@@ -63,6 +65,8 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
                 yield VerdictCause(Health.DEGRADED, subject, f"{subject} is not declared", text, todo)
                 yield from _flows(mirror, folder)
             continue
+
+        # The job as a whole, what keeps it running, flows that it lacks, then its flows.
         if (cause := _job(mirror, declared.flows, folder)) is not None:
             yield cause
         if mirror.unkept and mirror.state not in (JobState.STOPPED, JobState.FAILED):

@@ -45,7 +45,7 @@ class Amount:
 
 
 def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tuple[TopicHop, ...]:
-    """Topics that are there and that a flow begins to carry with this plan: their remote topics are created."""
+    """Existing topics that a flow begins to carry with this plan: their remote topics are created."""
     created = {planned.change.ref for planned in plan.changes if isinstance(planned.change, CreateTopic)}
     if not created or not topology.flows:
         return ()

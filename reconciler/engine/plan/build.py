@@ -39,6 +39,8 @@ def plan(
     later = after_replicas(findings.changes)
     ordered = sorted(findings.changes, key=lambda change: place_of(change, later))
     access = outlook(topology, live, routing.routes, ordered)
+
+    # Exactly what the changes rest on, so that apply refuses a stale plan, and only a stale one.
     rests_on = sorted({*subjects(ordered, routing.routes), *access.rests_on}, key=str)
     basis = Basis(
         environment=topology.environment,
@@ -48,6 +50,8 @@ def plan(
         clusters=_seen_clusters(topology, live),
         observed=observe_again(rests_on, live),
     )
+
+    # A subject may be settled in one respect and change in another: then it counts as changed.
     changed = {change.subject for change in findings.changes} | {refused.subject.whole for refused in findings.refused}
     same = {settled.subject for settled in findings.settled if settled.subject.about is not About.CLUSTER}
     return Plan(
@@ -83,7 +87,7 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
     """What moved since the plan was made; empty when it may be applied. ``now`` comes from ``basis_now``."""
     before = planned.basis
     moved: list[Moved] = []
-    if before.environment != now.environment:
+    if before.environment != now.environment:  # then nothing else can be compared
         return (Moved("environment", before.environment, now.environment),)
     if before.topology_digest != now.topology_digest:
         moved.append(

@@ -59,6 +59,8 @@ def loads(text: str) -> Plan:
         raise PlanfileError(f"the saved plan cannot be read: {error}", "No plan holds this", _AGAIN) from None
     if not isinstance(document, dict) or document.get("kind") != "plan":
         raise PlanfileError("this file is not a saved plan", "It has no kind: plan", _AGAIN)
+
+    # The version comes before the digest: a plan of another release would be called damaged otherwise.
     version = document.get("format_version")
     if version != FORMAT_VERSION:
         description = f"the saved plan has format version {version}, this reconciler reads {FORMAT_VERSION}"

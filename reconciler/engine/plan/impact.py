@@ -36,7 +36,7 @@ Dangerous = DeleteTopic | AddPartitions | AlterConfigs
 
 
 def questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> what to ask there, of topics that are there. One question a topic, whatever happens to it."""
+    """Cluster -> what to ask there about existing topics. One question a topic, whatever happens to it."""
     queries: dict[TopicRef, ImpactQuery] = {}
     for change in _dangerous(plan)[:MOST]:
         if topic := live.topic(change.ref):
@@ -170,7 +170,7 @@ def on_empty(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
 
 
 def filled(plan: Plan, impacts: Mapping[TopicRef, Stakes]) -> tuple[Moved, ...]:
-    """Topics that a saved plan calls empty, and that hold records by now: what was agreed to was less."""
+    """Topics that a saved plan calls empty, and that hold records by now: the user agreed to lose none."""
     moved = []
     for ref in _empty_then(plan):
         if ref in impacts and (now := impacts[ref]).records != 0:

@@ -76,7 +76,7 @@ def _store(hop: TopicHop, live: LiveState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OldCopy:
-    """A target partition of a flow that keeps offsets, which is there already. ``store``: as of ``NewCopy``."""
+    """An existing target partition of a flow that keeps offsets. ``store``: as of ``NewCopy``."""
 
     flow: str
     target: TopicRef
@@ -98,7 +98,7 @@ def old_copies(topology: Topology, live: LiveState) -> tuple[OldCopy, ...]:
 
 
 def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str, CopyFacts]) -> Plan:
-    """``plan`` with what is wrong with topics that are there. A position shows how its flow copied; records without
+    """``plan`` with what is wrong with existing topics. A position shows how its flow copied; records without
     one, that another producer wrote them. What is unknown is left to the job, which looks before it writes."""
     refused, strange = list(plan.refused), dict[tuple[str, TopicRef], int]()
     translated: dict[tuple[str, TopicRef], None] = {}
@@ -137,7 +137,7 @@ def _written_by_both(stores: Mapping[tuple[str, str], str]) -> Iterator[str]:
 def copies_asked(
     topology: Topology, copies: Collection[NewCopy], there: Collection[OldCopy] = ()
 ) -> dict[str, dict[Key, int]]:
-    """Cluster -> what to ask there. A target is asked what its brokers can, and where copies that are there end."""
+    """Cluster -> what to ask there. A target is asked what its brokers can do, and where existing copies end."""
     asked: dict[str, dict[Key, int]] = {flow.target: {} for flow in topology.flows.values() if flow.keeps_offsets}
     for old in there:
         asked[old.target.cluster][old.key] = LATEST

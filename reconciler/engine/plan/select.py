@@ -85,7 +85,7 @@ def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
 
 
 def known_part(plan: Plan) -> Narrowed:
-    """What may go ahead although something is unknown or refused.
+    """What may be applied although something is unknown or refused.
 
     Changes that rest on a failed read were never planned. Held back besides: changes of a topic or mirror that has a
     refusal; while anything is unknown, growth of declared topics, because a silent cluster may carry their remote
@@ -102,6 +102,9 @@ def known_part(plan: Plan) -> Narrowed:
         # A mirror writes to no cluster of its own: it waits for all of them.
         elsewhere = strange.get(change.cluster) if change.cluster else strange[min(strange)] if strange else ""
         growth = isinstance(change, AddPartitions) and change.role is Role.DECLARED
+
+        # A refusal holds back what it is about, whatever else is known; the rest is for lack of knowledge, where
+        # waiting costs nothing and a mistake could not be taken back.
         if text := foreign or refused.get(change.subject) or elsewhere:
             reasons[planned.id] = f"refused: {text}"
         elif shrunk and isinstance(change, kind_of(change).takes_away):

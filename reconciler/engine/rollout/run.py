@@ -111,7 +111,7 @@ def looked(before: Settling, faults: Sequence[Fault], now: int) -> Settling:
 
 class Conductor:
     """The ``WavePromotion`` of ``engine.apply.limits`` for plans with a rollout. Lives as long as one run of one plan;
-    ``settlings`` may outlive it: what was seen of waves that soak, by name of the wave.
+    ``settlings`` may outlive it: by name, looks at waves that soak.
 
     ``halted``: why the rollout stopped, or empty. ``ended_by``: the signal that ended the run, and so halted it, or
     empty.
@@ -160,6 +160,8 @@ class Conductor:
     def begin(self, wave: str) -> str:
         """Why the changes of ``wave`` may not begin, or empty. Waits for what comes before it."""
         index = self.course.index(wave)
+
+        # What earlier waves left undone would not change by waiting, so it is looked at before any soak.
         if why := self._unfinished(index) or self._settled(self.course.waves[:index]):
             return self._halt(f"wave {wave} may not begin: {why}")
         return self._moved(self.course.waves[index], ClusterStand(wave, Stand.BEGUN), f"wave {wave} may not begin")
@@ -257,9 +259,9 @@ class Conductor:
         return faults(self.course.gates, scope, self.world.look(scope))
 
     def _moved(self, wave: CourseWave, stand: ClusterStand, doing: str) -> str:
-        """Writes down where the clusters of ``wave`` stand. Why that failed, or empty."""
+        """Writes down how far the clusters of ``wave`` are. Why that failed, or empty."""
         before = self.promotion
-        if stand.stand is not Stand.BEGUN:  # of a wave only what was touched has something to soak
+        if stand.stand is not Stand.BEGUN:  # only clusters that the wave touched have something to soak
             self.promotion = before.set(before.pending(wave.clusters), stand)
         else:
             self.promotion = before.set(wave.clusters, stand)

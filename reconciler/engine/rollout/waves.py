@@ -126,7 +126,7 @@ def _with_remotes_first(ordered: Sequence[Planned], routes: Sequence[Route]) -> 
     creations: dict[TopicRef, str] = {}
     raised: dict[TopicRef, str] = {}
     entries = []
-    for planned in ordered:  # only what stands before it: nothing waits in a circle
+    for planned in ordered:  # a change waits only for earlier ones: none of them waits in a circle
         change = planned.change
         waits: list[Wait] = []
         if isinstance(change, CreateTopic | AddPartitions):

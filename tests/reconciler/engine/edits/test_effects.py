@@ -164,7 +164,7 @@ def test_a_quota_that_leaves_the_files_stays() -> None:
 def test_a_user_that_leaves_the_files_can_still_log_in() -> None:
     edit = adopted(USERS)
     [gone] = edit.run(BASE + "users: []\n")[0]
-    assert gone.headline == "removes nobody: user svc can still log in on east"
+    assert gone.headline == "removes no user: svc can still log in on east"
 
 
 def test_another_password_without_another_version_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
