@@ -42,11 +42,12 @@ TELL_S = 5.0
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:
     """The words to end with. Raises ReconcilerError when a job could not reach its goal."""
-    runner, texts = execute.session.runner, handovers(execute.session.topology)
+    texts = handovers(execute.session.topology)
     goal = {"flows": [flow] if flow else [], "calm_s": calm_s}
     ended: list[EndedJob] = []
 
     def run() -> None:
+        runner = execute.session.runner.on_this_machine(mirrors)
         runs = [begin(runner, name, texts[name], goal, say) for name in mirrors]
         with _shown(flow) as shown:
             ended.extend(follow(runner, runs, shown.take))

@@ -172,8 +172,7 @@ def _handovers_before(session: Session, live: LiveState, base: Topology | None) 
     the job's, git may know the definition that it runs with: that of ``base``."""
     known: dict[str, Mapping[str, object]] = {}
     for name, mirror in session.topology.mirrors.items():
-        given = session.hosted.handover(mirror) if mirror.hosted else None
-        known[name] = given or session.runner.folder(name).read("handover.json")
+        known[name] = session.runner.handover_before(mirror)
         before = mirror_handover(base, base.mirrors[name]) if base is not None and name in base.mirrors else None
         running = live.mirrors.get(name)
         if before is not None and isinstance(running, LiveMirror) and running.fingerprint == before["fingerprint"]:

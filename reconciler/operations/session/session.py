@@ -15,8 +15,8 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.topics.read_ahead import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of
-from reconciler.backends.mirror_jobs.host.route import RoutedRunner
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.environment_records import read_last_apply
 from reconciler.backends.state.lock.home import look
@@ -32,7 +32,8 @@ from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.session.early_reads import Begun
-from reconciler.operations.session.jobs import HostedMirrors, UnseenJobs, order_stop
+from reconciler.operations.session.jobs import UnseenJobs, order_stop
+from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
@@ -88,17 +89,16 @@ class Session:
         }
         self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
-        self.hosted = HostedMirrors(folder, topology, principal, lambda: self.last.live, self.status)
         unseen = UnseenJobs(topology, self.records, principal, self.status, lambda: self.read_last_apply().applied)
-        self.runner = RoutedRunner(
+        here = SparkRunner(
             self.state,
             topology.mirrors,
             self.status,
             unseen.here,
             unseen.require_heard,
-            hosts=self.hosted,
             order_stop=partial(order_stop, self.records, principal),
         )
+        self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live)
 
     def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:
         return (
@@ -112,7 +112,7 @@ class Session:
             self._ahead.close()
         for record in self.records.values():
             record.close()
-        self.hosted.close()
+        self.runner.close()
         for cluster in self.clusters.values():
             cluster.close()
 
@@ -121,7 +121,7 @@ class Session:
         declared = self.topology.mirrors.get(mirror)
         if declared is None:
             return self.strays.get(mirror)
-        return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.has_lost)
+        return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.here.has_lost)
 
     def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it. What git, flows or

@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.backends.files import make_private
-from reconciler.backends.mirror_jobs.await_copying import CopyWait
 from reconciler.backends.mirror_jobs.runner import replace as replacing
 from reconciler.backends.mirror_jobs.runner.await_running import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.command_line import (
@@ -142,15 +141,6 @@ class SparkRunner:
                 require_master(self.mirrors[name])
 
     def start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        """Returns when its flows copy, or wait for others. Raises RunnerError, also where its job runs and they do
-        not copy."""
-        return CopyWait(self.observe, progress).until_copying(self._start(mirror, handover, progress))
-
-    def restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        """As ``start``, by ``_restart``."""
-        return CopyWait(self.observe, progress).until_copying(self._restart(mirror, handover, progress))
-
-    def _start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         """Waits for one that starts already with this hand-over, and has not failed to. One that copied and is silent
         now does not start: it is stopped first."""
         self.require_startable([mirror])
@@ -166,7 +156,7 @@ class SparkRunner:
         asked_at_ms = self.launch(mirror, handover, folder)
         return self._await_running(mirror, fingerprint, asked_at_ms, progress)
 
-    def _restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
+    def restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         """The new application starts beside the running one and takes over from it when it is ready.
 
         Raises RunnerError; its text says whether the old job runs on.
@@ -179,7 +169,7 @@ class SparkRunner:
                 return live_mirror
         self.stop(mirror, progress)
         try:
-            return self._start(mirror, handover, progress)
+            return self.start(mirror, handover, progress)
         except RunnerError as error:
             stopped = "The old job was stopped; nothing is copied until it starts again."
             raise RunnerError(error.what, f"{error.why}\n{stopped}", error.todo) from None

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.backends.mirror_jobs.host.ask import Asker, HostedMirror
 from reconciler.backends.mirror_jobs.host.jobs import JobLook
-from reconciler.backends.mirror_jobs.host.route import RoutedRunner
-from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
-from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.state.mirror_control import LEASE_MS, PRESENCE, DesiredState, HostPresence, read_desired
 from reconciler.replication.names import desired_key, presence_key
@@ -108,36 +104,6 @@ def test_a_host_that_may_not_announce_itself_is_told_by_the_rights_it_lacks(aske
     assert "none, no host has announced itself" in str(error.value)
     assert "No job is started on this machine" in str(error.value)
     assert f"transactional ids that begin with mirror-host.{ENVIRONMENT}." in str(error.value)
-
-
-class OneHost:
-    """The way to a host of every mirror, whether or not one was ever seen."""
-
-    def __init__(self, hosted: HostedMirror) -> None:
-        self._hosted = hosted
-
-    def of(self, _: str) -> HostedMirror:
-        return self._hosted
-
-    def submission(self, _: Mirror) -> dict[str, Any]:
-        return {}
-
-    def asker(self) -> Asker:
-        return BY
-
-
-@pytest.mark.parametrize("master", ["local[2]", "yarn"])
-def test_a_hosted_mirror_is_never_started_on_this_machine(
-    asked: Asked, master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked.hosts.clear()
-    monkeypatch.setattr(SparkRunner, "_start", lambda *_: pytest.fail("a job was started here"))
-    mirrors = {"west": Mirror("west", ("east-to-west",), master=master, hosted=True)}
-    runner = RoutedRunner(
-        tmp_path, mirrors, lambda _: None, lambda _: None, lambda _: None, hosts=OneHost(asked.mirror())
-    )
-    with pytest.raises(RunnerError, match="no host took mirror west"):
-        runner._start("west", json.dumps(desired(1).handover), asked.said.append)
 
 
 def test_a_refusal_is_told_within_seconds_with_its_reason(asked: Asked) -> None:
