@@ -57,7 +57,7 @@ class SparkJobs:
         self._name = mirror
         self._status = status
         self._mirrors: dict[str, Mirror] = {}
-        self._runner = SparkRunner(state, self._mirrors, status, supervisor_restarts=False)
+        self._runner = SparkRunner(state, self._mirrors, status, for_host=True)
         self._work: threading.Thread | None = None
         self._ending: threading.Thread | None = None
         self._words = ""
@@ -96,9 +96,7 @@ class SparkJobs:
             deployment=Deployment(deploy_mode=desired.handover.get("deployment", {}).get("deploy_mode", CLIENT)),
         )
         text = json.dumps(desired.handover, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        runs = any(folder.pids() for folder in (self._runner.folder(self._name), self._runner.other_folder(self._name)))
-        act = self._runner.restart if runs else self._runner.start
-        self._work = self._started(lambda: act(self._name, text, self._say))
+        self._work = self._started(lambda: self._runner.restart(self._name, text, self._say))
 
     def end(self) -> None:
         if self._ending is None or not self._ending.is_alive():

@@ -63,13 +63,14 @@ class SparkRunner:
         unseen: Callable[[str], Unknown | None] = lambda _: None,
         require_heard: Callable[[str], None] = lambda _: None,
         *,
-        supervisor_restarts: bool = True,
+        for_host: bool = False,
         order_stop: OrderStop | None = None,
     ) -> None:
-        """``supervisor_restarts``: whether a crashed application is started again by its supervisor. ``order_stop``
-        asks a driver in deploy mode cluster to stop that no process here follows."""
+        """``for_host``: a mirror host with the mirror's lease starts a crashed application again, not its supervisor,
+        and takes over from one on another machine. ``order_stop`` asks a driver in deploy mode cluster to stop that no
+        process here follows."""
         self._order_stop = order_stop
-        self._supervisor_restarts = supervisor_restarts
+        self._for_host = for_host
         self._unseen = unseen
         self._require_heard = require_heard
         self.state = state
@@ -163,10 +164,14 @@ class SparkRunner:
         """
         self.require_startable([mirror])
         reported = self.status(mirror)
-        if self.copies_here(mirror, reported):
+        if self._copies_meanwhile(mirror, reported):
             live_mirror = replacing.replace(self, mirror, handover, progress)
             if live_mirror is not None:
                 return live_mirror
+
+        # A host has nothing to stop where the mirror ran elsewhere: its application fences what still copies there.
+        if self._for_host and not any(each.pids() for each in (self.folder(mirror), self.other_folder(mirror))):
+            return self.start(mirror, handover, progress)
         self.stop(mirror, progress)
         try:
             return self.start(mirror, handover, progress)
@@ -174,12 +179,15 @@ class SparkRunner:
             stopped = "The old job was stopped; nothing is copied until it starts again."
             raise RunnerError(error.what, f"{error.why}\n{stopped}", error.todo) from None
 
-    def copies_here(self, mirror: str, reported: LiveMirror | None) -> bool:
-        """Whether an application runs on this machine that goes on copying while another one starts."""
+    def _copies_meanwhile(self, mirror: str, reported: LiveMirror | None) -> bool:
+        """Whether an application goes on copying while another one starts: on this machine, or, for a host, on that of
+        the host before. One in deploy mode cluster is followed there, not replaced."""
         self._name_again(mirror, reported)
-        folder = self.folder(mirror)
-        running = reported is not None and reported.state is JobState.RUNNING
-        return running and folder.driver_pid(reported.pid if reported else None) is not None
+        if reported is None or reported.state is not JobState.RUNNING:
+            return False
+        # A machine that was lost has been silent for as long as a lease lasts, which is longer.
+        elsewhere = self._for_host and reported.lag_is_current and not reported.run
+        return elsewhere or self.folder(mirror).driver_pid(reported.pid) is not None
 
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = (), goal: str = "") -> int:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
@@ -203,7 +211,7 @@ class SparkRunner:
         for name, text in texts.items():
             if text:
                 (folder.path / name).write_text(text, encoding="utf-8")
-        if not self._supervisor_restarts:
+        if self._for_host:
             (folder.path / ONCE).touch()
         succession.settle(folder.path, self.state / mirror, needs)
         bundle(folder.path / "bundle.zip")

@@ -6,6 +6,7 @@ Then that one is asked to leave, and hands the mirror on to a third.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,15 @@ import pytest
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.commands import two_clusters
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_hosts import Hosts
 from tests.support.jobs.records import write_awkward
 from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500)]
+
+LONGEST_GAP_S = 2.0
 
 
 @pytest.fixture
@@ -70,11 +74,17 @@ def test_a_lost_machine_is_replaced_by_the_standby_and_each_record_is_copied_onc
     third = hosts.start("third")
     hosts.until("a third one is there", lambda: "waiting for desired records" in third.log)
     assert leaving is not None
-    leaving.terminate()
-    write_awkward(hosts.sandbox["east"], hosts.topic, 2, 300, seed=2)
-    hosts.another_runs(before, "after SIGTERM to the host")
-    hosts.until_equal(900)
-    assert leaving.wait(190) == 0
+    topics = {hosts.topic: 2}
+    with flowing(hosts.sandbox["east"], hosts.sandbox["west"], topics) as (load, arrivals):
+        hosts.until("records flow", lambda: all(arrivals.at.values()))
+        since = time.monotonic()
+        leaving.terminate()
+        hosts.another_runs(before, "after SIGTERM to the host")
+        assert leaving.wait(190) == 0
+        crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a process gets that much less of the machine
+        gap = arrivals.longest_gap(hosts.topic, since)
+        assert gap <= LONGEST_GAP_S * crowd, (gap, crowd, third.log)
+        assert_all_once_in_order(load, arrivals, topics)
     assert hosts.machines["standby"].pids() == [], "it left none of its application"
 
     assert "stopped" in hosts.reconciler("mirror", "stop", env)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.backends.mirror_jobs.runner import replace as replacing
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
+from reconciler.model.live import JobState, LiveMirror
 from tests.support.commands import Ended, Write, two_clusters
 
 
@@ -52,6 +55,39 @@ def test_a_job_that_ends_at_once_gives_the_end_of_its_log(tmp_path: Path, monkey
         runner(tmp_path).start("west", json.dumps({"fingerprint": "0" * 16}), lambda _: None)
     assert "Could not connect to the cluster manager" in str(caught.value)
     assert "job.log" in str(caught.value)
+
+
+RUNS = LiveMirror("west", JobState.RUNNING, "app-1", pid=1, host="rack7")
+
+
+@pytest.mark.parametrize(
+    ("reported", "way"),
+    [
+        (RUNS, "beside it"),
+        (replace(RUNS, late_ms=12_000), "at once"),
+        (replace(RUNS, state=JobState.STALE), "at once"),
+        (replace(RUNS, run="run-1"), "at once"),
+        (None, "at once"),
+    ],
+    ids=["copies", "its machine was lost", "stale", "a driver on the cluster is followed", "never ran"],
+)
+def test_a_host_takes_over_from_an_application_that_copies_on_another_machine(
+    reported: LiveMirror | None, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was fenced at once, and nothing was copied until the new one had its tasks: 13 s on a busy machine."""
+    ways: list[str] = []
+
+    def taken(name: str) -> Callable[..., LiveMirror]:
+        return lambda *_: ways.append(name) or RUNS  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(replacing, "replace", taken("beside it"))
+    monkeypatch.setattr(SparkRunner, "start", taken("at once"))
+    mirrors = {"west": Mirror("west", ("f",), master="local[1]")}
+    SparkRunner(tmp_path, mirrors, lambda _: reported, for_host=True).restart("west", "{}", lambda _: None)
+    assert ways == [way]
+    if way == "beside it":
+        with pytest.raises(RunnerError, match="was started somewhere else"):
+            SparkRunner(tmp_path, mirrors, lambda _: reported).restart("west", "{}", lambda _: None)
 
 
 def test_apply_changes_no_topic_when_the_mirror_could_not_start(
