@@ -27,8 +27,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.lane.progress import report_pause
-from reconciler_mirror.leases.channel_certificate import ServerIdentity
-from reconciler_mirror.leases.channel_listener import open_listener
+from reconciler_mirror.leases.channel_listener import ServerIdentity, open_listener
 from reconciler_mirror.leases.leases import ROWS_PER_S, Leases
 from reconciler_mirror.model.lane import Claim, Discovered, PartitionSpec
 from reconciler_mirror.report.metrics import MetricsSnapshot, families

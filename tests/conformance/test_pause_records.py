@@ -13,8 +13,7 @@ from confluent_kafka import KafkaException
 from reconciler_mirror.driver.pause_reader import PauseReader
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.mirror_jobs.pause_records import write_records
-from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.mirror_jobs.status.records import StatusRecords, write_records
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Principal
 from reconciler.replication.handover import Endpoint, StatusPlace

@@ -16,9 +16,8 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.mirror_jobs.runner.foreground_job import PREFLIGHT, ForegroundRun, run_in_foreground
-from reconciler.backends.mirror_jobs.runner.machine import machine
+from reconciler.backends.mirror_jobs.runner.machine import machine, page_port, spark_master
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
-from reconciler.backends.mirror_jobs.runner.spark_master import page_port, spark_master
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.lock.home import look
 from reconciler.engine.doctor.clusters import cluster_findings

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,10 @@ from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
-from reconciler.backends.mirror_jobs.runner.until_caught_up import EndedJob, begin, follow
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.engine.observe.read_all import unlisted, with_answers
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.verify import Verification, VerificationRequest
@@ -37,7 +39,65 @@ from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.verify_request import answered, request_fields
 from reconciler.text import counted
 
-TELL_S = 5.0
+LOOK_S, TELL_S = 0.5, 5.0
+_ENDED = ("stopped", "failed", "superseded")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedJob:
+    """One started job. ``asked_at_ms`` distinguishes its status record from that of an earlier one."""
+
+    mirror: str
+    asked_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """``reached``: the job said so itself and ended with exit code 0. ``log``: the end of its log."""
+
+    mirror: str
+    reached: bool
+    last: LiveMirror | None
+    log: str
+
+
+def begin(
+    runner: SparkRunner, mirror: str, handover: str, goal: Mapping[str, object], progress: Callable[[str], None]
+) -> StartedJob:
+    """Stops a job of the mirror that runs, and starts one with a goal. Raises RunnerError."""
+    runner.require_startable([mirror])
+    if any(folder.supervisor_pid() for folder in (runner.folder(mirror), runner.other_folder(mirror))):
+        runner.stop(mirror, progress)
+    return StartedJob(mirror, runner.launch(mirror, handover, runner.folder(mirror), goal=json.dumps(goal)))
+
+
+def follow(
+    runner: SparkRunner, runs: Iterable[StartedJob], report: Callable[[LiveMirror], None]
+) -> tuple[EndedJob, ...]:
+    """Until all have ended; ``report`` gets what each reports meanwhile."""
+    waiting = {run.mirror: run for run in runs}
+    ended: list[EndedJob] = []
+    while waiting:
+        for name, run in list(waiting.items()):
+            last = _reported(runner, run)
+            if last is not None:
+                report(last)
+            folder = runner.folder(name)
+            state = folder.word("supervisor.json", "state")
+            if state in _ENDED or (state and folder.supervisor_pid() is None):
+                reached = state == "stopped" and folder.number("supervisor.json", "exit_code") == 0
+                ended.append(EndedJob(name, reached, _reported(runner, run), folder.log_tail(4)))
+                del waiting[name]
+        time.sleep(LOOK_S)
+    return tuple(ended)
+
+
+def _reported(runner: SparkRunner, run: StartedJob) -> LiveMirror | None:
+    try:
+        mirror = runner.status(run.mirror)
+    except ClusterError:
+        return None
+    return mirror if mirror is not None and (mirror.started_at_ms or 0) >= run.asked_at_ms else None
 
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends.git import revision
-from reconciler.backends.mirror_jobs.pause_records import write_records
+from reconciler.backends.mirror_jobs.status.records import write_records
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.backends.state.lock.kafka_lock import this_process
 from reconciler.engine.apply.audit_lines import Actor, begun, changed, ended

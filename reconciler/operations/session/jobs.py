@@ -7,8 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from reconciler.backends.clusters.groups import Side
-from reconciler.backends.mirror_jobs.pause_records import write_records
-from reconciler.backends.mirror_jobs.status.records import LISTEN_AT_MOST_SECONDS, LISTEN_SECONDS, StatusRecords
+from reconciler.backends.mirror_jobs.status.records import (
+    LISTEN_AT_MOST_SECONDS,
+    LISTEN_SECONDS,
+    StatusRecords,
+    write_records,
+)
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror, Principal, Topology
 from reconciler.model.live import LiveMirror

@@ -1,22 +1,35 @@
-"""Where a session has mirrors run: hosts are asked to keep those that are theirs, the others run on this machine."""
+"""Where a session has mirrors run: hosts are asked to keep those that are theirs, the others run on this machine.
+
+Then waits, for a bounded time, until the flows of a started mirror copy or say why they do not. A job that runs may
+still copy nothing: its target lacks what lanes need, its principal lacks rights, it crashes again and again. A flow
+that only waits (for a pause, a silent source, provenance) is reported and fails nothing.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.backends.git import revision
-from reconciler.backends.mirror_jobs.await_copying import CopyWait
 from reconciler.backends.mirror_jobs.host.ask import Asker, HostedMirror
 from reconciler.backends.mirror_jobs.host.control_topic import ControlTopic
 from reconciler.backends.mirror_jobs.runner.spark_submit import Progress, SparkRunner
 from reconciler.backends.state.lock.kafka_lock import this_process
+from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import ClusterError, RunnerError
+from reconciler.model.copying import Copying, FlowLook, look
 from reconciler.model.environment.topology import Mirror, Principal, Topology
-from reconciler.model.live import LiveMirror, LiveState
-from reconciler.replication.names import CONTROL_TOPIC
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.replication.names import CONTROL_TOPIC, runbook_of
 from reconciler.resources.mirrors.handover import submission_of
+from reconciler.text import first_of
+
+AT_MOST_S = 20.0
+"""A lane reports within seconds; one that failed tries again meanwhile, and may succeed."""
+LOOK_S = 0.5
 
 
 class MirrorRunners:
@@ -133,3 +146,63 @@ class MirrorRunners:
 
     def _asker(self) -> Asker:
         return Asker(this_process("").who, revision(self._folder).commit)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWait:
+    """``observe``: as ``MirrorRunner``. ``clock`` and ``sleep`` are the system's."""
+
+    observe: Callable[[str], LiveMirror]
+    progress: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    at_most_s: float = field(default=AT_MOST_S)
+
+    def until_copying(self, started: LiveMirror) -> LiveMirror:
+        """The mirror once every flow of it copies, or may. Raises RunnerError: it was started, and does not copy."""
+        mirror, began, seen = started.name, self.clock(), started
+        lines, unread = WaitLines(self.progress, clock=self.clock), ""
+        while True:
+            looks = tuple(map(look, seen.flows.values()))
+            waiting = [each for each in looks if each.copying is not Copying.YES]
+            runs = seen.state is JobState.RUNNING
+            if runs and not waiting:
+                for each in looks:
+                    if each.why:
+                        self.progress(f"mirror {mirror}: {each.words}. {each.todo}")
+                return seen
+
+            # What is settled by then: a job that ends, or a flow that says that it cannot copy, failed to start. What
+            # is not known is said, and fails nothing.
+            if self.clock() - began > self.at_most_s:
+                if unread:
+                    self.progress(f"mirror {mirror}: whether it copies is not known: {unread}")
+                    return started
+                if not runs:
+                    raise RunnerError(
+                        f"mirror {mirror} was started, but does not copy: its job is {seen.state}"
+                        f"{': ' if seen.detail else ''}{seen.detail}",
+                        "It ran for a moment and ended; it is started again until it is stopped.",
+                        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop.",
+                    )
+                if failed := [each for each in looks if each.copying is Copying.NO]:
+                    runbooks = dict.fromkeys(f"Runbook: {runbook_of(each.code)}" for each in failed)
+                    raise RunnerError(
+                        f"mirror {mirror} was started, but does not copy: {_words(failed)}",
+                        "\n".join(["Its job goes on trying; reconciler status shows its state.", *runbooks]),
+                        "\n".join(dict.fromkeys(each.todo for each in failed if each.todo)),
+                    )
+                for each in waiting:
+                    self.progress(f"mirror {mirror}: whether flow {each.flow} copies is not known yet; {each.words}")
+                return seen
+
+            lines.show(f"mirror {mirror}: {_words(waiting) if runs else f'it is {seen.state}: {seen.detail}'}")
+            self.sleep(LOOK_S)
+            try:
+                seen, unread = self.observe(mirror), ""
+            except (ClusterError, RunnerError) as error:
+                unread = error.what
+
+
+def _words(looks: Iterable[FlowLook]) -> str:
+    return first_of([each.words for each in looks], 3)

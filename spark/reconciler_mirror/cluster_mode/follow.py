@@ -10,10 +10,14 @@ definition, and follows that one: after its own crash, and where the machine of 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from reconciler.replication.runs.driver_records import (
@@ -25,8 +29,48 @@ from reconciler.replication.runs.driver_records import (
     RunOrders,
     dumps_definition,
 )
-from reconciler_mirror.cluster_mode.folder import Folder
+from reconciler.replication.runs.run_folders import RunPlace
 from reconciler_mirror.cluster_mode.record_run import BEAT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The run folder on this machine, and its place among the two of the mirror."""
+
+    place: RunPlace
+
+    @property
+    def path(self) -> Path:
+        return self.place.run_folder
+
+    def definition(self) -> RunDefinition:
+        """Raises OSError."""
+        goal = self.path / "goal.json"
+        return RunDefinition(
+            (self.path / "handover.json").read_text(encoding="utf-8"),
+            goal.read_text(encoding="utf-8") if goal.exists() else "",
+            beside=not self.place.is_current(),
+            needs=self.place.needs,
+        )
+
+    def stop_asked(self) -> bool:
+        return (self.path / "stop").exists()
+
+    def tell(self, report: DriverReport) -> None:
+        """``pid`` is of this process, which is here as long as the driver is followed. Never raises."""
+        content = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "application_id": report.application_id,
+            "started_at_ms": report.started_at_ms,
+            "phase": report.phase,
+            "driver": {"host": report.host, "pid": report.pid},
+        }
+        with contextlib.suppress(OSError):
+            draft = self.path / "driver.json.new"
+            draft.write_text(json.dumps(content), encoding="utf-8")
+            draft.replace(self.path / "driver.json")
+
 
 FAILED = 1
 ALIVE_S = 3 * BEAT_S

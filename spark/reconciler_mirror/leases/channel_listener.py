@@ -1,16 +1,98 @@
-"""Where the driver listens for its tasks: address, port out of a range, and TLS wherever it is not loopback."""
+"""Where the driver listens for its tasks: address, port out of a range, and TLS wherever it is not loopback.
+
+The certificate is made when the application starts. Key and signature come from the Java that runs the driver, so
+nothing else has to be installed. Tasks are given its fingerprint with their lease, and compare: no name, date or issuer
+in it is ever read (docs/decisions/spark/0120).
+"""
 
 from __future__ import annotations
 
+import base64
 import errno
 import ipaddress
 import socket
 import ssl
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.replication.handover import ChannelSettings, HandoverError
-from reconciler_mirror.leases.channel_certificate import ServerIdentity, made_by_java
+from reconciler_mirror.leases.channel_line import fingerprint
+
+_SEQUENCE, _SET, _INTEGER, _BITS, _OID, _UTF8, _TIME = 0x30, 0x31, 0x02, 0x03, 0x06, 0x0C, 0x18
+_ECDSA_WITH_SHA256 = bytes.fromhex("2a8648ce3d040302")
+_COMMON_NAME = bytes.fromhex("550403")
+_EVER = (b"20000101000000Z", b"99991231235959Z")
+"""RFC 5280, 4.1.2.5: no well-defined expiration date. The certificate lives as long as its application."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ServerIdentity:
+    """``key`` and ``certificate`` in DER (PKCS #8, X.509)."""
+
+    key: bytes
+    certificate: bytes
+
+    @property
+    def pin(self) -> str:
+        return fingerprint(self.certificate)
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # Python's ssl reads keys from files only: 0600
+            file.write(_pem("PRIVATE KEY", self.key) + _pem("CERTIFICATE", self.certificate))
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
+
+
+def made_by_java(jvm: Any) -> ServerIdentity:
+    """``jvm``: Py4J's view of the driver's Java. A key on P-256, and a certificate of it signed by itself."""
+    generator = jvm.java.security.KeyPairGenerator.getInstance("EC")
+    generator.initialize(256)
+    pair = generator.generateKeyPair()
+    encoded = _encoder(jvm)
+    content = _content(encoded(pair.getPublic(), "X509EncodedKeySpec"))
+    signature = jvm.java.security.Signature.getInstance("SHA256withECDSA")
+    signature.initSign(pair.getPrivate())
+    signature.update(content)
+    signed = _der(_SEQUENCE, content, _ALGORITHM, _der(_BITS, b"\0", bytes(signature.sign())))
+    return ServerIdentity(encoded(pair.getPrivate(), "PKCS8EncodedKeySpec"), signed)
+
+
+def _encoder(jvm: Any) -> Callable[[Any, str], bytes]:
+    """Keys as DER by way of a KeyFactory: the classes of keys themselves are not exported by Java's modules."""
+    factory = jvm.java.security.KeyFactory.getInstance("EC")
+
+    def encoded(key: Any, form: str) -> bytes:
+        return bytes(factory.getKeySpec(key, jvm.java.lang.Class.forName(f"java.security.spec.{form}")).getEncoded())
+
+    return encoded
+
+
+def _content(public_key: bytes) -> bytes:
+    """What is signed (RFC 5280, TBSCertificate), in version 1: there are no extensions."""
+    name = _der(_SEQUENCE, _der(_SET, _der(_SEQUENCE, _der(_OID, _COMMON_NAME), _der(_UTF8, b"control channel"))))
+    validity = _der(_SEQUENCE, *(_der(_TIME, day) for day in _EVER))
+    return _der(_SEQUENCE, _der(_INTEGER, b"\1"), _ALGORITHM, name, validity, name, public_key)
+
+
+def _der(tag: int, *parts: bytes) -> bytes:
+    content = b"".join(parts)
+    size = len(content)
+    if size < 0x80:
+        return bytes([tag, size]) + content
+    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(digits)]) + digits + content
+
+
+_ALGORITHM = _der(_SEQUENCE, _der(_OID, _ECDSA_WITH_SHA256))
+
+
+def _pem(label: str, der: bytes) -> str:
+    return f"-----BEGIN {label}-----\n{base64.encodebytes(der).decode()}-----END {label}-----\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,12 @@ from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.unassigned import FORGOTTEN_S, STOPS_S, Untasked
 from reconciler_mirror.conditions.flow import executor_unfit
 from reconciler_mirror.leases import channel, preflight
-from reconciler_mirror.leases.assign import LanePlacement
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.leases.channel_listener import Listener
-from reconciler_mirror.leases.lane_orders import LaneOrders
-from reconciler_mirror.leases.running import RunningLeases, slot_of
-from reconciler_mirror.leases.spark_slots import (
+from reconciler_mirror.leases.lanes import LaneOrders, LanePlacement
+from reconciler_mirror.leases.running import (
     CONTEXT_STOPPED,
+    RunningLeases,
     cause,
     describe,
     find_place,
@@ -28,6 +27,7 @@ from reconciler_mirror.leases.spark_slots import (
     is_shared,
     is_stopped,
     run_job,
+    slot_of,
     why_not_ready,
 )
 from reconciler_mirror.leases.task import LeaseSpec, in_task

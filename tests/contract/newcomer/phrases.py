@@ -51,7 +51,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     # The mirror job.
     ("retry of a lane's commit", ("reconciler_mirror/lane/transactional.py", "reconciler_mirror/lane/run.py")),
     ("add a metric of a flow", ("reconciler_mirror/report/metrics.py",)),
-    ("assign lanes to Spark tasks", ("reconciler_mirror/leases/assign.py",)),
+    ("assign lanes to Spark tasks", ("reconciler_mirror/leases/lanes.py",)),
     ("discover new partitions of a source topic", ("reconciler_mirror/driver/discovery.py",)),
     (
         "compare records of source and target",

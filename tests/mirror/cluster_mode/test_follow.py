@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from reconciler_mirror.cluster_mode import follow
-from reconciler_mirror.cluster_mode.folder import Folder
-from reconciler_mirror.cluster_mode.follow import Follower
+from reconciler_mirror.cluster_mode.follow import Folder, Follower
 
 from reconciler.replication.runs.driver_records import (
     ORDERS,

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode, is_of_topic
 from reconciler_mirror.leases import channel
-from reconciler_mirror.leases.assign import best_move, pack
 from reconciler_mirror.leases.channel import ROWS
+from reconciler_mirror.leases.lanes import best_move, pack
 from reconciler_mirror.model.counters import BOUNDS_MS, Latency
 from reconciler_mirror.model.lane import (
     NO_CLAIM,

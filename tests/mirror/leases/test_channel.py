@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from reconciler_mirror.leases import channel, channel_listener
 from reconciler_mirror.leases.channel import GREETING_BYTES, ChannelClient, ChannelServer
-from reconciler_mirror.leases.channel_certificate import ServerIdentity
-from reconciler_mirror.leases.channel_listener import listen_for_tasks, open_listener
+from reconciler_mirror.leases.channel_listener import ServerIdentity, listen_for_tasks, open_listener
 
 from reconciler.replication.handover import ChannelSettings, HandoverError
 from tests.support.access.certificates import self_signed

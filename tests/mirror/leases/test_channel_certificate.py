@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from reconciler_mirror.leases.channel_certificate import made_by_java
+from reconciler_mirror.leases.channel_listener import made_by_java
 from reconciler_sandbox.install import prerequisites
 
 

@@ -12,7 +12,7 @@ import pytest
 from reconciler_mirror.conditions.flow import executor_unfit
 from reconciler_mirror.leases import preflight
 from reconciler_mirror.leases.preflight import NotFitError, fit, look, packed
-from reconciler_mirror.leases.spark_slots import cause
+from reconciler_mirror.leases.running import cause
 
 from reconciler.backends.mirror_jobs.runner.python_archive import PACKAGES
 from reconciler.replication.handover import Endpoint

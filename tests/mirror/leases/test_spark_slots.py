@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.leases.leases import Leases
-from reconciler_mirror.leases.spark_slots import cause, has_task, is_shared
+from reconciler_mirror.leases.running import cause, has_task, is_shared
 from reconciler_mirror.model.lane import Discovered, PartitionSpec
 
 from reconciler.replication.handover_reader import parse

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from reconciler.backends.mirror_jobs.host.control_topic import ControlStore
-from reconciler.backends.mirror_jobs.host.lease import LeaseWatch
+from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, LeaseWatch
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.live import JobState, LiveMirror

@@ -1,14 +1,19 @@
-"""Reads the records of the control topic, and writes one of them by compare-and-set (decision 122)."""
+"""Reads the records of the control topic, and writes one of them by compare-and-set (decision 122).
+
+Whether the holder of a lease lives is judged by the reader's own clock: clocks of two machines are never compared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.backends.connections.errors import read_topic, write_topic
 from reconciler.backends.connections.requests import TopicRecords
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.state.mirror_control import LEASE_MS, HostLease
 from reconciler.replication.names import CONTROL_TOPIC, host_transactions
 from reconciler.replication.records.compacted_topic import CompactedTopic
 
@@ -79,3 +84,22 @@ class ControlTopic:
                 "What is desired of mirrors is read there, and no other cluster may say it",
                 f"Correct bootstrap_servers or cluster_id of {self.cluster.name}.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWatch:
+    """A record's value, and since when (seconds, of a clock that only goes forward) it has not changed."""
+
+    value: bytes | None
+    since: float
+
+    def again(self, value: bytes | None, now: float) -> LeaseWatch:
+        return self if value == self.value else LeaseWatch(value, now)
+
+    def is_free(self, lease: HostLease | None, now: float) -> bool:
+        """Whether another host may take the mirror: no host has it, it was given back, or the record, understood or
+        not, has not changed for as long as a lease lasts."""
+        if self.value is None or (lease is not None and lease.released):
+            return True
+        lasts = lease.lease_ms if lease is not None else LEASE_MS
+        return now - self.since >= lasts / 1000

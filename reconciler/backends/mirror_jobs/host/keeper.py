@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.backends.mirror_jobs.host.accept import AllowList, HostRefusal
-from reconciler.backends.mirror_jobs.host.control_topic import ControlStore
+from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, LeaseWatch
 from reconciler.backends.mirror_jobs.host.jobs import JobLook, Jobs
-from reconciler.backends.mirror_jobs.host.lease import LeaseWatch
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.mirror_control import (
     LEASE,

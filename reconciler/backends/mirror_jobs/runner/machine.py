@@ -1,19 +1,35 @@
-"""Facts about this machine for the mirror job: Java, Spark, free disk space."""
+"""What ``doctor`` asks before Spark is started: Java, Spark and disk of this machine, and what a Spark master says of
+itself, as far as it can be asked without submitting anything."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.errors import RunnerError, Unknown, or_unknown
-from reconciler.model.reports.doctor import Machine
+from reconciler.model.reports.doctor import Machine, SparkMaster
 
-_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
+_VERSION_OF_JAVA = re.compile(r'version "(?:1\.)?([0-9]+)')
+PAGE_PORT = 8080
+"""Where a standalone master shows its page unless spark.master.ui.port says otherwise; it does not report which."""
+PAGE_SETTING = "spark.master.ui.port"
+_VERSION_OF_SPARK = re.compile(r'class="version[^"]*"[^>]*>\s*([0-9][^<\s]*)')
+"""On each page of Spark, beside its logo (UIUtils.prependBaseUri); the JSON does not have it."""
+_PAGE_BYTES = 16 * 2**20
+_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def machine(folder: Path) -> Machine:
@@ -31,7 +47,7 @@ def _java() -> int | Unknown:
         stderr = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return Unknown("java", f"{command} cannot be run: {error}", "Set JAVA_HOME to Java 17 or newer")
-    match = _VERSION.search(stderr)
+    match = _VERSION_OF_JAVA.search(stderr)
     return int(match[1]) if match else Unknown("java", f"{command} does not report its version", "Set JAVA_HOME")
 
 
@@ -52,3 +68,96 @@ def _free(folder: Path) -> int | Unknown:
         return shutil.disk_usage(place).free
     except OSError as error:
         return Unknown("disk", f"{place}: {error.strerror}")
+
+
+def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
+    """Host and port of each; empty where the master's name holds none (yarn)."""
+    if master.startswith("spark://"):
+        places = [part.rpartition(":") for part in master.removeprefix("spark://").split(",")]
+        return tuple((host.strip("[]"), int(port)) for host, _, port in places if port.isdigit())
+    if master.startswith("k8s://"):
+        words = master.removeprefix("k8s://")
+        split = urlsplit(words if "://" in words else f"https://{words}")
+        default = 80 if split.scheme == "http" else 443
+        return ((split.hostname, split.port or default),) if split.hostname else ()
+    return ()
+
+
+def page_port(spark_conf: Mapping[str, str]) -> int:
+    """Of the master's page, as the mirror's settings say, which Spark itself reads at the master alone."""
+    declared = spark_conf.get(PAGE_SETTING, "")
+    return int(declared) if declared.isdigit() and 0 < int(declared) < 2**16 else PAGE_PORT
+
+
+def spark_master(
+    master: str, application: str, within_s: float, page_port: int = PAGE_PORT, environ: Mapping[str, str] = os.environ
+) -> SparkMaster:
+    """``application``: the name of ours there. Never raises; blocks for up to twice ``within_s`` an address."""
+    if master == "yarn":
+        return SparkMaster(master, _of_hadoop(environ))
+    failed = "its name holds no address"
+    for host, port in addresses_of(master):
+        try:
+            socket.create_connection((host, port), within_s).close()
+        except OSError as error:
+            failed = f"{host}:{port}: {error.strerror or error}"
+            continue
+        if not master.startswith("spark://"):
+            return SparkMaster(master, f"{host}:{port} takes connections")
+        page = _page(host, page_port, within_s)
+        if isinstance(page, Unknown) or page.get("status") == "ALIVE":
+            seen = standalone(master, f"{host}:{port} takes connections", page, application)
+            return seen if isinstance(page, Unknown) else replace(seen, version=_version(host, page_port, within_s))
+        failed = f"{host}:{port} is {page.get('status')}, not ALIVE"
+    todo = "Start it, or correct master under the mirror; look at the network between here and there"
+    return SparkMaster(master, Unknown("spark master", f"{master} cannot be used: {failed}", todo))
+
+
+def standalone(master: str, reached: str, page: Mapping[str, Any] | Unknown, application: str) -> SparkMaster:
+    """From the JSON of its page (MasterPage of Spark: workers with coresfree, activeapps with name and cores)."""
+    if isinstance(page, Unknown):
+        return SparkMaster(master, reached, free_cores=page)
+    try:
+        workers = [worker for worker in page["workers"] if worker["state"] == "ALIVE"]
+        ours = sum(int(app["cores"]) for app in page["activeapps"] if app["name"] == application)
+        return SparkMaster(master, reached, len(workers), sum(int(worker["coresfree"]) for worker in workers), ours)
+    except (LookupError, TypeError, ValueError):
+        words = "the page of the master does not list workers and applications as Spark 4 does"
+        return SparkMaster(master, reached, free_cores=Unknown("free cores", words))
+
+
+def _place(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _version(host: str, port: int, within_s: float) -> str:
+    """Empty: the page does not show it."""
+    try:
+        with urllib.request.urlopen(_place(host, port), timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
+            seen = _VERSION_OF_SPARK.search(answer.read(_PAGE_BYTES).decode("utf-8", errors="replace"))
+    except (OSError, ValueError, urllib.error.URLError):
+        return ""
+    return seen.group(1) if seen else ""
+
+
+def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
+    place = f"{_place(host, port)}json/"
+    try:
+        with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
+            document = json.loads(answer.read(_PAGE_BYTES))
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        words = f"{place} does not say how many cores are free: {getattr(error, 'reason', error)}"
+        todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"
+        return Unknown("free cores", words, todo)
+    return document if isinstance(document, dict) else Unknown("free cores", f"{place} answered no JSON object")
+
+
+def _of_hadoop(environ: Mapping[str, str]) -> str | Unknown:
+    for name in _HADOOP:
+        if folder := environ.get(name):
+            if (Path(folder) / "yarn-site.xml").is_file():
+                return f"{name} is {folder}, which has yarn-site.xml"
+            todo = f"Copy the cluster's yarn-site.xml and core-site.xml to {folder}, or correct {name}"
+            return Unknown("spark master", f"{name} is {folder}, where no yarn-site.xml is", todo)
+    todo = "Set HADOOP_CONF_DIR wherever apply, mirror start, run or a mirror host is called"
+    return Unknown("spark master", "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set: YARN cannot be found", todo)

@@ -1,7 +1,8 @@
-"""Restarts a mirror job by takeover: the new application warms up beside the old one and replaces it.
+"""Waits until a started application reports itself running, and replaces one that runs by it.
 
-The CLI only starts it and watches. Killed at any moment, it leaves the old application, or the new one, copying; never
-both, never none (docs/decisions/0043).
+A restart is a takeover: the new application gets ready beside the old one, and takes over from it. The CLI only starts
+it and watches. Killed at any moment, it leaves the old application, or the new one, copying; never both, never none
+(docs/decisions/0043).
 """
 
 from __future__ import annotations
@@ -9,27 +10,99 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Protocol
 
-from reconciler.backends.mirror_jobs.runner.await_running import (
-    ENDED,
-    NotRunningError,
-    StartedAs,
-    await_running,
-    why_ended,
-)
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.wait_lines import WaitLines
-from reconciler.errors import RunnerError
-from reconciler.model.live import LiveMirror
+from reconciler.errors import ClusterError, RunnerError
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.text import first_of
+
+SPARK_S, STALLED_S, AT_MOST_S = 600.0, 180.0, 900.0
+"""Until Spark is up; then without anything new; and altogether."""
+CANNOT_RUN = "The mirror job cannot run: "
+ENDED = ("failed", "superseded", "stopped")
+_LOOK_S = 0.3
+_NAMED = 3
+
 
 SPARK_PATIENCE_S = 300.0
 SILENT_PATIENCE_S = 240.0
 """Longer than the new application itself waits for something to move."""
 LEAVE_PATIENCE_S = 60.0
 _COPIES = ("running", "degraded")
-
 Progress = Callable[[str], None]
+
+
+class StatusSource(Protocol):
+    @property
+    def status(self) -> Callable[[str], LiveMirror | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StartedAs:
+    """What distinguishes the record of a new application from that of an earlier one."""
+
+    fingerprint: str
+    asked_at_ms: int
+
+
+class NotRunningError(Exception):
+    """``problem``: what happened, and ``why``, as far as the application said. ``ended``: it is gone."""
+
+    def __init__(self, problem: str, why: str, *, ended: bool) -> None:
+        super().__init__(problem)
+        self.problem, self.why, self.ended = problem, why, ended
+
+
+def await_running(
+    source: StatusSource, mirror: str, folder: RunFolder, expected: StartedAs, progress: Progress
+) -> LiveMirror:
+    """Raises NotRunningError."""
+    began = moved = time.monotonic()
+    lines, words = WaitLines(progress, 0.0), ""
+    while True:
+        state = folder.word("supervisor.json", "state")
+        if state in ENDED or folder.number("supervisor.json", "restarts"):
+            raise NotRunningError(f"its process ended ({state})", why_ended(folder), ended=True)
+
+        # Its record is told from that of an earlier application by when it was asked for, or by its id where the run
+        # folder has it: in deploy mode cluster it may have begun long before.
+        before = words
+        try:
+            reported = source.status(mirror)
+        except ClusterError as error:
+            words = f"its status cannot be read: {error.what}"
+        else:
+            ours = reported is not None and (
+                (reported.started_at_ms or 0) >= expected.asked_at_ms
+                or reported.application_id == folder.word("driver.json", "application_id")
+            )
+            if reported is None or not ours or reported.fingerprint != expected.fingerprint:
+                words = "it has written no status record yet"
+            elif reported.state is JobState.RUNNING:
+                return reported
+            else:
+                texts = [f"{flow.name}: {each.text}" for flow in reported.flows.values() for each in flow.conditions]
+                words = f"lanes are being taken{f'; {first_of(texts, _NAMED)}' if texts else ''}"
+
+        # As long as something moves it is waited for.
+        now, is_up = time.monotonic(), bool(folder.read("driver.json"))
+        words = f"Spark is up; {words}" if is_up else "Spark is starting"
+        moved = now if words != before else moved
+        if now - began > AT_MOST_S or now - moved > (STALLED_S if is_up else SPARK_S):
+            problem = f"did not report itself running in {now - began:.0f} s"
+            raise NotRunningError(problem, f"{words}.\nIts log ends with:\n{folder.log_tail()}", ended=False)
+        lines.show(f"mirror {mirror}: {words}")
+        time.sleep(_LOOK_S)
+
+
+def why_ended(folder: RunFolder) -> str:
+    """What the application itself said last, else the end of its log."""
+    tail = folder.log_tail()
+    said = [line for line in tail.splitlines() if line.startswith(CANNOT_RUN)]
+    return f"It said: {said[-1].removeprefix(CANNOT_RUN)}" if said else f"Its log ends with:\n{tail}"
 
 
 class Runner(Protocol):
@@ -56,12 +129,24 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
         return None  # it took over a moment ago, with the definition of that run
     old, reported = runner.folder(mirror), runner.status(mirror)
     leaving = old.pids(reported.pid if reported else None)
+
+    # What is copied now has to be ready in the new application before it may take over. A flow whose cluster does not
+    # answer the old one either is not waited for.
     document = json.loads(handover)
-    asked_at_ms = runner.launch(mirror, handover, new, _needs(reported, {flow["name"] for flow in document["flows"]}))
+    copied = {
+        flow.name
+        for flow in (reported.flows.values() if reported else ())
+        if flow.state in _COPIES
+        and not any(code.endswith(("_unreachable", "_undecided")) for code, _ in flow.counted_conditions)
+    }
+    needs = sorted(copied & {flow["name"] for flow in document["flows"]})
+    asked_at_ms = runner.launch(mirror, handover, new, tuple(needs))
     name = reported.application_id if reported else "the running job"
     progress(f"mirror {mirror}: a new application starts beside {name}, which goes on copying")
     if not _await_switch(runner, mirror, new, progress):
         return None
+
+    # From here on the old one cannot come back.
     try:
         live_mirror = await_running(runner, mirror, new, StartedAs(document["fingerprint"], asked_at_ms), progress)
     except NotRunningError as error:
@@ -74,21 +159,6 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
     if not runner.await_gone(old, leaving, LEAVE_PATIENCE_S):
         progress(f"mirror {mirror}: {name} did not leave in {LEAVE_PATIENCE_S:.0f} s and was killed; no record is lost")
     return live_mirror
-
-
-def _needs(reported: LiveMirror | None, wanted: set[str]) -> tuple[str, ...]:
-    """The flows that are copied now, and must be ready in the new application before it may take over."""
-    if reported is None:
-        return ()
-    return tuple(
-        sorted(
-            flow.name
-            for flow in reported.flows.values()
-            if flow.name in wanted
-            and flow.state in _COPIES
-            and not any(code.endswith(("_unreachable", "_undecided")) for code, _ in flow.counted_conditions)
-        )
-    )
 
 
 def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progress) -> bool:

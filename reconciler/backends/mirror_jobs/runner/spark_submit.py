@@ -21,7 +21,6 @@ from pathlib import Path
 
 from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner import replace as replacing
-from reconciler.backends.mirror_jobs.runner.await_running import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.command_line import (
     bundle,
     job_environment,
@@ -32,6 +31,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
     submit_command,
 )
 from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
+from reconciler.backends.mirror_jobs.runner.replace import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files
 from reconciler.backends.mirror_jobs.runner.supervisor import ONCE, write_json
 from reconciler.errors import ClusterError, RunnerError, Unknown

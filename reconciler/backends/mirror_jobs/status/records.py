@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -242,3 +243,10 @@ class StatusRecords:
             newest = self._records.read()
         self.topic_missing = newest is None
         return newest or {}
+
+
+def write_records(cluster: Cluster, principal: Principal, values: Mapping[str, bytes | None]) -> None:
+    """Pauses, and orders to a driver in deploy mode cluster, which jobs read there. ``values`` by key, None deletes.
+    Raises ClusterError; then some may have been written."""
+    with closing(TopicRecords(cluster, principal, STATUS_TOPIC)) as records:
+        records.append(values.items())

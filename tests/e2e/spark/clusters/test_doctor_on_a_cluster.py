@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
+from reconciler.backends.mirror_jobs.runner.machine import spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import ExecutorPython
 from tests.support.access.spellings import kept, spellings

@@ -22,8 +22,8 @@ from reconciler_mirror.model.lane import lane_of
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.command_line import spark_secret
+from reconciler.backends.mirror_jobs.runner.machine import spark_master
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
-from reconciler.backends.mirror_jobs.runner.spark_master import spark_master
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.deployment import Deployment, ExecutorPython
 from tests.support.access.spellings import kept, spellings

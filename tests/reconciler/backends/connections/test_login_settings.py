@@ -28,8 +28,7 @@ from reconciler.backends.clusters.replica_requests import ReplicaRequests
 from reconciler.backends.clusters.topics import read_fast
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import dial, librdkafka
-from reconciler.backends.mirror_jobs.pause_records import write_records
-from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.mirror_jobs.status.records import StatusRecords, write_records
 from reconciler.backends.state.audit.topic import read_copy
 from reconciler.backends.state.compacted_records import RecordLog
 from reconciler.backends.state.compare_and_set import LockLog

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.mirror_jobs.runner.spark_master import addresses_of, spark_master, standalone
+from reconciler.backends.mirror_jobs.runner.machine import addresses_of, spark_master, standalone
 from reconciler.errors import Unknown
 
 PAGE = {

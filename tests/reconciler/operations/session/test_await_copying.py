@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.mirror_jobs.await_copying import AT_MOST_S, CopyWait
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.live import JobState, LiveMirror
+from reconciler.operations.session.mirror_runners import AT_MOST_S, CopyWait
 from reconciler.replication.status import FlowStatus, ReportedCondition
 from tests.support.documents.live_values import condition as told
 from tests.support.documents.live_values import pause

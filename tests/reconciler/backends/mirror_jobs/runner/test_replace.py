@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 import pytest
 
-from reconciler.backends.mirror_jobs.runner import await_running as starts
 from reconciler.backends.mirror_jobs.runner import replace as replacing
-from reconciler.backends.mirror_jobs.runner.await_running import NotRunningError, StartedAs, await_running
+from reconciler.backends.mirror_jobs.runner.replace import NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.live import JobState, LiveMirror
@@ -48,7 +47,7 @@ class Source:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setattr(starts, "_LOOK_S", 0.0)
+    monkeypatch.setattr(replacing, "_LOOK_S", 0.0)
     (tmp_path / "driver.json").write_text("{}")
     write(tmp_path, "driver.json", pid=1)
     write(tmp_path, "supervisor.json", state="running")
@@ -81,13 +80,13 @@ def test_what_moves_is_waited_for_longer_than_what_stands(folder: RunFolder, mon
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def later() -> None:
-        now[0] += starts.STALLED_S * 0.9
+        now[0] += replacing.STALLED_S * 0.9
 
     runs = replace(STARTING, state=JobState.RUNNING)
     assert (
         await_running(Source(None, STARTING, None, runs, look=later), "west", folder, EXPECTED, lambda _: None) == runs
     )
-    assert now[0] > 3 * starts.STALLED_S
+    assert now[0] > 3 * replacing.STALLED_S
     (folder.path / "job.log").write_text("the last line")
     with pytest.raises(NotRunningError) as stalled:
         await_running(Source(STARTING, look=later), "west", folder, EXPECTED, lambda _: None)
@@ -103,7 +102,7 @@ def test_an_end_is_told_with_what_the_job_said(folder: RunFolder) -> None:
         await_running(Source(None), "west", folder, EXPECTED, lambda _: None)
     assert (ended.value.why, ended.value.ended) == ("It said: Spark has no free core.", True)
     (folder.path / "job.log").write_text("only noise")
-    assert starts.why_ended(folder) == "Its log ends with:\nonly noise"
+    assert replacing.why_ended(folder) == "Its log ends with:\nonly noise"
 
 
 class Beside:
