@@ -32,6 +32,17 @@ from reconciler.replication.runs.driver_records import (
 from reconciler.replication.runs.run_folders import RunPlace
 from reconciler_mirror.cluster_mode.record_run import BEAT_S
 
+FAILED = 1
+ALIVE_S = 3 * BEAT_S
+"""In this time a driver that lives has written a report."""
+SILENT_S = 30.0
+"""A driver that has said nothing for so long counts as dead: a cluster notices the loss of a machine after minutes."""
+KNOWN_S = 120.0
+KILL_AFTER_S = 34.0
+"""Before whoever asked for the stop loses patience with this process."""
+
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Folder:
@@ -70,18 +81,6 @@ class Folder:
             draft = self.path / "driver.json.new"
             draft.write_text(json.dumps(content), encoding="utf-8")
             draft.replace(self.path / "driver.json")
-
-
-FAILED = 1
-ALIVE_S = 3 * BEAT_S
-"""In this time a driver that lives has written a report."""
-SILENT_S = 30.0
-"""A driver that has said nothing for so long counts as dead: a cluster notices the loss of a machine after minutes."""
-KNOWN_S = 120.0
-KILL_AFTER_S = 34.0
-"""Before whoever asked for the stop loses patience with this process."""
-
-Say = Callable[[str], None]
 
 
 class RunRecords(Protocol):
@@ -152,8 +151,19 @@ class Follower:
         self._run = self._living(definition.digest)
         if self._run:
             self._say(f"a driver runs with this definition already; following run {self._run}")
-        elif (why := self._submit(definition)) is not None:
-            return self._failed(why)
+        else:
+            # Drivers of earlier runs that are not heard of are withdrawn, also those that have not begun: one that
+            # still waits for its place finds no definition when it starts. One that is to start beside another leaves
+            # the latter alone.
+            silent = [run for run in self._records.values("report") if self._records.silent_s(run, "report") > ALIVE_S]
+            unborn = [run for run in self._records.values("definition") if self._records.value(run, "report") is None]
+            for run in [*silent, *(unborn if self._was_current else ())]:
+                self._records.delete(run)
+            self._run = uuid.uuid4().hex[:12]
+            self._say(f"run {self._run} is submitted")
+            if why := self._records.write(self._run, "definition", dumps_definition(definition), KNOWN_S):
+                return self._failed(f"the status topic did not take its definition: {why}")
+            self._submitted = self._cluster.submit(self._run, definition.digest)
         while (code := self._step()) is None:
             self._records.wait(0.2)
         return code
@@ -168,7 +178,8 @@ class Follower:
         """The run of a driver that copies with this definition and is not about to leave; empty: there is none."""
         if not self._was_current:
             return ""
-        candidates = [run for run, report in self._reports().items() if _may_live(report, digest)]
+        reports = {run: self._report_of(run) for run in self._records.values("report")}
+        candidates = [run for run, report in reports.items() if report is not None and _may_live(report, digest)]
         before = {run: self._records.value(run, "report") for run in candidates}
         until = self._clock() + ALIVE_S
         while candidates and self._clock() < until:
@@ -180,29 +191,6 @@ class Follower:
                     return run
             self._records.wait(0.2)
         return ""
-
-    def _submit(self, definition: RunDefinition) -> str | None:
-        """None: submitted; else why not. Drivers of earlier runs that are not heard of are withdrawn: one that still
-        waits for its place finds no definition when it starts."""
-        for run in self._dead():
-            self._records.delete(run)
-        self._run = uuid.uuid4().hex[:12]
-        self._say(f"run {self._run} is submitted")
-        if why := self._records.write(self._run, "definition", dumps_definition(definition), KNOWN_S):
-            return f"the status topic did not take its definition: {why}"
-        self._submitted = self._cluster.submit(self._run, definition.digest)
-        return None
-
-    def _dead(self) -> list[str]:
-        """Runs of this mirror whose drivers say nothing, or have not begun. One that is to start beside another leaves
-        the latter alone."""
-        silent = [run for run in self._records.values("report") if self._records.silent_s(run, "report") > ALIVE_S]
-        unborn = [run for run in self._records.values("definition") if self._records.value(run, "report") is None]
-        return [*silent, *(unborn if self._was_current else ())]
-
-    def _reports(self) -> dict[str, DriverReport]:
-        reports = {run: self._report_of(run) for run in self._records.values("report")}
-        return {run: report for run, report in reports.items() if report is not None}
 
     def _report_of(self, run: str) -> DriverReport | None:
         try:
@@ -229,7 +217,11 @@ class Follower:
         if report is not None:
             self._hear(report)
             if report.exit_code is not None:
-                return self._over(report)
+                failed = report.exit_code == FAILED
+                if report.detail:
+                    self._say(f"The mirror job cannot run: {report.detail}" if failed else report.detail)
+                self._records.delete(self._run)
+                return report.exit_code
         self._order(report)
         if (why := self._death(report)) is not None:
             self._records.delete(self._run)
@@ -283,17 +275,9 @@ class Follower:
         if not self._killed:
             self._killed = True
             self._say(f"run {self._run}: {why}")
-            self._cluster.kill(self._run, self._application_id(report))
-
-    def _application_id(self, report: DriverReport | None) -> str:
-        reported = report.application_id if report is not None else ""
-        return reported or (self._submitted.application_id if self._submitted is not None else "")
-
-    def _over(self, report: DriverReport) -> int:
-        if report.detail:
-            self._say(f"The mirror job cannot run: {report.detail}" if report.exit_code == FAILED else report.detail)
-        self._records.delete(self._run)
-        return report.exit_code or 0
+            reported = report.application_id if report is not None else ""
+            submitted = self._submitted.application_id if self._submitted is not None else ""
+            self._cluster.kill(self._run, reported or submitted)
 
     def _death(self, report: DriverReport | None) -> str | None:
         """Why the driver counts as dead; None while it lives, or may. What is left of it is killed."""

@@ -114,15 +114,13 @@ def kill_command(words: Sequence[str], run: str, application_id: str) -> list[st
     if master.startswith("k8s://"):
         pod = setting(words, _DRIVER_POD) or pod_of(words, run)
         namespace = setting(words, "spark.kubernetes.namespace", "default")
-        return [words[0], "--master", master, *_conf(words, "spark.kubernetes."), "--kill", f"{namespace}:{pod}"]
+        of_kubernetes = [word for word in words if word.startswith("spark.kubernetes.") and "=" in word]
+        conf = [part for word in of_kubernetes for part in ("--conf", word)]
+        return [words[0], "--master", master, *conf, "--kill", f"{namespace}:{pod}"]
     if not application_id:
         return []
     client = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
     return [str(Path(words[0]).parent / "spark-class"), client, "application", "-kill", application_id]
-
-
-def _conf(words: Sequence[str], prefix: str) -> list[str]:
-    return [part for word in words if word.startswith(prefix) and "=" in word for part in ("--conf", word)]
 
 
 def kill(words: Sequence[str], run: str, application_id: str, say: Say) -> None:

@@ -76,7 +76,9 @@ class Discovery:
                 return before
             at = (self._flow.source, "source_unreachable")
             matched = {name: listed[name] for name in sorted(listed) if self._selector.why_not(name) is None}
-            source_denied = self._source.denied(_known_topics(before) - matched.keys())
+            gone = {c.topic for c in before.conditions if c.code in ("source_topic_deleted", "permission_denied")}
+            known = {*filter(None, gone), *(spec.topic for spec in before.specs)}
+            source_denied = self._source.denied(known - matched.keys())
             at = (self._flow.target, "target_unreachable")
             target_denied = self._target.denied({self._selector.remote_name(name) for name in matched} - target.keys())
         except SettingError as error:
@@ -90,12 +92,6 @@ class Discovery:
     def close(self) -> None:
         self._source.close()
         self._target.close()
-
-
-def _known_topics(before: Discovered) -> frozenset[str]:
-    """Source topics that were copied, or told of as gone."""
-    gone = [c.topic for c in before.conditions if c.code in ("source_topic_deleted", "permission_denied")]
-    return frozenset({*filter(None, gone), *(spec.topic for spec in before.specs)})
 
 
 def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: Discovered) -> Discovered:
@@ -120,29 +116,32 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
         specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
     for name in sorted({spec.topic for spec in before.specs} - look.matched.keys() - look.source_denied):
         conditions.append(_deleted(flow, name, selector.remote_name(name)))
-    conditions += _starts_without_partition(flow, look.matched)
-    conditions += [c for c in before.conditions if c.code == "source_topic_deleted" and _still_gone(c, look, selector)]
-    return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True, uncopied=uncopied)
 
-
-def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, SourceTopic]) -> Iterable[Condition]:
-    """An explicit start of something that is not there: nothing would ever read it."""
-    for topic, partition in sorted(flow.start_offsets):
-        count = matched[topic].partitions if topic in matched else 0
+    # An explicit start of something that is not there: nothing would ever read it.
+    for name, partition in sorted(flow.start_offsets):
+        count = look.matched[name].partitions if name in look.matched else 0
         if partition >= count:
-            yield Condition(
-                "start_partition_missing",
-                f"start.offsets names {topic}-{partition}, but {topic} has {count} partitions at {flow.source.cluster}",
-                "Correct start.offsets; the other partitions are copied.",
-                topic,
-                partition,
+            conditions.append(
+                Condition(
+                    "start_partition_missing",
+                    f"start.offsets names {name}-{partition}, but {name} has {count} partitions at "
+                    f"{flow.source.cluster}",
+                    "Correct start.offsets; the other partitions are copied.",
+                    name,
+                    partition,
+                )
             )
 
-
-def _still_gone(condition: Condition, look: _Look, selector: TopicSelector) -> bool:
-    """Told until the topic is back or its remote topic is gone as well."""
-    name = condition.topic or ""
-    return name not in look.matched.keys() | look.source_denied and selector.remote_name(name) in look.there
+    # A deleted topic is told until it is back or its remote topic is gone as well.
+    there = look.matched.keys() | look.source_denied
+    conditions += [
+        condition
+        for condition in before.conditions
+        if condition.code == "source_topic_deleted"
+        and (name := condition.topic or "") not in there
+        and selector.remote_name(name) in look.there
+    ]
+    return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True, uncopied=uncopied)
 
 
 def _unread(before: Discovered, condition: Condition) -> Discovered:

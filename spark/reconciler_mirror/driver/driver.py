@@ -29,7 +29,7 @@ from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
 from reconciler_mirror.leases.leases import Leases
-from reconciler_mirror.model.lane import Condition, Discovered
+from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.report.metrics import MetricsEndpoint, MetricsSnapshot
 from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
@@ -124,7 +124,10 @@ class Driver:
                 return self._replaced()
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
-            settled = settled or self._settled(began)
+            # It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions
+            # has a task. Who started it waits for that, so a mirror without a core is never taken for one that runs.
+            taken = settled or self._board.all_run() or time.monotonic() - began > _SETTLED_S
+            settled = settled or (taken and not self._leases.lanes_without_task())
             now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
@@ -139,12 +142,6 @@ class Driver:
                 self._leases.share_rates()
             self._end.wait(0.1 if settled else 0.02)
         return self._leave()
-
-    def _settled(self, began: float) -> bool:
-        """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
-        task. Who started it waits for that, so a mirror without a core is never taken for one that runs."""
-        taken = self._board.all_run() or time.monotonic() - began > _SETTLED_S
-        return taken and not self._leases.lanes_without_task()
 
     # beside another application
 
@@ -246,7 +243,9 @@ class Driver:
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
             try:
-                discovered = self._discover(flow, discovery)
+                discovered = discovery.look(self._board.discovered_now(flow.name))
+                if self._board.discovered(flow.name, discovered):
+                    self._leases.partitions_changed()
                 if not taken and discovered.complete:
                     taken = self._take_over(flow, takeover)
             except Exception:  # noqa: BLE001  # the thread must live
@@ -257,12 +256,6 @@ class Driver:
                 self._end.wait(pause)
                 pause = min(_LONGEST_PAUSE_S, pause * 2)
         discovery.close()
-
-    def _discover(self, flow: FlowSettings, discovery: Discovery) -> Discovered:
-        discovered = discovery.look(self._board.discovered_now(flow.name))
-        if self._board.discovered(flow.name, discovered):
-            self._leases.partitions_changed()
-        return discovered
 
     def _paused(self, pauses: Pauses) -> None:
         self._board.set_pauses(pauses.values())
@@ -295,24 +288,20 @@ class Driver:
         self._board.set_condition(flow.name, "takeover", None)
         self._board.taken_over(flow.name)
         self._leases.claimed(flow.name, took.claim)
-        self._sync_groups(flow)
+        if flow.groups is not None:
+            sync = GroupSync(
+                flow,
+                flow.groups,
+                lambda: self._board.discovered_now(flow.name).specs,
+                partial(self._board.groups_synced, flow.name),
+                partial(self._board.unpaused, flow.name),
+            )
+            self._group_syncs.append(sync)
+            sync.start()
         if flow.mirrormaker.heartbeats_ms is not None:
             Heartbeats(flow, self._end, partial(self._board.set_condition, flow.name, "heartbeats")).start()
         _log.info("flow taken over", flow=flow.name, claim=took.claim.number, partitions=len(specs), first=took.started)
         return True
-
-    def _sync_groups(self, flow: FlowSettings) -> None:
-        if flow.groups is None:
-            return
-        sync = GroupSync(
-            flow,
-            flow.groups,
-            lambda: self._board.discovered_now(flow.name).specs,
-            partial(self._board.groups_synced, flow.name),
-            partial(self._board.unpaused, flow.name),
-        )
-        self._group_syncs.append(sync)
-        sync.start()
 
     def _stop_group_syncs(self) -> None:
         for sync in self._group_syncs:

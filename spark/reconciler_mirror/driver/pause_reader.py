@@ -45,7 +45,10 @@ class PauseReader:
     def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
         values = topic.values()
         if self._place.key in moved:
-            self.writer = _writer(values.get(self._place.key))
+            try:
+                self.writer = str(parsed(values.get(self._place.key) or b"{}")["application_id"])
+            except (ValueError, LookupError, TypeError):
+                self.writer = ""
         scopes = {key: scope for key in moved if (scope := scope_of(self._environment, key)) is not None}
         if scopes or self.trouble is not None or not self.known.is_set():
             pauses = ((scope_of(self._environment, key), value) for key, value in values.items())
@@ -59,35 +62,22 @@ class PauseReader:
             self.known.set()
 
     def _failed(self, error: Exception) -> None:
+        place, cluster = self._place, self._place.cluster.cluster
         if isinstance(error, AbsentTopicError):
             self._tell({})
         elif isinstance(error, BrokerError) and error.code in DENIED:
-            topic, cluster = self._place.topic, self._place.cluster.cluster
             self.trouble = Condition(
                 "pauses_unreadable",
-                f"pause and resume have no effect: the mirror's principal may not read {topic} at {cluster}",
-                f"Give it READ on {topic}: {GRANTS}. It is retried automatically.",
+                f"pause and resume have no effect: the mirror's principal may not read {place.topic} at {cluster}",
+                f"Give it READ on {place.topic}: {GRANTS}. It is retried automatically.",
             )
             self.known.set()
-        else:
-            self._unknown(str(error))
-
-    def _unknown(self, why: str) -> None:
-        if self.known.is_set():
-            return  # what was read still holds; a change is heard when the cluster answers again
-        place = self._place
-        self.trouble = Condition(
-            "pauses_unreadable",
-            f"nothing is copied yet: {place.topic} at {place.cluster.cluster} could not be read ({why}), so what is "
-            "paused is not known",
-            f"Check {', '.join(place.cluster.bootstrap_servers)}; it is retried automatically.",
-            stops=True,
-        )
-        _log.warning("pauses are not known yet", topic=place.topic, cluster=place.cluster.cluster, why=why)
-
-
-def _writer(record: bytes | None) -> str:
-    try:
-        return str(parsed(record or b"{}")["application_id"])
-    except (ValueError, LookupError, TypeError):
-        return ""
+        elif not self.known.is_set():  # else what was read still holds, until the cluster answers again
+            self.trouble = Condition(
+                "pauses_unreadable",
+                f"nothing is copied yet: {place.topic} at {cluster} could not be read ({error}), so what is paused is "
+                "not known",
+                f"Check {', '.join(place.cluster.bootstrap_servers)}; it is retried automatically.",
+                stops=True,
+            )
+            _log.warning("pauses are not known yet", topic=place.topic, cluster=cluster, why=str(error))

@@ -185,7 +185,10 @@ class _Open:
             await self.first.end(committed=True)
         if self.flow.provenance is not None:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
-        if self._has_run(lane_positions):
+
+        # Where another client has written over all positions, the offset map remembers that it has run.
+        known = self._known(lane_positions)
+        if any(at.proved for at in known) or (known and self._least):
             return Takeover(claim, None)
         fresh = [spec for spec in specs if (spec.target_topic, spec.partition) not in lane_positions]
         return Takeover(claim, await self._begin(claim, fresh))
@@ -258,11 +261,6 @@ class _Open:
         below = {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
         return older | below | (self._least.keys() - lane_positions.keys())
 
-    def _has_run(self, lane_positions: Mapping[Key, LanePosition]) -> bool:
-        """Where another client has written over all positions, the offset map remembers."""
-        known = self._known(lane_positions)
-        return any(at.proved for at in known) or bool(known and self._least)
-
     def _known(self, lane_positions: Mapping[Key, LanePosition]) -> Sequence[LanePosition]:
         """Also those that an earlier, stable answer told."""
         return [*self._decided.values(), *lane_positions.values()]
@@ -292,7 +290,12 @@ class _Open:
         others = [
             s for s in specs if flow.starts_at(s.topic, s.partition) is None and (s.topic, s.partition) not in unknown
         ]
-        if flow.start_kind not in ("earliest", AGAIN) and (others := await self._never_copied(others)):
+        # What another flow copied before is left out: its lanes stop it and say so.
+        if flow.start_kind not in ("earliest", AGAIN):
+            await self.cluster.refresh({spec.target_topic for spec in others})
+            before = await copied_before(self.cluster, self._ids(others))
+            others = [spec for spec in others if (spec.topic, spec.partition) not in before]
+        if flow.start_kind not in ("earliest", AGAIN) and others:
             begun = {(spec.topic, spec.partition): spec for spec in others}
             kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"
             with closing(cluster_of(flow.source)) as source:
@@ -307,12 +310,6 @@ class _Open:
             if self.first.transactional:
                 await self.first.end(committed=True)
         return len(specs)
-
-    async def _never_copied(self, specs: Sequence[PartitionSpec]) -> list[PartitionSpec]:
-        """Without those that another flow copied before; their lanes stop them and say so."""
-        await self.cluster.refresh({spec.target_topic for spec in specs})
-        before = await copied_before(self.cluster, self._ids(specs))
-        return [spec for spec in specs if (spec.topic, spec.partition) not in before]
 
     async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:
         await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})

@@ -76,7 +76,7 @@ class CatchUp:
     _seen: dict[tuple[str, str, str | None, int | None], float] = field(default_factory=dict)
 
     def look(self) -> CatchUpVerdict | None:
-        flows = [view for view in self.board.view() if self._wanted(view.settings)]
+        flows = [view for view in self.board.view() if not self.goal.flows or view.settings.name in self.goal.flows]
         hopeless = [(view.settings.name, why) for view in flows if (why := self._hopeless(view)) is not None]
         if hopeless:
             return CatchUpVerdict(
@@ -84,14 +84,14 @@ class CatchUp:
             )
         if not all(view.running and self._begun(view) for view in flows):
             return None
-        reached = self._calm(flows) if self.goal.calm_s else all(self._reached(view) for view in flows)
+        goals = [self.board.goal_view(view.settings.name) for view in flows]
+        reached = all(goal is not None and goal.partitions == goal.done for goal in goals)
+        if self.goal.calm_s:
+            reached = self._calm(flows)
         if not reached:
             return None
         counts = ", ".join(f"{view.settings.name} {view.figures.records_total:,} records" for view in flows)
         return CatchUpVerdict(True, f"caught up and stopped by itself: {counts}")
-
-    def _wanted(self, flow: FlowSettings) -> bool:
-        return not self.goal.flows or flow.name in self.goal.flows
 
     def _begun(self, view: FlowView) -> bool:
         """Asks once where the source ends, for all partitions of the flow. False: its source does not answer yet, or
@@ -113,10 +113,6 @@ class CatchUp:
     def _without_lane(self, flow: str) -> list[Condition]:
         """Why topics that the flow mirrors have no lane: they are in no lag and in no list of partitions."""
         return [condition for condition in self.board.discovered_now(flow).conditions if condition.stops]
-
-    def _reached(self, view: FlowView) -> bool:
-        goal = self.board.goal_view(view.settings.name)
-        return goal is not None and goal.partitions == goal.done
 
     def _calm(self, flows: Iterable[FlowView]) -> bool:
         if any(view.figures.records_lag != 0 for view in flows):

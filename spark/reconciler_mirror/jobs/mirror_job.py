@@ -106,7 +106,11 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
     try:
-        run = _record_run(given.run) if given.run else FolderRun(given.handover, given.run_dir)
+        if given.run:
+            address = loads_address(given.run)
+            run: JobRun = RecordRun(address, RunTopic(address.status).start())
+        else:
+            run = FolderRun(given.handover, given.run_dir)
     except HandoverError as error:
         return _failed(str(error))
     try:
@@ -121,11 +125,6 @@ def main(arguments: list[str]) -> int:
     logs.logger("driver").info("ended", state=outcome.state, detail=outcome.detail)
     code = run.ended(outcome, signalled=asked.is_set())
     return _failed(outcome.detail, code) if outcome.code is Exit.FAILED else code
-
-
-def _record_run(word: str) -> JobRun:
-    address = loads_address(word)
-    return RecordRun(address, RunTopic(address.status).start())
 
 
 def _outcome(run: JobRun, settings: MirrorSettings, asked: threading.Event) -> DriverOutcome:

@@ -311,20 +311,20 @@ class Leases:
                 running = list(self._running)
             for name in running:
                 self._server.send(name, {"seconds": LEASE_S})
-            if time.monotonic() - balanced >= LEASE_S:
-                balanced = time.monotonic()
-                self._rebalance()
 
-    def _rebalance(self) -> None:
-        with self._guard:
-            if self._stopping:
-                return
-            move = self._placed.even_out(self._board.measure_loads(), self._running.signs.slots)
-            if move is None:
-                return
-            self._guard.notify_all()
-        _log.info("lane moved", flow=move.lane[0], lane=move.lane[1], origin=move.origin, destination=move.destination)
-        self._end_early({move.origin, move.destination})
+            # Now and then one lane moves to where less is copied, if that pays.
+            if time.monotonic() - balanced < LEASE_S:
+                continue
+            balanced = time.monotonic()
+            with self._guard:
+                slots = self._running.signs.slots
+                move = None if self._stopping else self._placed.even_out(self._board.measure_loads(), slots)
+                if move is None:
+                    continue
+                self._guard.notify_all()
+            flow, lane = move.lane
+            _log.info("lane moved", flow=flow, lane=lane, origin=move.origin, destination=move.destination)
+            self._end_early({move.origin, move.destination})
 
     def _end_early(self, slots: Collection[int]) -> None:
         """These leases commit and return, to be given again as the lanes are placed now."""
@@ -376,21 +376,18 @@ class Leases:
                     self._running.lane_left(lease, _key(message["left"]))
                 self._guard.notify_all()
         if "executor" in message:
-            self._executor(lease, message["executor"])
+            said, problems = message["executor"], tuple(message["executor"]["problems"])
+            note = _log.warning if problems else _log.info
+            note("executor looked at", lease=lease, host=said["host"], python=said["python"], problems=problems)
+            with self._guard:
+                lanes = self._running.lanes_of(lease) or ()
+            self._looked_at(slot_of(lease), lanes, problems)
         if "progress" in message:
             self._board.progress(ROWS.decoded(LaneProgress, message["progress"]))
         if "report" in message:
             report = ROWS.decoded(LaneReport, message["report"])
             if report.end is LaneEnd.SUPERSEDED:
                 self._superseded(report.error)
-
-    def _executor(self, lease: str, said: channel.Message) -> None:
-        problems = tuple(said["problems"])
-        note = _log.warning if problems else _log.info
-        note("executor looked at", lease=lease, host=said["host"], python=said["python"], problems=problems)
-        with self._guard:
-            lanes = self._running.lanes_of(lease) or ()
-        self._looked_at(slot_of(lease), lanes, problems)
 
     def _looked_at(self, slot: int, lanes: Collection[LaneKey], problems: tuple[str, ...]) -> None:
         condition = executor_unfit(problems) if problems else None

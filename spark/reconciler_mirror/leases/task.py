@@ -291,7 +291,9 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
         tell(report)
         if time.monotonic() - began > 30:
             pause = _FIRST_PAUSE_S
-        _sleep(pause * random.uniform(0.7, 1.3), control)  # noqa: S311  # no secret: spreads the tries
+        again = time.monotonic() + pause * random.uniform(0.7, 1.3)  # noqa: S311  # no secret: spreads the tries
+        while time.monotonic() < again and not (control.stopping() or control.lease_over()):
+            time.sleep(0.1)
         pause = min(_LONGEST_PAUSE_S, pause * 2)
     tell(report)
     return report
@@ -305,12 +307,6 @@ def _attempt(lane: LaneSpec, control: LaneControl, path: CopyPath) -> LaneReport
         _log.exception("bug in the copy path", flow=lane.flow, lane=lane.lane)
         text = f"{type(error).__name__}: {error}"
         return LaneReport(LaneEnd.FAILED, LaneProgress(lane.flow, lane.lane, (), at_work=False), text)
-
-
-def _sleep(seconds: float, control: LaneControl) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not (control.stopping() or control.lease_over()):
-        time.sleep(0.1)
 
 
 def _tell_prepared(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,8 +76,14 @@ class AllowList:
             yield f"it is older than generation {done}, which was carried out; an old record was written again", again
         if desired.state is DesiredState.STOPPED:
             return
-        for text in _malformed(desired):
-            yield text, again
+        # What a later release adds to the record is left aside; a hand-over is checked to the letter.
+        for problem in validator("mirror-desired").iter_errors(json.loads(DESIRED.dumps(desired))):
+            if problem.validator != "additionalProperties":
+                yield f"{problem.json_path} of the record: {problem.message!r}", again
+        for problem in validator("mirror").iter_errors(desired.handover):
+            yield f"{problem.json_path} of its hand-over: {problem.message!r}", again
+
+        # The fingerprint is what apply reviewed: what it does not cover was put there by someone else.
         if (actual := desired.actual_fingerprint()) != desired.fingerprint:
             yield f"its fingerprint is {desired.fingerprint!r}, and that of what it holds {actual}", again
         if desired.handover.get("fingerprint") != desired.fingerprint:
@@ -116,8 +123,6 @@ class AllowList:
 
 def _line(key: str, text: str, where: str) -> str:
     """What to add, as it is written there."""
-    import json
-
     return f"If it may be, add under {key} in {where}: - {json.dumps(text)}"
 
 
@@ -142,17 +147,6 @@ def _untrusted(handover: Document) -> Iterator[tuple[str, str]]:
         policy = flow["naming"]["policy"]
         if ":" in policy and not policy_permitted(policy):
             yield f"naming policy {policy!r} is not accepted", f"List it in {VARIABLE} of the host."
-
-
-def _malformed(desired: DesiredMirror) -> Iterator[str]:
-    """What a later release adds to the record is left aside; a hand-over is checked to the letter."""
-    import json
-
-    for problem in validator("mirror-desired").iter_errors(json.loads(DESIRED.dumps(desired))):
-        if problem.validator != "additionalProperties":
-            yield f"{problem.json_path} of the record: {problem.message!r}"
-    for problem in validator("mirror").iter_errors(desired.handover):
-        yield f"{problem.json_path} of its hand-over: {problem.message!r}"
 
 
 def read_accepted(path: Path) -> AllowList:

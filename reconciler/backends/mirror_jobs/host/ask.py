@@ -128,14 +128,12 @@ class HostedMirror:
         progress(f"mirror {self._mirror}: stopping (generation {generation}), open transactions are committed first")
 
         def done(lease: HostLease) -> bool | None:
-            return True if lease.report.phase is HostPhase.STOPPED and not self._still_runs() else None
+            reported = self._status()
+            runs = reported is not None and reported.state is JobState.RUNNING
+            return True if lease.report.phase is HostPhase.STOPPED and not runs else None
 
         self._await(generation, done, progress)
         progress(f"mirror {self._mirror}: stopped")
-
-    def _still_runs(self) -> bool:
-        reported = self._status()
-        return reported is not None and reported.state is JobState.RUNNING
 
     def _write(self, state: DesiredState, handover: Document, submission: Document, asker: Asker) -> int:
         """The generation that was written. Raises ClusterError, RunnerError."""
@@ -146,10 +144,24 @@ class HostedMirror:
                 raise RunnerError(
                     f"mirror {self._mirror} cannot be handed to a host: the topic __mirror_control does not exist",
                     "Hosts read there what is desired.",
-                    "Run reconciler apply ENV, which makes it for mirrors with hosted: true.",
+                    "Run reconciler apply, which makes it for mirrors with hosted: true.",
                 )
-            value = entries.get(key)
-            generation = self._next(value, self._lease(entries))
+            value, lease = entries.get(key), self._lease(entries)
+
+            # Counted on from what was asked for and from what was carried out. Garbage, or the record of another
+            # environment, is written over; that of a later release is not.
+            try:
+                desired = read_desired(value, self._environment, self._mirror)
+            except UnreadableRecordError as error:
+                if "format version" in str(error):
+                    raise RunnerError(
+                        f"mirror {self._mirror}: {error}",
+                        "A later release of this program wrote it, and would not be understood.",
+                        "Use that release.",
+                    ) from None
+                desired = None
+            written = desired.generation if desired is not None else 0
+            generation = max(written, lease.report.generation if lease is not None else 0) + 1
             record = DesiredMirror(
                 self._environment,
                 self._mirror,
@@ -168,22 +180,8 @@ class HostedMirror:
         raise RunnerError(
             f"mirror {self._mirror}: its desired record was changed by another writer meanwhile",
             "The lock of the environment should have kept that from happening.",
-            "Run reconciler plan ENV to see what is left.",
+            "Run reconciler plan to see what is left.",
         )
-
-    def _next(self, value: bytes | None, lease: HostLease | None) -> int:
-        try:
-            desired = read_desired(value, self._environment, self._mirror)
-        except UnreadableRecordError as error:
-            if "format version" in str(error):
-                raise RunnerError(
-                    f"mirror {self._mirror}: {error}",
-                    "A later release of this program wrote it, and would not be understood.",
-                    "Use that release.",
-                ) from None
-            desired = None  # garbage, or of another environment: what is written now takes its place
-        written = desired.generation if desired is not None else 0
-        return max(written, lease.report.generation if lease is not None else 0) + 1
 
     def _await(self, generation: int, done: Callable[[HostLease], Answer | None], progress: Progress) -> Answer:
         began, lines = self._clock(), WaitLines(progress, 0.0)
@@ -192,68 +190,58 @@ class HostedMirror:
         unread_until = began
         """No host could be read until then."""
         while True:
-            entries = self._entries(lines, self._clock() - began < AT_MOST_S)
-            if entries is None:
+            # A cluster that does not answer for a while is no missing host.
+            try:
+                entries = self._control.read()
+            except ClusterError as error:
+                if self._clock() - began >= AT_MOST_S:
+                    raise
+                lines.show(f"mirror {self._mirror}: {error.what}")
                 unread_until = self._clock()
                 self._sleep(LOOK_S)
                 continue
+
+            # What a host says of this generation ends the wait, also where waiting would not change it.
             now = self._clock()
             value = entries.get(host_key(self._environment, self._mirror))
             sighting, lease = sighting.again(value, now), self._lease(entries)
-            if lease is not None and lease.report.generation == generation:
+            report = lease.report if lease is not None and lease.report.generation == generation else None
+            if lease is not None and report is not None:
                 if (answer := done(lease)) is not None:
                     return answer
-                self._refuse(lease)
-            lives = lease is not None and not sighting.is_free(lease, now)
-            taken = lives and lease is not None and lease.report.generation == generation
-            before, words = words, self._words(lease, lives, taken)
-            moved = now if words != before and taken else moved
-            if not lives and now - max(unread_until, sighting.since) > TAKEN_S:
-                raise self._unanswered(entries, generation)
+                if report.phase is HostPhase.REFUSED:
+                    raise RunnerError(
+                        f"mirror {self._mirror}: {report.what} (host on {lease.machine})",
+                        f"{report.why} What ran before goes on.",
+                        report.todo,
+                    )
+                if report.restarts:
+                    raise RunnerError(
+                        f"mirror {self._mirror} could not start on the host {lease.words}",
+                        report.what or "Its application ended at once.",
+                        "The host goes on trying, with a growing pause; its log has the cause. To stop it: reconciler"
+                        " mirror stop.",
+                    )
+
+            # As long as a host that lives has taken it up and something moves, it is waited for.
+            before = words
+            if lease is None or sighting.is_free(lease, now):
+                words = "waiting for a host"
+                if now - max(unread_until, sighting.since) > TAKEN_S:
+                    raise self._unanswered(entries, generation)
+            elif report is None:
+                words = f"the host on {lease.machine} has not taken it up yet"
+            else:
+                words = f"{report.phase} on {lease.machine}{': ' if report.what else ''}{report.what}"
+                moved = now if words != before else moved
             if now - moved > AT_MOST_S:
                 raise RunnerError(
                     f"mirror {self._mirror}: generation {generation} was not carried out in {now - began:.0f} s",
                     f"Last: {words}.",
-                    "The host goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror"
-                    " stop ENV.",
+                    "The host goes on trying; reconciler status shows its state. To stop it: reconciler mirror stop.",
                 )
             lines.show(f"mirror {self._mirror}: {words}")
             self._sleep(LOOK_S)
-
-    def _entries(self, lines: WaitLines, patient: bool) -> Mapping[str, bytes] | None:
-        """None: they cannot be read now. Raises ClusterError when not ``patient``."""
-        try:
-            return self._control.read()
-        except ClusterError as error:
-            if not patient:
-                raise
-            lines.show(f"mirror {self._mirror}: {error.what}")
-            return None
-
-    def _words(self, lease: HostLease | None, lives: bool, taken: bool) -> str:
-        if lease is None or not lives:
-            return "waiting for a host"
-        if not taken:
-            return f"the host on {lease.machine} has not taken it up yet"
-        report = lease.report
-        return f"{report.phase} on {lease.machine}{': ' if report.what else ''}{report.what}"
-
-    def _refuse(self, lease: HostLease) -> None:
-        """Raises RunnerError for what waiting does not change."""
-        report = lease.report
-        if report.phase is HostPhase.REFUSED:
-            raise RunnerError(
-                f"mirror {self._mirror}: {report.what} (host on {lease.machine})",
-                f"{report.why} What ran before goes on.",
-                report.todo,
-            )
-        if report.restarts:
-            raise RunnerError(
-                f"mirror {self._mirror} could not start on the host {lease.words}",
-                report.what or "Its application ended at once.",
-                "The host goes on trying, with a growing pause; its log has the cause. To stop it: reconciler mirror"
-                " stop ENV.",
-            )
 
     def _unanswered(self, entries: Mapping[str, bytes], generation: int) -> RunnerError:
         asked = []
@@ -270,10 +258,10 @@ class HostedMirror:
             f"no host took mirror {self._mirror} within {TAKEN_S:.0f} s",
             f"Asked: {'; '.join(asked) or 'none, no host has announced itself'}. Generation {generation} stays written:"
             " a host that starts takes it up. No job is started on this machine.",
-            "Start a host with reconciler mirror host ENV, or take it back with reconciler mirror stop ENV. If one"
-            " runs, its log says why it cannot write: its principal needs Write on __mirror_control and on"
-            f" transactional ids that begin with mirror-host.{self._environment}. (reconciler doctor ENV checks both). "
-            "To run the job on this machine, take hosted away.",
+            "Start a host with reconciler mirror host, or take it back with reconciler mirror stop. If one runs, its"
+            " log says why it cannot write: its principal needs Write on __mirror_control and on transactional ids"
+            f" that begin with mirror-host.{self._environment}. (reconciler doctor ENV checks both). To run the job on"
+            " this machine, take hosted away.",
         )
 
     def _value(self, entries: Mapping[str, bytes]) -> bytes | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.backends.mirror_jobs.runner.processes import terminate
-from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner, StatusReader
 from reconciler.backends.mirror_jobs.runner.supervisor import kill_group
 from reconciler.errors import ReconcilerError
@@ -68,21 +67,19 @@ class SparkJobs:
         busy = any(work is not None and work.is_alive() for work in (self._work, self._ending))
         alive = any(folder.pids() for folder in folders)
         current = folders[0]
-        ready, reported_fingerprint = self._ready(current)
         here = current.word("driver.json", "application_id")
         started_as = current.word("handover.json", "fingerprint") if alive else ""
-        return JobLook(busy, alive, ready, here, reported_fingerprint or started_as, self._words, self._failed)
-
-    def _ready(self, folder: RunFolder) -> tuple[bool, str]:
         try:
             reported = self._status(self._name)
         except ReconcilerError:
-            return False, ""
-        here = folder.word("driver.json", "application_id")
+            reported = None
+
+        # The status record may be that of another host's application.
         ours = reported is not None and bool(here) and reported.application_id == here
-        if reported is None or not ours or folder.driver_pid(reported.pid) is None:
-            return False, ""
-        return reported.state is JobState.RUNNING, reported.fingerprint or ""
+        if reported is None or not ours or current.driver_pid(reported.pid) is None:
+            return JobLook(busy, alive, False, here, started_as, self._words, self._failed)
+        ready, fingerprint = reported.state is JobState.RUNNING, reported.fingerprint or started_as
+        return JobLook(busy, alive, ready, here, fingerprint, self._words, self._failed)
 
     def begin(self, desired: DesiredMirror) -> None:
         flows = tuple(flow["name"] for flow in desired.handover["flows"])
@@ -100,7 +97,8 @@ class SparkJobs:
 
     def end(self) -> None:
         if self._ending is None or not self._ending.is_alive():
-            self._ending = self._started(self._ended)
+            folders = (self._runner.other_folder(self._name), self._runner.folder(self._name))
+            self._ending = self._started(lambda: [self._runner.end(folder) for folder in folders])
 
     def leave_running(self) -> bool:
         """Ends what follows a driver on the cluster, which copies on. False: its driver is on this machine."""
@@ -113,10 +111,6 @@ class SparkJobs:
         if follower is not None:
             kill_group(follower, signal.SIGKILL)  # with Spark's client
         return True
-
-    def _ended(self) -> None:
-        for folder in (self._runner.other_folder(self._name), self._runner.folder(self._name)):
-            self._runner.end(folder)
 
     def _started(self, act: Callable[[], object]) -> threading.Thread:
         self._words, self._failed = "", ""

@@ -80,21 +80,37 @@ class Keeper:
         """``entries``: the control topic as just read, which exists. Raises ClusterError."""
         now, value = self._clock(), entries.get(self._key)
         self._sighting = self._sighting.again(value, now)
-        desired, refusal = self._desired(entries.get(desired_key(self._environment, self._mirror)))
+        desired, refusal = None, None
+        try:
+            desired = read_desired(
+                entries.get(desired_key(self._environment, self._mirror)), self._environment, self._mirror
+            )
+        except UnreadableRecordError as error:
+            why = "A host does nothing that it does not understand; what runs goes on."
+            todo = "Run reconciler apply, which writes a new record; upgrade this host where a later release did."
+            refusal = HostRefusal(str(error), why, todo)
+
+        # Whether the mirror is still ours. One whose record is garbage, or gone, is written again.
         try:
             held = read_lease(value, self._environment, self._mirror)
         except UnreadableRecordError:
             held = None
         if self.lease is not None and value not in (self._written, self._replaced):
-            holder = _holder(value)
-            if holder not in ("", self._host.id):
-                self._lose(f"{held.words if held is not None else 'a host of a later release'} has it now")
+            if _holder(value) in ("", self._host.id):
+                self._written = value
             else:
-                self._written = value  # garbage, or no record: written again
+                # The application here is superseded by that of the new holder, which fences its lanes; it may go.
+                by = held.words if held is not None else "a host of a later release"
+                self._say(f"mirror {self._mirror}: given up: {by} has it now")
+                self.lease, self._written, self._replaced = None, None, None
+                self._jobs.end()
         if self.lease is None and not self._takes(held, desired, refusal, now):
             return
-        report = self._act(desired, refusal, now)
-        self._renew(report, now)
+
+        # What was done is told at once, and that this host lives in time.
+        report, lease = self._act(desired, refusal, now), self.lease
+        if lease is not None and (report != lease.report or now - self._renewed >= lease.lease_ms / 1000 / RENEWALS):
+            self._write(replace(lease, beat=lease.beat + 1, report=report))
 
     def leave(self) -> None:
         """Gives the lease back, so that another host takes over from the running application. Raises ClusterError."""
@@ -108,14 +124,6 @@ class Keeper:
         except ReconcilerError:
             return False
         return holder not in ("", self._host.id)
-
-    def _desired(self, value: bytes | None) -> tuple[DesiredMirror | None, HostRefusal | None]:
-        try:
-            return read_desired(value, self._environment, self._mirror), None
-        except UnreadableRecordError as error:
-            why = "A host does nothing that it does not understand; what runs goes on."
-            todo = "Run reconciler apply ENV, which writes a new record; upgrade this host where a later release did."
-            return None, HostRefusal(str(error), why, todo)
 
     def _takes(
         self, held: HostLease | None, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float
@@ -150,12 +158,6 @@ class Keeper:
         self._say(f"mirror {self._mirror}: taken, epoch {lease.epoch}")
         return True
 
-    def _lose(self, why: str) -> None:
-        """The application here is superseded by that of the new holder, which fences its lanes; it may go at once."""
-        self._say(f"mirror {self._mirror}: given up: {why}")
-        self.lease, self._written, self._replaced = None, None, None
-        self._jobs.end()
-
     def _act(self, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float) -> HostReport:
         before = self.lease.report if self.lease is not None else HostReport()
         look = self._jobs.look()
@@ -165,9 +167,13 @@ class Keeper:
             refusal = self._accepted.refusal(desired, before.generation)
         if refusal is not None or desired is None:
             return self._refused(refusal, desired, before, look)
-        if desired.state is DesiredState.STOPPED:
-            return self._stop(desired, look)
-        return self._run(desired, look, now)
+        if desired.state is DesiredState.RUNNING:
+            return self._run(desired, look, now)
+        self._begun, self._again_at = desired.generation, None
+        if look.alive:
+            self._jobs.end()
+        phase = HostPhase.STOPPING if look.alive or look.busy else HostPhase.STOPPED
+        return HostReport(desired.generation, phase, look.application_id, "", look.words)
 
     def _refused(
         self, refusal: HostRefusal | None, desired: DesiredMirror | None, before: HostReport, look: JobLook
@@ -182,13 +188,6 @@ class Keeper:
             self._say(f"mirror {self._mirror}: {report.what}. {report.todo}")
         return report
 
-    def _stop(self, desired: DesiredMirror, look: JobLook) -> HostReport:
-        self._begun, self._again_at = desired.generation, None
-        if look.alive:
-            self._jobs.end()
-        phase = HostPhase.STOPPING if look.alive or look.busy else HostPhase.STOPPED
-        return HostReport(desired.generation, phase, look.application_id, "", look.words)
-
     def _run(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
         if look.busy:
             return self._told(desired, HostPhase.STARTING, look)
@@ -202,10 +201,8 @@ class Keeper:
             if now - self._started_at > STEADY_AFTER_S:
                 self._pause_s = FIRST_PAUSE_S
             return self._told(desired, HostPhase.RUNNING if look.ready else HostPhase.STARTING, look)
-        return self._pausing(desired, look, now)
 
-    def _pausing(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
-        """After a crash, or a start that failed; then an application of the old definition may go on meanwhile."""
+        # After a crash, or a start that failed: then an application of the old definition may go on meanwhile.
         if self._again_at is None:
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             self._again_at = now + self._pause_s
@@ -231,14 +228,6 @@ class Keeper:
             look.words if phase is not HostPhase.RUNNING else "",
             restarts=self._restarts,
         )
-
-    def _renew(self, report: HostReport, now: float) -> None:
-        lease = self.lease
-        if lease is None:
-            return
-        due = now - self._renewed >= lease.lease_ms / 1000 / RENEWALS
-        if due or report != lease.report:
-            self._write(replace(lease, beat=lease.beat + 1, report=report))
 
     def _write(self, lease: HostLease) -> bool:
         """False: another host wrote since the record was read; the next step sees what."""

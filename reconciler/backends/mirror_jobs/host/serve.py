@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -66,16 +66,41 @@ class ClusterHost:
 
     def step(self) -> None:
         """Never raises ReconcilerError: failures are reported and tried again; applications go on meanwhile."""
+        name, environment = self._cluster.name, self._environment
         try:
             entries = self.control.read()
             if self.control.missing:
-                self._tell(f"{self._cluster.name}: waiting for its topic __mirror_control, which apply makes")
+                self._tell(f"{name}: waiting for its topic __mirror_control, which apply makes")
                 return
-            self._announce(entries)
-            for mirror in self._mirrors(entries):
+
+            # So that ``apply`` can say which hosts it asked. Written again where someone has deleted it.
+            key, host = self._presence_key, self._host
+            if self._present is None or key not in entries:
+                since = _wall_ms()
+                presence = HostPresence(
+                    environment, host.id, host.machine, host.pid, host.version, since, self._accepted.words
+                )
+                value = PRESENCE.dumps(presence)
+                if self.control.swap(key, entries.get(key), value):
+                    self._present = value
+                    self._say(f"{name}: waiting for desired records of environment {environment}")
+
+            # A name becomes a part of a path: one that no environment could give leads anywhere.
+            prefix = desired_key(environment, "")
+            named = {key.removeprefix(prefix) for key in entries if key.startswith(prefix)}
+            strange = sorted(mirror for mirror in named if not is_mirror_name(mirror))
+            if strange:
+                self._tell(
+                    f"{name}: left alone, since no mirror can have such a name:"
+                    f" {first_of([repr(mirror[:100]) for mirror in strange], 3)}. A writer other than apply put"
+                    " that into __mirror_control: see who may write there"
+                )
+            else:
+                self._trouble = ""
+            for mirror in sorted({*self.keepers, *named.difference(strange)}):
                 self._keeper(mirror).step(entries)
         except ReconcilerError as error:
-            self._tell(f"{self._cluster.name}: {error.what}")
+            self._tell(f"{name}: {error.what}")
 
     def _tell(self, words: str) -> None:
         """Once, until it is something else."""
@@ -97,20 +122,6 @@ class ClusterHost:
         self.control.close()
         self._status.close()
 
-    def _mirrors(self, entries: Mapping[str, bytes]) -> list[str]:
-        prefix = desired_key(self._environment, "")
-        named = {key.removeprefix(prefix) for key in entries if key.startswith(prefix)}
-        strange = sorted(name for name in named if not is_mirror_name(name))
-        if strange:
-            self._tell(
-                f"{self._cluster.name}: left alone, since no mirror can have such a name:"
-                f" {first_of([repr(name[:100]) for name in strange], 3)}. A writer other than apply put"
-                " that into __mirror_control: see who may write there"
-            )
-        else:
-            self._trouble = ""
-        return sorted({*self.keepers, *named.difference(strange)})
-
     def _keeper(self, mirror: str) -> Keeper:
         keeper = self.keepers.get(mirror)
         if keeper is None:
@@ -127,20 +138,6 @@ class ClusterHost:
                 self._say,
             )
         return keeper
-
-    def _announce(self, entries: Mapping[str, bytes]) -> None:
-        key = self._presence_key
-        if self._present is not None and key in entries:
-            return
-        host = self._host
-        value = PRESENCE.dumps(
-            HostPresence(
-                self._environment, host.id, host.machine, host.pid, host.version, _wall_ms(), self._accepted.words
-            )
-        )
-        if self.control.swap(key, entries.get(key), value):
-            self._present = value
-            self._say(f"{self._cluster.name}: waiting for desired records of environment {self._environment}")
 
 
 def serve(environments: list[HostedEnvironment], accepted: AllowList, stopping: threading.Event, say: Say) -> None:

@@ -107,8 +107,15 @@ def application_conf(mirror: Mirror) -> Mapping[str, str]:
 
 
 def submit_command(mirror: Mirror, folder: Path) -> list[str]:
+    # Deploy mode cluster: a process on this machine submits the driver and follows it (decision 164).
     if mirror.deployment.deploy_mode == CLUSTER:
-        return _follow_command(mirror, folder)
+        conf = {**_DRIVER_CONF, **_CLUSTER_CONF, **mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
+        in_image = master_kind(mirror.master) is MasterKind.KUBERNETES and not conf.get(UPLOAD_PATH)
+        files = [] if in_image else ["--py-files", str(folder / "bundle.zip")]
+        script = SCRIPT_IN_IMAGE if in_image else str(job_script(JOB_MARK))
+        words = _submit_words(mirror.master, f"mirror-{mirror.name}", conf)
+        submitted = [words[0], "--deploy-mode", CLUSTER, *words[1:], *files, script]
+        return [sys.executable, "-m", FOLLOWER, "--run-dir", str(folder), "--", *submitted]
     conf = {
         **_DRIVER_CONF,
         "spark.local.dir": str(folder / "spark"),
@@ -131,17 +138,6 @@ _CLUSTER_CONF = {
 UPLOAD_PATH = "spark.kubernetes.file.upload.path"
 SCRIPT_IN_IMAGE = "local:///opt/reconciler/mirror_job.py"
 """Where docs/mirror/deploy/Containerfile has the entry script: without an upload path a pod cannot be given files."""
-
-
-def _follow_command(mirror: Mirror, folder: Path) -> list[str]:
-    """Deploy mode cluster: a process on this machine submits the driver and follows it (decision 164)."""
-    conf = {**_DRIVER_CONF, **_CLUSTER_CONF, **mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
-    in_image = master_kind(mirror.master) is MasterKind.KUBERNETES and not conf.get(UPLOAD_PATH)
-    files = [] if in_image else ["--py-files", str(folder / "bundle.zip")]
-    script = SCRIPT_IN_IMAGE if in_image else str(job_script(JOB_MARK))
-    words = _submit_words(mirror.master, f"mirror-{mirror.name}", conf)
-    submitted = [words[0], "--deploy-mode", CLUSTER, *words[1:], *files, script]
-    return [sys.executable, "-m", FOLLOWER, "--run-dir", str(folder), "--", *submitted]
 
 
 FOLLOWER = "reconciler_mirror.jobs.follow_driver"

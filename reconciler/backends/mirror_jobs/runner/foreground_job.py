@@ -111,9 +111,13 @@ def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
             _end(process)
     answer = folder.read("result.json")
     if process.returncode != 0 or not answer:
+        # What the job said itself; else the end of its log without the frames of Java's stacks.
+        lines = [line for line in folder.log_tail(lines=400).splitlines() if not line.lstrip().startswith("at ")]
+        said = [line for line in lines if line.startswith(run.script.failed)]
+        cause = said[-1] if said else "\n".join(["Its log ends with:", *lines[-12:]])
         raise RunnerError(
             f"{run.script.subject} of mirror {run.mirror.name} failed on Spark master {_master(run)!r}",
-            f"{run.script.unknown} {_cause(run.script, folder)}",
+            f"{run.script.unknown} {cause}",
             f"Fix the cause and {run.script.again}. The whole log: {folder.path / 'job.log'}",
         )
     shutil.rmtree(folder.path, ignore_errors=True)
@@ -140,13 +144,6 @@ def _prepared(run: ForegroundRun) -> RunFolder:
     return RunFolder(work_folder)
 
 
-def _cause(script: JobScript, folder: RunFolder) -> str:
-    """What the job said itself; else the end of its log without the frames of Java's stacks."""
-    lines = [line for line in folder.log_tail(lines=400).splitlines() if not line.lstrip().startswith("at ")]
-    said = [line for line in lines if line.startswith(script.failed)]
-    return said[-1] if said else "\n".join(["Its log ends with:", *lines[-12:]])
-
-
 def _master(run: ForegroundRun) -> str:
     return run.master or run.mirror.master
 
@@ -162,21 +159,19 @@ _OF_A_CLUSTER = (
 """How settings begin that another kind of master than the mirror's cannot use, such as the executors' Python."""
 
 
-def _application_conf(run: ForegroundRun) -> Mapping[str, str]:
-    mirror = run.mirror
-    if master_kind(_master(run)) is master_kind(mirror.master):
-        return {**application_conf(mirror), **mirror.spark_conf, **mirror.verify_conf}
-    given = {**mirror.spark_conf, **mirror.verify_conf}
-    return {key: value for key, value in given.items() if not key.startswith(_OF_A_CLUSTER)}
-
-
 def _command(run: ForegroundRun, folder: Path) -> list[str]:
+    mirror = run.mirror
+    given: Mapping[str, str] = {**mirror.spark_conf, **mirror.verify_conf}
+    if master_kind(_master(run)) is master_kind(mirror.master):
+        given = {**application_conf(mirror), **given}
+    else:
+        given = {key: value for key, value in given.items() if not key.startswith(_OF_A_CLUSTER)}
     conf = {
         "spark.driver.memory": "512m",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(folder / "spark"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        **_application_conf(run),
+        **given,
     }
     words = spark_words(_master(run), f"{run.script.name}-{run.mirror.name}", conf, folder, run.script.file)
     return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]

@@ -127,7 +127,16 @@ def state_folder(environment_folder: Path) -> Path:
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
     if not asked and os.path.lexists(root):
-        _refuse_tracked(root)
+        checkout = checkout_around(root.parent)
+        if checkout is not None and can_ask():
+            name = root.relative_to(checkout.root).as_posix()
+            if tracked := Repository(checkout).tracked([name]):
+                raise ReconcilerError(
+                    f"git tracks {first_of(tuple(tracked), 3)}, in the folder where commands keep their state",
+                    "An edit could choose which processes are signalled and which definitions of jobs run.",
+                    f"Review who added it, then: git -C {shlex.quote(str(checkout.root))} rm -r --cached "
+                    f"{shlex.quote(name)}. Or keep state outside of the repository: RECONCILER_STATE=FOLDER.",
+                )
     with contextlib.suppress(OSError), private_files():
         if asked:
             make_private(root)
@@ -137,20 +146,6 @@ def state_folder(environment_folder: Path) -> Path:
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
     return root.resolve() / folder.name  # the folder is on the job's command line, by which it is found again
-
-
-def _refuse_tracked(root: Path) -> None:
-    checkout = checkout_around(root.parent)
-    if checkout is None or not can_ask():
-        return
-    name = root.relative_to(checkout.root).as_posix()
-    if tracked := Repository(checkout).tracked([name]):
-        raise ReconcilerError(
-            f"git tracks {first_of(tuple(tracked), 3)}, in the folder where commands keep their state",
-            "An edit could choose which processes are signalled and which definitions of jobs run.",
-            f"Review who added it, then: git -C {shlex.quote(str(checkout.root))} rm -r --cached {shlex.quote(name)}. "
-            "Or keep state outside of the repository: RECONCILER_STATE=FOLDER.",
-        )
 
 
 def required(state: Path) -> Path:

@@ -94,7 +94,9 @@ class SparkRunner:
         if reported is None and not supervised and state != "failed":
             self._require_heard(mirror)
             reported = self.status(mirror)  # it may have reported meanwhile
-        # What is being started, whatever an earlier application reported last.
+
+        # No record: a job that starts, that failed to, or none. What starts is named by its own hand-over, whatever an
+        # earlier application reported last.
         text = folder.word("handover.json", "fingerprint") if supervised else ""
         if reported is None:
             job_state = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
@@ -103,35 +105,42 @@ class SparkRunner:
             began = folder.asked_at_ms() if job_state is JobState.STARTING else None
             live = LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
             return replace(live, started_at_ms=began)
+
+        # A record that its application will not write again: it leaves, or its process here is gone.
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
-            detail = "; ".join(word for word in (reported.detail, "its process is gone") if word)
-            return replace(reported, state=JobState.STALE, late_ms=0, gone=True, detail=detail)
-        crashed = supervised and _crashed(folder, reported)
+            return _and(replace(reported, state=JobState.STALE, late_ms=0, gone=True), "its process is gone")
+
+        # One that ran under this folder's supervisor, which has begun another one since, has crashed. Without a
+        # supervisor here a crash would end it; one that starts beside it does not change what copies.
+        restarted = supervised and bool(folder.number("supervisor.json", "restarts"))
+        here = reported.host == socket.gethostname() and not folder.follows_elsewhere()
+        crashed = restarted and here and not works_in(reported.pid, folder.path)
         if reported.state is JobState.RUNNING and not crashed:
             alone = not supervised and folder.driver_pid(reported.pid) is not None and not folder.follows_elsewhere()
-            unkept = "its supervisor is gone: a crash would end it" if alone else ""
-            return self._with_successor(mirror, replace(reported, unkept=unkept))
+            reported = replace(reported, unkept="its supervisor is gone: a crash would end it" if alone else "")
+            beside = self.other_folder(mirror)
+            starts = beside.supervisor_pid() is not None and beside.word("place.json", "home") != ""
+            return _and(reported, "a new application is starting beside it") if starts else reported
+
+        # What the supervisor keeps starting, with what the last attempt said where it could not even begin.
         if supervised and not crashed and _is_silent(folder, reported):
-            detail = "; ".join(word for word in (reported.detail, "its process here does not answer") if word)
-            return replace(reported, detail=detail)
+            return _and(reported, "its process here does not answer")
         if supervised and reported.state is not JobState.STARTING:
-            word = _after_crash(folder) if crashed or state == "pausing" else "the supervised process is starting"
-            again = replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=word)
+            words = "the supervised process is starting"
+            if crashed or state == "pausing":
+                said = folder.log_tail(1)
+                spark = _OF_SPARK.fullmatch(said)
+                why = spark.group(1) if spark else said.removeprefix(CANNOT_RUN) if said.startswith(CANNOT_RUN) else ""
+                words = f"starts again after a crash{': ' if why else ''}{why.rstrip('. ')}"
+            again = replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=words)
             return replace(again, started_at_ms=None if crashed else folder.asked_at_ms())
         return reported
 
     def has_lost(self, reported: LiveMirror) -> bool:
         """Whether the application ran on this machine, and its process is gone."""
         return self.folder(reported.name).has_lost(reported.application_id, reported.pid)
-
-    def _with_successor(self, mirror: str, reported: LiveMirror) -> LiveMirror:
-        beside = self.other_folder(mirror)
-        if beside.supervisor_pid() is None or beside.word("place.json", "home") == "":
-            return reported
-        words = "; ".join(word for word in (reported.detail, "a new application is starting beside it") if word)
-        return replace(reported, detail=words)
 
     def require_startable(self, mirrors: Iterable[str]) -> None:
         """Raises RunnerError for what would keep a job from starting, before anything else is changed."""
@@ -192,48 +201,43 @@ class SparkRunner:
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = (), goal: str = "") -> int:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
         by itself (JSON); without one it runs until it is stopped. Raises RunnerError."""
+        settings = self.mirrors[mirror]
+        secret = spark_secret(settings, settings.master, os.environ)
+        environ = job_environment(settings.master, handover, os.environ, settings.deployment.deploy_mode) | secret
         try:
             with private_files():
-                return self._launch(mirror, folder, {"handover.json": handover, "goal.json": goal}, needs)
+                # What an earlier application left in the folder would be taken for this one's.
+                make_private(folder.path)
+                for leftover in _LEFTOVERS:
+                    (folder.path / leftover).unlink(missing_ok=True)
+                (folder.path / "handover.json").write_text(handover, encoding="utf-8")
+                if goal:
+                    (folder.path / "goal.json").write_text(goal, encoding="utf-8")
+                if self._for_host:
+                    (folder.path / ONCE).touch()
+                succession.settle(folder.path, self.state / mirror, needs)
+                bundle(folder.path / "bundle.zip")
+                write_json(folder.path / "command.json", submit_command(settings, folder.path))
+                asked_at_ms = int(time.time() * 1000)
+                write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
+
+                # In a session of its own, so that it outlives this process and its terminal.
+                with (folder.path / "supervisor.log").open("ab") as out:
+                    subprocess.Popen(
+                        [sys.executable, "-m", SUPERVISOR, str(folder.path)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                        env=environ,
+                    )
+                return asked_at_ms
         except OSError as error:
             raise RunnerError(
                 f"mirror {mirror} cannot be started: {folder.path} cannot be written: {error.strerror or error}",
                 "The job's definition, code and log lie there; nothing was started.",
                 "Check the folder's permissions and the space left, then run apply again.",
             ) from None
-
-    def _launch(self, mirror: str, folder: RunFolder, texts: Mapping[str, str], needs: tuple[str, ...]) -> int:
-        mirror_settings = self.mirrors[mirror]
-        secret = spark_secret(mirror_settings, mirror_settings.master, os.environ)
-        make_private(folder.path)
-        for leftover in _LEFTOVERS:
-            (folder.path / leftover).unlink(missing_ok=True)
-        for name, text in texts.items():
-            if text:
-                (folder.path / name).write_text(text, encoding="utf-8")
-        if self._for_host:
-            (folder.path / ONCE).touch()
-        succession.settle(folder.path, self.state / mirror, needs)
-        bundle(folder.path / "bundle.zip")
-        write_json(folder.path / "command.json", submit_command(mirror_settings, folder.path))
-        asked_at_ms = int(time.time() * 1000)
-        write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
-        with (folder.path / "supervisor.log").open("ab") as out:
-            subprocess.Popen(
-                [sys.executable, "-m", SUPERVISOR, str(folder.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=job_environment(
-                    mirror_settings.master,
-                    texts["handover.json"],
-                    os.environ,
-                    mirror_settings.deployment.deploy_mode,
-                )
-                | secret,
-            )
-        return asked_at_ms
 
     def _await_running(self, mirror: str, fingerprint: str, asked_at_ms: int, progress: Progress) -> LiveMirror:
         folder, master = self.folder(mirror), self.mirrors[mirror].master
@@ -272,10 +276,16 @@ class SparkRunner:
         self._name_again(mirror, reported)
         folder = self.folder(mirror)  # the new one may just have become the current one
         if not folder.pids(reported.pid if reported else None):
-            if reported is not None and reported.run and reported.state is JobState.RUNNING and self._order_stop:
-                self._stop_driver(reported, self._order_stop, progress)
-            else:
-                self._refuse_remote(mirror, reported)
+            if reported is None or reported.state is not JobState.RUNNING:
+                return
+            if not (reported.run and self._order_stop):
+                raise RunnerError(
+                    f"mirror {mirror} runs as {reported.application_id}, but no process of it is on this host "
+                    f"({socket.gethostname()})",
+                    "It was started somewhere else, so it cannot be stopped from here.",
+                    f"Stop it where it was started ({reported.detail or 'see its status record'}).",
+                )
+            self._stop_driver(reported, self._order_stop, progress)
             return
         progress(f"mirror {mirror}: stopping, open transactions are committed first")
         if self.end(folder, reported.pid if reported else None):
@@ -333,15 +343,6 @@ class SparkRunner:
                 make_private(second)
                 succession.make_current(home, second)
 
-    def _refuse_remote(self, mirror: str, reported: LiveMirror | None) -> None:
-        if reported is not None and reported.state is JobState.RUNNING:
-            raise RunnerError(
-                f"mirror {mirror} runs as {reported.application_id}, but no process of it is on this host "
-                f"({socket.gethostname()})",
-                "It was started somewhere else, so it cannot be stopped from here.",
-                f"Stop it where it was started ({reported.detail or 'see its status record'}).",
-            )
-
 
 def _asked_at_ms(folder: RunFolder, fingerprint: str) -> int | None:
     """When the application was asked for that starts here for the first time with this hand-over; None: none does."""
@@ -349,12 +350,6 @@ def _asked_at_ms(folder: RunFolder, fingerprint: str) -> int | None:
     same = folder.word("handover.json", "fingerprint") == fingerprint
     left_alone = not (folder.path / "stop").exists() and not (folder.path / "goal.json").exists()
     return folder.asked_at_ms() if starts and same and left_alone else None
-
-
-def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:
-    """Whether the application that reported ran under this folder's supervisor, which has begun another one since."""
-    here = reported.host == socket.gethostname() and bool(folder.number("supervisor.json", "restarts"))
-    return here and not folder.follows_elsewhere() and not works_in(reported.pid, folder.path)
 
 
 def _is_silent(folder: RunFolder, reported: LiveMirror | None) -> bool:
@@ -365,9 +360,6 @@ def _is_silent(folder: RunFolder, reported: LiveMirror | None) -> bool:
     return folder.word("driver.json", "application_id") == reported.application_id
 
 
-def _after_crash(folder: RunFolder) -> str:
-    """With what the last attempt said, where it could not even begin."""
-    said = folder.log_tail(1)
-    spark = _OF_SPARK.fullmatch(said)
-    why = spark.group(1) if spark else said.removeprefix(CANNOT_RUN) if said.startswith(CANNOT_RUN) else ""
-    return f"starts again after a crash{': ' if why else ''}{why.rstrip('. ')}"
+def _and(mirror: LiveMirror, words: str) -> LiveMirror:
+    """With ``words`` besides what it says itself."""
+    return replace(mirror, detail="; ".join(word for word in (mirror.detail, words) if word))

@@ -96,12 +96,6 @@ def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
     )
 
 
-def _clock_in_doubt(record: StatusRecord, now_ms: int) -> bool:
-    """It says it is alive, at a time at which it should have said so again, or that is yet to come."""
-    alive = _STATES[record.state] in _ALIVE
-    return alive and abs(now_ms - record.updated_at_ms) > _stale_after_ms(record)
-
-
 def _by_what_it_writes(record: StatusRecord, now_ms: int, speaks: bool) -> LiveMirror:
     ahead_ms = record.updated_at_ms - now_ms
     mirror = _mirror(record, record.updated_at_ms if speaks else now_ms)
@@ -204,7 +198,11 @@ class StatusRecords:
             ) from None
         patience = LISTEN_SECONDS + LISTEN_INTERVALS * record.status_interval_ms / 1000
         mirror = _mirror(record, now_ms)
-        if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS or lost(mirror):
+
+        # It says that it is alive, at a time at which it should have said so again, or that is yet to come: the clock
+        # of its machine, or ours, may be wrong.
+        in_doubt = _STATES[record.state] in _ALIVE and abs(now_ms - record.updated_at_ms) > _stale_after_ms(record)
+        if not in_doubt or patience > LISTEN_AT_MOST_SECONDS or lost(mirror):
             return mirror
         speaks = self._listening.speaks(key, patience)
         return None if speaks is None else _by_what_it_writes(record, now_ms, speaks)
