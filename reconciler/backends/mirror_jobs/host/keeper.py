@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from reconciler.backends.mirror_jobs.host.accept import AllowList, HostRefusal
 from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, LeaseWatch
 from reconciler.backends.mirror_jobs.host.jobs import JobLook, Jobs
+from reconciler.backends.mirror_jobs.runner.supervisor import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S
 from reconciler.errors import ReconcilerError
 from reconciler.model.state.mirror_control import (
     LEASE,
@@ -26,7 +27,6 @@ from reconciler.model.state.mirror_control import (
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import desired_key, host_key
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
 _MOST_WORDS = 1_000
 """Of a refusal, which repeats what is refused: a record too large to be written would keep the host from its lease."""
 RENEWALS = 3
