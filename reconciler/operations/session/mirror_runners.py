@@ -74,7 +74,7 @@ class MirrorRunners:
     def _until_copying(
         self, mirror: str, handover: str, progress: Progress, here: Callable[[str, str, Progress], LiveMirror]
     ) -> LiveMirror:
-        # A host starts and replaces by itself: it is only told what to run.
+        # A host starts and replaces by itself: it only gets what is to run.
         hosted = self._host_of(mirror)
         if hosted is None:
             started = here(mirror, handover, progress)

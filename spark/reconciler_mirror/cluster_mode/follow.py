@@ -39,7 +39,7 @@ SILENT_S = 30.0
 """A driver that has said nothing for so long counts as dead: a cluster notices the loss of a machine after minutes."""
 KNOWN_S = 120.0
 KILL_AFTER_S = 34.0
-"""Before whoever asked for the stop loses patience with this process."""
+"""Before the command that asked for the stop loses patience with this process."""
 
 Say = Callable[[str], None]
 
@@ -114,7 +114,7 @@ class DriverCluster(Protocol):
 
 
 class Follower:
-    """``run`` blocks until the driver has ended, is dead, or is followed by somebody else; returns the exit code that
+    """``run`` blocks until the driver has ended, is dead, or is followed by another process; returns the exit code that
     the driver's own process would have in client mode."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Follower:
         asked: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``asked``: whether this process was told to end (a signal)."""
+        """``asked``: whether this process was asked to end (a signal)."""
         self._clock = clock
         self._folder, self._records, self._cluster = folder, records, cluster
         self._say, self._asked = say, asked

@@ -40,7 +40,7 @@ class RecordRun:
         self._guard = threading.Condition()
         self._report = DriverReport(address.digest, socket.gethostname(), os.getpid())
         self._said = -1
-        """The number of the newest report that stands."""
+        """The number of the newest report that is written."""
         self._number = 0
         self._over = threading.Event()
 
@@ -99,7 +99,7 @@ class RecordRun:
         return 0 if outcome.code in (Exit.STOPPED, Exit.SUPERSEDED) else int(outcome.code)
 
     def report(self, patience_s: float, **changes: object) -> bool:
-        """True once it stands; waits so long for that."""
+        """True once it is written; waits so long for that."""
         with self._guard:
             self._report = replace(self._report, **changes)  # type: ignore[arg-type]
             self._number += 1
@@ -112,8 +112,8 @@ class RecordRun:
             with self._guard:
                 self._report = replace(self._report, beat=self._report.beat + 1)
                 report, number = self._report, self._number
-            stands = not self._topic.write(self.run, "report", REPORT.dumps(report))
-            if not stands:
+            written = not self._topic.write(self.run, "report", REPORT.dumps(report))
+            if not written:
                 self._over.wait(AGAIN_S)
                 continue
             with self._guard:
@@ -135,7 +135,7 @@ class RecordPlace:
         return (self._taken or not self.beside) and not self._run.orders().replaced
 
     def take(self) -> None:
-        """Where nobody hears it, fencing in Kafka does what the handshake would have done in less time."""
+        """Where no process hears it, fencing in Kafka does what the handshake would have done in less time."""
         self._taken = True
         self._run.report(_SAID_S, taken=True)
 

@@ -64,7 +64,7 @@ class RunTopic:
             return time.monotonic() - max(self._moved.get((run, part), 0.0), self._out_of_touch)
 
     def write(self, run: str, part: Part, value: bytes | None, patience_s: float = 10.0) -> str:
-        """None deletes. Returns why it does not stand; empty when it does."""
+        """None deletes. Returns why it is not written; empty when it is."""
         key = run_key(self._place.key, run, part)
         with self._writing:
             written = asyncio.run_coroutine_threadsafe(self._write(key, value), self._loop)
@@ -87,7 +87,7 @@ class RunTopic:
         self._end.set()
 
     async def _write(self, key: str, value: bytes | None) -> None:
-        writer, self._writer = self._writer, None  # until it is known that this one stands
+        writer, self._writer = self._writer, None  # until it is known that this one is written
         writer = writer or CompactedTopic(cluster_of(self._place.cluster), self._place.topic)
         try:
             await writer.append([(key, value)])

@@ -1,4 +1,4 @@
-"""spark-submit in deploy mode cluster: its process, what its output tells, and how an application is killed.
+"""spark-submit in deploy mode cluster: its process, what its output says, and how an application is killed.
 
 The process lives as long as Spark's client watches the application, and its end does not end that.
 """

@@ -33,7 +33,7 @@ class ClusterMetadata(Protocol):
     """Metadata of one cluster. Raises WireError or LookupError (a secret reference)."""
 
     def topics(self) -> Mapping[str, SourceTopic]:
-        """The very same object as long as nothing changed, where that can be told cheaply."""
+        """The very same object as long as nothing changed, where that is cheap to know."""
         ...
 
     def denied(self, names: Iterable[str]) -> frozenset[str]:
@@ -65,7 +65,7 @@ class Discovery:
         self._last: tuple[object, object, object] = (None, None, None)
 
     def look(self, before: Discovered) -> Discovered:
-        """One look at both clusters. ``before`` is the answer that stands when one of them cannot be read, and when
+        """One look at both clusters. ``before`` is the answer when one of them cannot be read, and when
         neither says anything new; what stands in the way is looked at each time, since rights are in no list."""
         at: tuple[Endpoint, ConditionCode] = (self._flow.source, "source_unreachable")
         try:
@@ -132,7 +132,7 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
                 )
             )
 
-    # A deleted topic is told until it is back or its remote topic is gone as well.
+    # A deleted topic is reported until it is back or its remote topic is gone as well.
     there = look.matched.keys() | look.source_denied
     conditions += [
         condition

@@ -101,7 +101,7 @@ class Driver:
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
     def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> DriverOutcome:
-        """``phase`` is told what is going on before the first status record."""
+        """``phase`` gets what goes on before the first status record."""
         threading.Thread(target=self._pauses.run, args=(self._end,), name="pauses", daemon=True).start()
         for flow in self._settings.flows:
             threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
@@ -124,10 +124,7 @@ class Driver:
                 return self._replaced()
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
-            # It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions
-            # has a task. Who started it waits for that, so a mirror without a core is never taken for one that runs.
-            taken = settled or self._board.all_run() or time.monotonic() - began > _SETTLED_S
-            settled = settled or (taken and not self._leases.lanes_without_task())
+            settled = settled or self._settled(began)
             now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
@@ -142,6 +139,12 @@ class Driver:
                 self._leases.share_rates()
             self._end.wait(0.1 if settled else 0.02)
         return self._leave()
+
+    def _settled(self, began: float) -> bool:
+        """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
+        task. ``apply`` waits for that, so a mirror without a core is never taken for one that runs."""
+        taken = self._board.all_run() or time.monotonic() - began > _SETTLED_S
+        return taken and not self._leases.lanes_without_task()
 
     # beside another application
 
@@ -207,7 +210,7 @@ class Driver:
             if self._pauses.writer in ("", self._who.application_id):
                 self._tell(
                     "failed", self._superseded_by
-                )  # by an application of another mirror, which tells nothing here
+                )  # by an application of another mirror, which has no record here
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
 
@@ -231,7 +234,8 @@ class Driver:
     # a flow
 
     def _serve(self, flow: FlowSettings) -> None:
-        """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
+        """Looks for topics again and again; takes the flow over once both clusters have answered and the predecessor is
+        to be replaced."""
         discovery = Discovery(flow, flow.selector(), (WireTopics(flow.source), WireTopics(flow.target)))
         takeover = WireTakeover(
             flow,
@@ -262,7 +266,7 @@ class Driver:
         self._leases.partitions_changed()
 
     def _take_over(self, flow: FlowSettings, takeover: WireTakeover) -> bool:
-        """Gets ready, waits until nobody else is copying, takes. False: to be tried again."""
+        """Gets ready, waits for the predecessor's place, takes. False: to be tried again."""
         known = self._pauses.known.wait(_PAUSES_S)  # what is paused must not be copied
         self._board.set_condition(flow.name, "pauses", self._pauses.trouble)
         if not known:

@@ -59,20 +59,20 @@ class Heartbeats:
                 self._note(endpoint.cluster, str(error))
 
     def _beat(self, producer: Producer, cluster: str, beat: Heartbeat) -> bool:
-        """True when it stands."""
-        stood: list[bool] = []
+        """Whether the broker has it."""
+        written: list[bool] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
-            stood.append(error is None)
+            written.append(error is None)
             why = "" if error is None else error.str()
             self._note(cluster, why, _TODO_CLOCK if error is not None and error.code() == _REFUSED_TIME else _TODO)
 
         key, value = beat.record()
         producer.produce(HEARTBEATS, value, key, timestamp=beat.timestamp_ms, on_delivery=delivered)
         producer.flush(_FLUSH_S)
-        if not stood:
+        if not written:
             self._note(cluster, "no answer")
-        return all(stood) and bool(stood)
+        return all(written) and bool(written)
 
     def _note(self, cluster: str, why: str, todo: str = _TODO) -> None:
         """``why`` empty: one was written there."""

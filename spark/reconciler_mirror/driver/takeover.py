@@ -5,14 +5,14 @@ order, so that no lane of an earlier application can commit behind our back, how
 many lanes it had and whatever it was doing (a stopped process that wakes up later included):
 
 1. Take the transactional.id of lane 0 and write our claim into all positions, as a transaction that stays open. From
-   now on nobody can read a position of the flow, because lanes only read stable ones. Ours are read that way too, just
-   before: no later answer may tell less.
+   now on no lane can read a position of the flow, since lanes only read stable ones. Ours are read that way too,
+   just before: no later answer may have fewer.
 2. Fence every other transactional.id the flow can ever have had. A lane that held one can no longer commit; one that
    takes it again afterwards has to wait for the positions, and then finds our claim and leaves.
 3. Read the positions once more; what was committed between 1 and 2 goes into the transaction. End it.
 
 The claim makes no position ours: one that another client committed gets it without a proof, and its lane stops it. Such
-a one does not tell either that the flow has run before.
+a one is no proof either that the flow has run before.
 
 An at-least-once lane looks for a later claim before each commit instead. The very first time (no positions at all), and
 if the flow starts at latest or a timestamp, the start of every partition is resolved and all are committed in the same
@@ -52,7 +52,7 @@ _CONNECTIONS = 4
 _APPLIED_S = 0.1
 """A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
 OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
-"""So long a coordinator that tells positions that went back is asked again. Then theirs are left as they are. It may
+"""So long a coordinator that answers with older positions is asked again. Then theirs are left as they are. It may
 still be reading its log, and a commit would end that. So the other partitions wait, too: their positions are in the
 same group, and their first commit would be the one after which the missing ones are never read (decision 131)."""
 _DECIDED_WITHIN_S = 2.0
@@ -70,7 +70,7 @@ class Takeover:
 class WireTakeover:
     """Owned by one thread. Its connections stay open between ``prepare`` and ``take``.
 
-    ``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised WireError
+    ``prepare`` disturbs no lane; after it ``take`` is quick. Both may be called again after they have raised WireError
     or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for another flow,
     and where the flow is another environment's.
     """
@@ -154,7 +154,7 @@ class _Open:
         self._until = 0.0
 
     async def prepare(self) -> None:
-        """The coordinators are asked anew by whoever finds that they moved."""
+        """The coordinators are asked anew by the request that finds that they moved."""
         if not self._prepared:
             await asyncio.gather(self.first.prepare(), *(other.prepare() for other in self.others))
             await self.groups.offsets([self.group])
@@ -194,7 +194,7 @@ class _Open:
         return Takeover(claim, await self._begin(claim, fresh))
 
     async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, LanePosition]]:
-        """Steps 1 and 2, and the positions as nobody else can change them any more."""
+        """Steps 1 and 2, and the positions, which no other lane can change any more."""
         await self.first.start()
         keys = {*mine, *await self._positions()}
         await self.cluster.refresh({topic for topic, _ in keys})
@@ -225,14 +225,14 @@ class _Open:
             raise provenance_ground.NotReadyError(_not_ours(self.flow, self.group, self.owner, foreign))
 
     def _above(self, known: Sequence[LanePosition], application: str) -> Claim:
-        """Who committed a position without ours took the claim that stood beside it; one made of the time is above
+        """Who committed a position without ours removed the claim beside it; one made of the time is above
         it."""
         lost = any(not at.proved and at.claim == NO_CLAIM for at in known)
         number = 1 + max((int(time.time()) if lost else 0, *(at.claim.number for at in known)))
         return Claim(number, application, owner=self.owner)
 
     async def _fence_others(self, keys: Collection[Key]) -> dict[Key, LanePosition]:
-        """Once all are fenced, what they had under way is decided. Gives the positions as they stand then."""
+        """Once all are fenced, what they had under way is decided. Returns the positions as of then."""
         await asyncio.gather(*(other.start() for other in self.others))
         await settle(self.cluster, keys, *self.others)
         if not self.first.version_2:
@@ -245,7 +245,7 @@ class _Open:
         return {key: positions.decode(key, at.offset, at.metadata) for key, at in decided.items() if at is not None}
 
     async def _positions(self) -> dict[Key, LanePosition]:
-        """As the coordinator tells them: a broker that has just started may tell old ones, which must not be written
+        """As the coordinator answers: a broker that has just started may give old ones, which must not be written
         again with our claim."""
         while True:
             lane_positions = await positions.read_all(self.groups, self.group)
@@ -256,18 +256,18 @@ class _Open:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _old(self, lane_positions: Mapping[Key, LanePosition]) -> set[Key]:
-        """Those below what had been committed, or not told at all; their lanes stop them and say so."""
+        """Those below what had been committed, or not known at all; their lanes stop them and say so."""
         older = {key for key, at in self._decided.items() if positions.is_older(lane_positions.get(key), at)}
         below = {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
         return older | below | (self._least.keys() - lane_positions.keys())
 
     def _known(self, lane_positions: Mapping[Key, LanePosition]) -> Sequence[LanePosition]:
-        """Also those that an earlier, stable answer told."""
+        """Also those of an earlier, stable answer."""
         return [*self._decided.values(), *lane_positions.values()]
 
     async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
         """By target topic and partition: up to where the flow had been committed, at least, as the offset map says. Not
-        of remote topics that are not there: their positions were deleted with them, and no coordinator will tell them.
+        of remote topics that are not there: their positions were deleted with them, and no coordinator has them.
         """
         await self.cluster.refresh({spec.target_topic for spec in specs})
         specs = [spec for spec in specs if self.cluster.topics[spec.target_topic].error != UNKNOWN_TOPIC]

@@ -144,7 +144,7 @@ class CatchUp:
         return _in_words(conditions) if lasts else None
 
     def _since(self, view: FlowView, now: float) -> list[tuple[Condition, float]]:
-        """Since when each condition is told; one that went and came back is new."""
+        """Since when each condition holds; one that went and came back is new."""
         flow, before = view.settings.name, self._seen
         conditions = {
             (flow, condition.code, condition.topic, condition.partition): condition for condition, _ in view.conditions

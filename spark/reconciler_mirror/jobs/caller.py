@@ -25,7 +25,7 @@ def _watch(pid: int, run_dir: Path) -> None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether the process runs; one that ended and that nobody has waited for does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

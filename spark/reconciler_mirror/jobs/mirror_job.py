@@ -53,7 +53,7 @@ class JobRun(Protocol):
         ...
 
     def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:
-        """The last word; returns the exit code of the process. ``signalled``: the process was told to end."""
+        """The last word; returns the exit code of the process. ``signalled``: the process was asked to end."""
         ...
 
 

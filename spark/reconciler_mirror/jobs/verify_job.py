@@ -1,6 +1,6 @@
 """Entry script of the verify job: ``verify_job.py --handover FILE --request FILE --run-dir DIR [--caller PID]``.
 
-Writes ``result.json`` into the run directory and tells its progress on standard output, a line ``verify: ...`` each.
+Writes ``result.json`` into the run directory and reports its progress on standard output, a line ``verify: ...`` each.
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
 """
 
@@ -173,7 +173,7 @@ class CoreWait:
         self._clock, self._since, self._told = clock, 0.0, False
 
     def look(self, tasks: int, stages: int) -> str:
-        """``tasks``: of the active ``stages``, that run or are done. What to tell, once; else empty."""
+        """``tasks``: of the active ``stages``, that run or are done. What to report, once; else empty."""
         if tasks or not stages:
             self._since, self._told = 0.0, False
             return ""

@@ -2,7 +2,7 @@
 
 Down come the lanes' partitions, stop and "lease over"; up go reports, progress of the partitions that changed, and a
 sign of life. It carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies
-what it began with until its deadline. It is the driver's proof that a task lives: Spark tells the loss of an executor
+what it began with until its deadline. It is the driver's proof that a task lives: Spark reports the loss of an executor
 late, and tries a task again without a word.
 
 The first line of a task is the token, its lease and a word of its own; nothing else is read before the token is known.
@@ -37,7 +37,7 @@ _LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]
 ROWS = Codec(rows=True)
-"""Of what lanes and driver tell each other: driver and tasks are of one release, so fields need no names."""
+"""Of messages between lanes and driver: driver and tasks are of one release, so fields need no names."""
 
 
 class ChannelServer:
@@ -98,7 +98,7 @@ class ChannelServer:
             threading.Thread(target=self._serve, args=(connection,), name="channel lease", daemon=True).start()
 
     def _greeted(self, connection: socket.socket) -> tuple[str, str, Line] | None:
-        """Its lease and task; None for whoever does not know the token in time."""
+        """Its lease and task; None for a stranger, who does not know the token in time."""
         too_late = threading.Timer(_CONNECT_S, shut, (connection,))
         too_late.daemon = True
         too_late.start()
@@ -156,7 +156,7 @@ class ChannelClient:
     """The task's end. ``heard`` gets each message, on a thread of its own. Never raises.
 
     A line that breaks, or cannot be opened, is dialed again until ``close``. What was sent last may be lost with it:
-    whoever sends looks whether ``lines``, how many there were so far, has grown, and then says everything again.
+    a sender looks whether ``lines``, how many there were so far, has grown, and then says everything again.
     """
 
     def __init__(self, address: tuple[str, int], token: str, lease: str, heard: Callable[[Message], None]) -> None:

@@ -97,8 +97,8 @@ def _pem(label: str, der: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """``advertised``: the address that tasks are told. ``tls`` None: plain, on loopback. ``pin``: fingerprint of the
-    certificate, which tasks are told."""
+    """``advertised``: the address that tasks are given. ``tls`` None: plain, on loopback. ``pin``: fingerprint of the
+    certificate, which tasks are given."""
 
     socket: socket.socket
     advertised: str

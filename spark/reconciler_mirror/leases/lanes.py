@@ -1,4 +1,4 @@
-"""Assigns lanes to leases, each of which is one Spark task, and gives what tasks are told of them.
+"""Assigns lanes to leases, each of which is one Spark task, and makes the messages to tasks about them.
 
 Lanes stay where they are unless a move pays. ``Leases`` guards placement, claims and prepared lanes. What is read of
 the board needs no guard, and is encoded without one: it is much where there are many partitions.
@@ -63,7 +63,7 @@ def best_move(
     placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: Collection[int]
 ) -> LaneMove | None:
     """The one lane whose move from the heaviest to the lightest of ``leases`` evens them out most, if that pays at all.
-    To a lease without a task nothing may be moved: it would stand there, and look light for that."""
+    To a lease without a task nothing may be moved: it would wait there, and look light for that."""
     totals = _totals(placed, loads, leases)
     if len(totals) < 2 or not placed:
         return None
@@ -142,7 +142,7 @@ class LaneOrders:
         return iter(self._lanes)
 
     def claimed(self, flow: str, claim: Claim) -> Message:
-        """The flow is taken over; returns what running tasks are told."""
+        """The flow is taken over; returns the message to running tasks."""
         self._claims[flow] = claim
         for key, lane in self._lanes.items():
             if key[0] == flow:

@@ -40,7 +40,7 @@ _LONGEST_PAUSE_S = 10.0
 COME_BACK_S = 15.0
 """How often a slot that its lanes left looks whether Spark has a place for it again."""
 ROWS_PER_S = 20_000
-"""Rows of progress that all leases together may tell a second: what the driver takes in with half a core."""
+"""Rows of progress that all leases together may send a second: what the driver takes in with half a core."""
 _log = logs.logger("leases")
 
 
@@ -182,7 +182,7 @@ class Leases:
         return is_stopped(self._context)
 
     def share_rates(self) -> None:
-        """Limited flows deal their limit out among their lanes anew, by what each has told last."""
+        """Limited flows deal their limit out among their lanes anew, by what each has reported last."""
         if not self._lanes.share_rates():
             return
         with self._guard:
@@ -354,7 +354,7 @@ class Leases:
 
     def _broken(self, lease: str) -> None:
         """The line is the proof of life: Spark may learn much later that the executor is gone, and then tries the task
-        again within the same job. A task that lives dials again at once, before anybody is told."""
+        again within the same job. A task that lives dials again at once, before anything is reported."""
         self._gone(lease, "its connection to the Spark driver ended before it did")
 
     def _gone(self, lease: str, why: str) -> None:

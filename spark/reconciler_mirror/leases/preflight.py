@@ -112,7 +112,7 @@ def side_problems(host: str, endpoint: Any) -> list[str]:
 
 
 def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> ExecutorReport:
-    """All but the channel, over which this is told. Blocks for up to half a minute a cluster that is silent."""
+    """All but the channel, over which this is reported. Blocks for up to half a minute a cluster that is silent."""
     host, versions = socket.gethostname(), installed()
     problems = list(other_versions(host, versions, driver))
     for endpoint in endpoints:

@@ -42,8 +42,8 @@ class SignsOfLife:
         self._heard.pop(lease, None)
 
     def silent(self) -> Mapping[str, float]:
-        """Those that have said nothing for long, and for how many seconds. To be asked every few seconds: when nobody
-        did, it was this process that stood still, and nothing is known of the others yet."""
+        """Those that have said nothing for long, and for how many seconds. To be asked every few seconds: after a
+        longer time it was this process that stood still, and nothing is known of the others yet."""
         now = self._clock()
         if now - self._looked > SILENT_S:
             self._heard = dict.fromkeys(self._heard, now)
@@ -178,7 +178,7 @@ def is_stopped(context: Any) -> bool:
 
 def is_forgotten(context: Any) -> bool:
     """A standalone cluster has no executor for this application. One whose master was started again without its state
-    knows nothing of it, ends its executors, and will never give it others; the driver is told nothing of that."""
+    knows nothing of it, ends its executors, and will never give it others; the driver does not learn of that."""
     java = getattr(context, "_jsc", None)
     if java is None or not str(context.master).startswith("spark://"):
         return False

@@ -53,11 +53,11 @@ class LeaseSpec:
     packages: Mapping[str, str | None] | None = None
     """Those of the driver, where the task runs on another machine, which is looked at then."""
     rows_per_s: float = 0.0
-    """Rows of progress that it may tell a second, on average; 0: as fast as lanes have some."""
+    """Rows of progress that it may send a second, on average; 0: as fast as lanes have some."""
 
 
 class ReportDelta:
-    """What of a lane's snapshots the driver has not been told yet. ``everything``: tell all of the next one."""
+    """What of a lane's snapshots the driver does not know yet. ``everything``: send all of the next one."""
 
     def __init__(self) -> None:
         self.everything = False
@@ -142,14 +142,14 @@ class LaneControl:
             self._lease.news.set()
 
     def take(self, specs: tuple[PartitionSpec, ...]) -> None:
-        """The lane's partitions from now on. The driver forgets those that leave, so all are told once more."""
+        """The lane's partitions from now on. The driver forgets those that leave, so all are sent once more."""
         if specs != self.specs:
             self.specs = specs
             self._untold.everything = True
             self._lease.news.set()
 
     def tell_again(self) -> None:
-        """The line to the driver broke, and nobody knows what came through."""
+        """The line to the driver broke, and what came through is unknown."""
         self.newly_prepared = self._is_prepared
         self._untold.everything = True
 
@@ -174,7 +174,7 @@ class LeaseState:
         self.stop = threading.Event()
         self.over = threading.Event()
         self.ended = threading.Event()
-        self.news = threading.Event()  # a lane has something to tell, or has ended
+        self.news = threading.Event()  # a lane has something to report, or has ended
         self.deadline = time.monotonic() + seconds
 
 

@@ -107,7 +107,7 @@ class Keeper:
         if self.lease is None and not self._takes(held, desired, refusal, now):
             return
 
-        # What was done is told at once, and that this host lives in time.
+        # A new report is written at once, else the lease is renewed in time.
         report, lease = self._act(desired, refusal, now), self.lease
         if lease is not None and (report != lease.report or now - self._renewed >= lease.lease_ms / 1000 / RENEWALS):
             self._write(replace(lease, beat=lease.beat + 1, report=report))

@@ -67,7 +67,7 @@ def await_running(
         if state in ENDED or folder.number("supervisor.json", "restarts"):
             raise NotRunningError(f"its process ended ({state})", why_ended(folder), ended=True)
 
-        # Its record is told from that of an earlier application by when it was asked for, or by its id where the run
+        # Its record differs from that of an earlier application by when it was asked for, or by its id where the run
         # folder has it: in deploy mode cluster it may have begun long before.
         before = words
         try:
