@@ -172,14 +172,21 @@ class SparkRunner:
         Raises RunnerError; its text says whether the old job runs on.
         """
         self.require_startable([mirror])
-        reported = self.status(mirror)
+        folders = (self.folder(mirror), self.other_folder(mirror))
+        elsewhere = self._for_host and not any(each.pids() for each in folders)
+        try:
+            reported = self.status(mirror)
+        except ClusterError:
+            if not elsewhere:
+                raise
+            reported = None
         if self._copies_meanwhile(mirror, reported):
             live_mirror = replacing.replace(self, mirror, handover, progress)
             if live_mirror is not None:
                 return live_mirror
 
         # A host has nothing to stop where the mirror ran elsewhere: its application fences what still copies there.
-        if self._for_host and not any(each.pids() for each in (self.folder(mirror), self.other_folder(mirror))):
+        if elsewhere:
             return self.start(mirror, handover, progress)
         self.stop(mirror, progress)
         try:

@@ -14,7 +14,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner import replace as replacing
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
-from reconciler.errors import RunnerError
+from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from tests.support.commands import Ended, Write, two_clusters
@@ -68,11 +68,12 @@ RUNS = LiveMirror("west", JobState.RUNNING, "app-1", pid=1, host="rack7")
         (replace(RUNS, state=JobState.STALE), "at once"),
         (replace(RUNS, run="run-1"), "at once"),
         (None, "at once"),
+        (ClusterError("west", "timeout", "west does not answer", "", ""), "at once"),
     ],
-    ids=["copies", "its machine was lost", "stale", "a driver on the cluster is followed", "never ran"],
+    ids=["copies", "its machine was lost", "stale", "a driver on the cluster is followed", "never ran", "not known"],
 )
 def test_a_host_takes_over_from_an_application_that_copies_on_another_machine(
-    reported: LiveMirror | None, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reported: LiveMirror | ClusterError | None, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was fenced at once, and nothing was copied until the new one had its tasks: 13 s on a busy machine."""
     ways: list[str] = []
@@ -83,11 +84,17 @@ def test_a_host_takes_over_from_an_application_that_copies_on_another_machine(
     monkeypatch.setattr(replacing, "replace", taken("beside it"))
     monkeypatch.setattr(SparkRunner, "start", taken("at once"))
     mirrors = {"west": Mirror("west", ("f",), master="local[1]")}
-    SparkRunner(tmp_path, mirrors, lambda _: reported, for_host=True).restart("west", "{}", lambda _: None)
+
+    def status(_: str) -> LiveMirror | None:
+        if isinstance(reported, ClusterError):
+            raise reported
+        return reported
+
+    SparkRunner(tmp_path, mirrors, status, for_host=True).restart("west", "{}", lambda _: None)
     assert ways == [way]
     if way == "beside it":
         with pytest.raises(RunnerError, match="was started somewhere else"):
-            SparkRunner(tmp_path, mirrors, lambda _: reported).restart("west", "{}", lambda _: None)
+            SparkRunner(tmp_path, mirrors, status).restart("west", "{}", lambda _: None)
 
 
 def test_apply_changes_no_topic_when_the_mirror_could_not_start(
