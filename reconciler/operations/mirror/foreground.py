@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
-from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.engine.observe.read_all import unlisted, with_answers
 from reconciler.errors import ClusterError, ReconcilerError
@@ -44,14 +43,6 @@ _ENDED = ("stopped", "failed", "superseded")
 
 
 @dataclass(frozen=True, slots=True)
-class StartedJob:
-    """One started job. ``asked_at_ms`` distinguishes its status record from that of an earlier one."""
-
-    mirror: str
-    asked_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class EndedJob:
     """``reached``: the job said so itself and ended with exit code 0. ``log``: the end of its log."""
 
@@ -61,45 +52,6 @@ class EndedJob:
     log: str
 
 
-def begin(
-    runner: SparkRunner, mirror: str, handover: str, goal: Mapping[str, object], progress: Callable[[str], None]
-) -> StartedJob:
-    """Stops a job of the mirror that runs, and starts one with a goal. Raises RunnerError."""
-    runner.require_startable([mirror])
-    if any(folder.supervisor_pid() for folder in (runner.folder(mirror), runner.other_folder(mirror))):
-        runner.stop(mirror, progress)
-    return StartedJob(mirror, runner.launch(mirror, handover, runner.folder(mirror), goal=json.dumps(goal)))
-
-
-def follow(
-    runner: SparkRunner, runs: Iterable[StartedJob], report: Callable[[LiveMirror], None]
-) -> tuple[EndedJob, ...]:
-    """Until all have ended; ``report`` gets what each reports meanwhile."""
-    waiting = {run.mirror: run for run in runs}
-    ended: list[EndedJob] = []
-    while waiting:
-        for name, run in list(waiting.items()):
-            last = _reported(runner, run)
-            if last is not None:
-                report(last)
-            folder = runner.folder(name)
-            state = folder.word("supervisor.json", "state")
-            if state in _ENDED or (state and folder.supervisor_pid() is None):
-                reached = state == "stopped" and folder.number("supervisor.json", "exit_code") == 0
-                ended.append(EndedJob(name, reached, _reported(runner, run), folder.log_tail(4)))
-                del waiting[name]
-        time.sleep(LOOK_S)
-    return tuple(ended)
-
-
-def _reported(runner: SparkRunner, run: StartedJob) -> LiveMirror | None:
-    try:
-        mirror = runner.status(run.mirror)
-    except ClusterError:
-        return None
-    return mirror if mirror is not None and (mirror.started_at_ms or 0) >= run.asked_at_ms else None
-
-
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:
     """The words to end with. Raises ReconcilerError when a job could not reach its goal."""
     texts = handovers(execute.session.topology)
@@ -107,10 +59,36 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
     ended: list[EndedJob] = []
 
     def run() -> None:
+        # A job that runs is stopped: it has no goal, and two of one mirror would fence each other.
         runner = execute.session.runner.on_this_machine(mirrors)
-        runs = [begin(runner, name, texts[name], goal, say) for name in mirrors]
+        asked_at_ms: dict[str, int] = {}
+        for name in mirrors:
+            runner.require_startable([name])
+            folder = runner.folder(name)
+            if any(each.supervisor_pid() for each in (folder, runner.other_folder(name))):
+                runner.stop(name, say)
+            folder = runner.folder(name)
+            asked_at_ms[name] = runner.launch(name, texts[name], folder, goal=json.dumps(goal))
+
+        # Each is followed to its end, by its status record and by its supervisor. Whether the goal was reached only its
+        # exit code says.
         with _shown(flow) as shown:
-            ended.extend(follow(runner, runs, shown.take))
+            while waiting := [name for name in mirrors if name not in {job.mirror for job in ended}]:
+                for name in waiting:
+                    folder = runner.folder(name)
+                    state = folder.word("supervisor.json", "state")
+                    over = state in _ENDED or (bool(state) and folder.supervisor_pid() is None)
+                    last = None
+                    with suppress(ClusterError):
+                        reported = runner.status(name)
+                        ours = reported is not None and (reported.started_at_ms or 0) >= asked_at_ms[name]
+                        last = reported if ours else None
+                    if last is not None:
+                        shown.take(last)
+                    if over:
+                        reached = state == "stopped" and folder.number("supervisor.json", "exit_code") == 0
+                        ended.append(EndedJob(name, reached, last, folder.log_tail(4)))
+                time.sleep(LOOK_S)
         if failed := [job for job in ended if not job.reached]:
             raise _not_reached(failed)
 

@@ -57,6 +57,12 @@ def test_the_old_source_is_filled_from_its_copy_and_takes_over_again(
         until_equal(running, topic)
         assert "Equal" in running.reconciler("verify", str(running.folder), FLOW)
         assert "offsets_diverged" not in running.reconciler("status", str(running.folder))
+
+        running.write("fra", topic, 100)
+        said = running.reconciler("mirror", "start", str(running.folder), "--until-caught-up")
+        assert "has caught up and has stopped by itself" in said
+        until_equal(running, topic)
+        assert "stopped" in running.reconciler("status", str(running.folder))
     finally:
         running.stop()
 
