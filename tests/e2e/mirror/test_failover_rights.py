@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.operations.failover.steps import denial
+from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC
 from tests.support.access.role_users import (
     PASSWORD,
@@ -146,7 +146,7 @@ def move(
     users = {key: user.made() for key, user in rights(secure, unique).items()}
     monkeypatch.setenv("ROLE_PASSWORD", PASSWORD)
     # A failback resumes the flow. Its job would read and confirm pauses, which other tests look at.
-    monkeypatch.setattr(SparkRunner, "start", lambda *_: None)
+    monkeypatch.setattr(MirrorRunners, "start", lambda *_: None)
     made = Move(cli, write(environment(secure, flow, users), unique), flow, users)
     commit(flow.source, made.group, unique, READ)
     yield made

@@ -20,7 +20,6 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.groups import GroupPosition, Side
-from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.cli.main import main
@@ -29,6 +28,7 @@ from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import LiveAccess
 from reconciler.model.reports.failover import Key
 from reconciler.operations.failover.steps import denial
+from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.records.pauses import Scope
 from tests.support.clusters import real_cluster
@@ -74,11 +74,11 @@ def dying() -> None:
     AuditFile.write = write_or_die  # type: ignore[assignment,method-assign]
     if left[0] < 0:
         Side.commit = commit_half  # type: ignore[assignment,method-assign]
-    SparkRunner.start = start_on_paper  # type: ignore[assignment,method-assign]
+    MirrorRunners.start = start_on_paper  # type: ignore[assignment,method-assign]
     main(sys.argv[1:])
 
 
-def start_on_paper(_: SparkRunner, mirror: str, handover: str, progress: object) -> None:
+def start_on_paper(_: MirrorRunners, mirror: str, handover: str, progress: object) -> None:
     """In place of Spark: a line in a file, and a job that says it runs."""
     desired = json.loads(handover)
     with Path(os.environ["STARTS"]).open("a", encoding="utf-8") as starts:
@@ -160,7 +160,7 @@ def moving(
     moved = Moving(flow, env, tmp_path / "starts")
     monkeypatch.setenv("STARTS", str(moved.starts))
     monkeypatch.setenv("EAST", east.bootstrap_servers)
-    monkeypatch.setattr(SparkRunner, "start", start_on_paper)
+    monkeypatch.setattr(MirrorRunners, "start", start_on_paper)
     return moved
 
 
