@@ -183,13 +183,13 @@ class CopyWait:
                         f"mirror {mirror} was started, but does not copy: its job is {seen.state}"
                         f"{': ' if seen.detail else ''}{seen.detail}",
                         "It ran for a moment and ended; it is started again until it is stopped.",
-                        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop.",
+                        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop ENV.",
                     )
                 if failed := [each for each in looks if each.copying is Copying.NO]:
                     runbooks = dict.fromkeys(f"Runbook: {runbook_of(each.code)}" for each in failed)
                     raise RunnerError(
                         f"mirror {mirror} was started, but does not copy: {_words(failed)}",
-                        "\n".join(["Its job goes on trying; reconciler status shows its state.", *runbooks]),
+                        "\n".join(["Its job goes on trying; reconciler status ENV shows its state.", *runbooks]),
                         "\n".join(dict.fromkeys(each.todo for each in failed if each.todo)),
                     )
                 for each in waiting:

@@ -144,7 +144,7 @@ class HostedMirror:
                 raise RunnerError(
                     f"mirror {self._mirror} cannot be handed to a host: the topic __mirror_control does not exist",
                     "Hosts read there what is desired.",
-                    "Run reconciler apply, which makes it for mirrors with hosted: true.",
+                    "Run reconciler apply ENV, which makes it for mirrors with hosted: true.",
                 )
             value, lease = entries.get(key), self._lease(entries)
 
@@ -180,7 +180,7 @@ class HostedMirror:
         raise RunnerError(
             f"mirror {self._mirror}: its desired record was changed by another writer meanwhile",
             "The lock of the environment should have kept that from happening.",
-            "Run reconciler plan to see what is left.",
+            "Run reconciler plan ENV to see what is left.",
         )
 
     def _await(self, generation: int, done: Callable[[HostLease], Answer | None], progress: Progress) -> Answer:
@@ -220,7 +220,7 @@ class HostedMirror:
                         f"mirror {self._mirror} could not start on the host {lease.words}",
                         report.what or "Its application ended at once.",
                         "The host goes on trying, with a growing pause; its log has the cause. To stop it: reconciler"
-                        " mirror stop.",
+                        " mirror stop ENV.",
                     )
 
             # As long as a host that lives has taken it up and something moves, it is waited for.
@@ -238,7 +238,8 @@ class HostedMirror:
                 raise RunnerError(
                     f"mirror {self._mirror}: generation {generation} was not carried out in {now - began:.0f} s",
                     f"Last: {words}.",
-                    "The host goes on trying; reconciler status shows its state. To stop it: reconciler mirror stop.",
+                    "The host goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror"
+                    " stop ENV.",
                 )
             lines.show(f"mirror {self._mirror}: {words}")
             self._sleep(LOOK_S)
@@ -258,10 +259,10 @@ class HostedMirror:
             f"no host took mirror {self._mirror} within {TAKEN_S:.0f} s",
             f"Asked: {'; '.join(asked) or 'none, no host has announced itself'}. Generation {generation} stays written:"
             " a host that starts takes it up. No job is started on this machine.",
-            "Start a host with reconciler mirror host, or take it back with reconciler mirror stop. If one runs, its"
-            " log says why it cannot write: its principal needs Write on __mirror_control and on transactional ids"
-            f" that begin with mirror-host.{self._environment}. (reconciler doctor ENV checks both). To run the job on"
-            " this machine, take hosted away.",
+            "Start a host with reconciler mirror host ENV, or take it back with reconciler mirror stop ENV. If one"
+            " runs, its log says why it cannot write: its principal needs Write on __mirror_control and on"
+            f" transactional ids that begin with mirror-host.{self._environment}. (reconciler doctor ENV checks both). "
+            "To run the job on this machine, take hosted away.",
         )
 
     def _value(self, entries: Mapping[str, bytes]) -> bytes | None:

@@ -87,7 +87,7 @@ class Keeper:
             )
         except UnreadableRecordError as error:
             why = "A host does nothing that it does not understand; what runs goes on."
-            todo = "Run reconciler apply, which writes a new record; upgrade this host where a later release did."
+            todo = "Run reconciler apply ENV, which writes a new record; upgrade this host where a later release did."
             refusal = HostRefusal(str(error), why, todo)
 
         # Whether the mirror is still ours. One whose record is garbage, or gone, is written again.
