@@ -16,14 +16,13 @@ from reconciler.model.reports.edit import Against, EditComparison, NoEffect, Sig
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.plan.html import NO_OWNERS, AboutPlan, Owners, offline_html, plan_html, report_html
 from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan_markdown, report_markdown
-from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem
+from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem, sections_lines
 from reconciler.render.plan.text import AboutEdit, plan_text
 from reconciler.render.reports.edit import (
     comparison_sections,
     comparison_text,
     effects_section,
     review_json,
-    sections_lines,
     untold_section,
 )
 from reconciler.render.style import PLAIN, Format, Style
@@ -37,25 +36,25 @@ _ENDINGS = {".txt": Format.TEXT, ".json": Format.JSON, ".md": Format.MARKDOWN, "
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked.
-
-    ``undone``: for a way back, the edit that it takes back; ``comparison`` then leads from now to what was.
-    ``untold``: what is wrong with the base, so that there is no ``comparison`` with it.
-    ``drawn``: draws the plan on the map of its environment; only pages and comments have a picture. ``owned``: whose
-    topics are; only pages tell. ``amounts``: what it copies, loses and moves. ``effectless``: entries of the
-    edit that the plan has no change for. ``seen``: what the plan was made from.
-    """
+    """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked."""
 
     plan: Plan | None
     comparison: EditComparison | None = None
     against: Against | None = None
     undone: EditComparison | None = None
+    """For a way back, the edit that it takes back; ``comparison`` then leads from now to what was."""
     untold: tuple[Problem, ...] = ()
+    """What is wrong with the base, so that there is no ``comparison`` with it."""
     drawn: Callable[[], TopologyMap] | None = None
+    """Draws the plan on the map of its environment; a call, since only pages and comments have a picture."""
     owned: Callable[[], Owners] | None = None
+    """The owners of topics; a call, since only pages show them."""
     amounts: tuple[Amount, ...] = ()
+    """What the plan copies, loses and moves."""
     effectless: tuple[NoEffect, ...] = ()
+    """Entries of the edit that the plan has no change for."""
     seen: LiveState | None = None
+    """What the plan was made from."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -76,32 +75,40 @@ def format_of(ending: str) -> Format:
 
 
 def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN) -> str:
-    before = _before(review)
+    plan, comparison, against = review.plan, review.comparison, review.against
+    kept = None if review.undone is None else lasting(plan, review.undone)
+    before: tuple[Section, ...] = ()
+    if against is not None and review.untold:
+        before = (untold_section(review.untold, against),)
+    elif comparison is not None and against is not None:
+        before = (*effects_section(review.effectless), *comparison_sections(comparison, against))
+        before = before if kept is None else (*before, kept)
+
+    # Without a plan the edit alone is shown, and says that no cluster was asked.
+    if form is Format.JSON:
+        if comparison is not None and against is not None:
+            return review_json(comparison, against, plan, int(review.exit_code), kept, review.effectless)
+        assert plan is not None
+        return planfile.dumps(plan)
+    if plan is None:
+        if form is Format.TEXT:
+            return comparison_text(before, style)
+        assert comparison is not None
+        offline = offline_markdown if form is Format.MARKDOWN else offline_html
+        return offline(comparison.environment, before)
+
+    begins = lead(review.effectless, comparison, against)
     match form:
         case Format.TEXT:
-            if review.plan is None:
-                return comparison_text(before, style)
-            edit = AboutEdit(_lead(review), tuple(sections_lines(before, style)))
-            return plan_text(review.plan, style, amounts=review.amounts, about=edit)
-        case Format.JSON:
-            if review.comparison is not None and review.against is not None:
-                kept = None if review.undone is None else lasting(review.plan, review.undone)
-                return review_json(
-                    review.comparison, review.against, review.plan, int(review.exit_code), kept, review.effectless
-                )
-            assert review.plan is not None
-            return planfile.dumps(review.plan)
+            about = AboutEdit(begins, tuple(sections_lines(before, style)))
+            return plan_text(plan, style, amounts=review.amounts, about=about)
         case Format.MARKDOWN:
-            if review.plan is not None:
-                known = _drawn(review), review.amounts, _lead(review)
-                return plan_markdown(review.plan, handoff, GITHUB_LIMIT, before, *known)
-            return offline_markdown(_environment(review), before)
+            drawn = review.drawn() if review.drawn is not None else None
+            return plan_markdown(plan, handoff, GITHUB_LIMIT, before, drawn, review.amounts, begins)
         case Format.HTML:
-            if review.plan is not None:
-                owners = review.owned() if review.owned is not None else NO_OWNERS
-                about = AboutPlan(_drawn(review), owners, review.amounts, _lead(review))
-                return plan_html(review.plan, handoff, before, about)
-            return offline_html(_environment(review), before)
+            drawn = review.drawn() if review.drawn is not None else None
+            owners = review.owned() if review.owned is not None else NO_OWNERS
+            return plan_html(plan, handoff, before, AboutPlan(drawn, owners, review.amounts, begins))
         case _:
             assert_never(form)
 
@@ -142,25 +149,3 @@ def lasting(plan: Plan | None, undone: EditComparison) -> Section:
     if not items:
         return Section("Cannot be undone", "", (SectionItem("nothing: everything can be undone"),), count=0)
     return Section("Cannot be undone", "", tuple(items), urgent=True)
-
-
-def _lead(review: Review) -> str:
-    return lead(review.effectless, review.comparison, review.against)
-
-
-def _before(review: Review) -> tuple[Section, ...]:
-    if review.against is not None and review.untold:
-        return (untold_section(review.untold, review.against),)
-    if review.comparison is None or review.against is None:
-        return ()
-    sections = (*effects_section(review.effectless), *comparison_sections(review.comparison, review.against))
-    return sections if review.undone is None else (*sections, lasting(review.plan, review.undone))
-
-
-def _drawn(review: Review) -> TopologyMap | None:
-    return review.drawn() if review.drawn is not None else None
-
-
-def _environment(review: Review) -> str:
-    assert review.comparison is not None
-    return review.comparison.environment

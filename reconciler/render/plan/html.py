@@ -24,16 +24,14 @@ from reconciler.render.escape import page as safe
 from reconciler.render.map.formats import map_section
 from reconciler.render.page import code, codes, column_head, folded, mono, page_html, table
 from reconciler.render.plan.impact import amounts_section
-from reconciler.render.plan.kinds import FieldValues, OutlinedValue, fields_of, signature, words_of
+from reconciler.render.plan.kinds import fields_of, signature, words_of
 from reconciler.render.plan.outline import FOLD, EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
-    Cell,
     Handoff,
     ReportPage,
     Section,
     SectionItem,
-    SectionTable,
     left_sections,
     load_sections,
     outside_sections,
@@ -43,10 +41,18 @@ from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted, grouped
 
 Owners = Mapping[TopicRef, str]
-SIGN_CLASSES = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
+NO_OWNERS: Owners = MappingProxyType({})
 NOBODY = "without an owner"
+SIGN_CLASSES = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 OPEN_ROWS = 150
 """A kind with more lines than that is folded at first."""
+_OPEN = 40
+_FEW = 8
+"""Entries of a plan whose steps are open."""
+_CELL_NAMES = 3
+"""Names in a cell that are not folded."""
+_CARDS = 24
+"""Most cards of dangerous changes: a reader reads no more one by one, and the page would hold all of them twice."""
 _HEADS = ("", "what", "on", "field", "before", "after", "risk", "step")
 _NOT_THERE, _REMOVED = '<span class="faint">not there</span>', '<span class="remove">removed</span>'
 _TITLES = {
@@ -57,115 +63,6 @@ _TITLES = {
     KindName.USERS: "Users",
     KindName.MIRRORS: "Mirror jobs",
 }
-
-
-def change_tables(plan: Plan, owners: Owners) -> Iterator[str]:
-    """Each line leads to its step (``outline``). Where no owner is known none is told."""
-    if not plan.changes:
-        return
-    step_of = {(wave, stage): number for number, (wave, stage) in enumerate(_stages(plan), start=1)}
-    yield f'<section id="changes"><h2>Changes, before and after ({len(plan.changes):,})</h2>'
-    by_kind = grouped((planned.change.kind, planned) for planned in plan.changes)
-    for kind in KINDS:
-        if some := by_kind.get(kind.name):
-            yield from _kind(kind.name, some, step_of, owners)
-    yield "</section>"
-
-
-def anchor(planned_id: str) -> str:
-    """The same for the same change in each plan, so that a link to it can be sent to others."""
-    return f"change-{hashlib.sha256(planned_id.encode()).hexdigest()[:12]}"
-
-
-def _stages(plan: Plan) -> Iterable[tuple[str, str]]:
-    return dict.fromkeys((planned.wave, planned.stage) for planned in plan.changes)
-
-
-def _kind(
-    kind: KindName, some: Sequence[Planned], step_of: Mapping[tuple[str, str], int], owners: Owners
-) -> Iterator[str]:
-    signs = Counter(planned.change.action.value for planned in some)
-    order = [action.value for action in Action]
-    words = " ".join(
-        counted(signs[sign], "restart") if sign == Action.RESTART.value else f"{sign}{signs[sign]:,}"
-        for sign in sorted(signs, key=order.index)
-    )
-    rows: list[str] = []
-    by_owner = grouped((_owner(planned, owners), planned) for planned in some)
-    for owner in sorted(by_owner, key=lambda owner: (owner == NOBODY, owner)):
-        if owners and (len(by_owner) > 1 or owner != NOBODY):
-            title = safe(owner if owner == NOBODY else f"owner {owner}")
-            head = f"{title}: {counted(len(by_owner[owner]), 'change')}"
-            rows.append(f'<tr class="group"><th colspan="{len(_HEADS)}" scope="rowgroup">{head}</th></tr>')
-        rows += _rows(by_owner[owner], step_of)
-    heads = "".join(column_head(head) for head in _HEADS)
-    opened = " open" if len(rows) <= OPEN_ROWS else ""
-    yield (
-        f'<details class="kind" id="kind-{kind.value}"{opened}><summary>{_TITLES[kind]} ({len(some):,}): {safe(words)}'
-        f'</summary><div class="scroll changes" tabindex="0"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
-        "</details>"
-    )
-
-
-def _owner(planned: Planned, owners: Owners) -> str:
-    change = planned.change
-    return owners.get(change.ref, NOBODY) if isinstance(change, ChangeOfTopic) else NOBODY
-
-
-def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """By step, cluster and name; equal changes on one cluster are told once."""
-    alike = grouped(
-        ((step_of[each.wave, each.stage], each.change.cluster, signature(each.change), each.risk), each)
-        for each in some
-    )
-    together = [group for members in alike.values() for group in _together(members)]
-    together.sort(key=lambda members: (step_of[members[0].wave, members[0].stage], members[0].change.cluster))
-    for members in together:
-        yield from _table_rows(members, step_of[members[0].wave, members[0].stage])
-
-
-def _together(members: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
-    if len(members) >= FOLD or isinstance(members[0].change, AclChange):
-        yield members
-    else:
-        yield from ([planned] for planned in members)
-
-
-def _table_rows(members: Sequence[Planned], step: int) -> Iterator[str]:
-    """A line for each field; the first one says of what."""
-    first = members[0]
-    change, words = first.change, words_of(first.change)
-    rules = isinstance(change, AclChange)
-    names = list(dict.fromkeys(words.subject(planned.change) for planned in members))
-    subject = mono(names[0]) if len(names) == 1 else folded(f"{counted(len(names), words.noun)}, each", codes(names))
-    values = [value for planned in (members if rules else members[:1]) for value in fields_of(planned.change)]
-    texts = [value for each in values for value in (each.name, each.before or "", each.after)]
-    find = findable((change.cluster, *names, *texts, f"{first.risk} risk"))
-    sign, name = change.action.value, anchor(first.id)
-    link = f'<a class="sign {SIGN_CLASSES[sign]}" id="{name}" href="#{name}" title="a link to this">{safe(sign)}</a>'
-    badge = f'<span class="badge {first.risk}">{risk_label(Risk(first.risk))}</span>'
-    head = link, subject, mono(change.cluster) if change.cluster else ""
-    tail = badge, f'<a href="#step-{step}">{step}</a>'
-    for number, value in enumerate(values):
-        cells = (*head, *_cells(value), *tail) if number == 0 else ("", "", "", *_cells(value), "", "")
-        style = "" if number == 0 else ' class="more"'
-        yield f'<tr{style} data-find="{find}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-
-
-def _cells(value: FieldValues) -> tuple[str, str, str]:
-    before = "" if value.before is None else mono(value.before) if value.before else _NOT_THERE
-    after = mono(value.after) if value.after else _REMOVED
-    return safe(value.name), before, after
-
-
-_OPEN = 40
-_FEW = 8
-"""Entries of a plan whose steps are open."""
-_CELL_NAMES = 3
-"""Names in a cell that are not folded."""
-NO_OWNERS: Owners = MappingProxyType({})
-_CARDS = 24
-"""Most cards of dangerous changes: of more, nobody reads each, and the page would hold all of them twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +85,7 @@ def plan_html(
     before: Sequence[Section] = (),
     about: AboutPlan = NOTHING_ABOUT,
 ) -> str:
-    """``before``: sections told ahead of the changes, such as what an edit means."""
+    """``before``: sections ahead of the changes, such as what an edit means."""
     return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, before, about))
 
 
@@ -198,12 +95,11 @@ def plan_body(
     before: Sequence[Section] = (),
     about: AboutPlan = NOTHING_ABOUT,
 ) -> list[str]:
-    """As ``plan_html``: what stands in the page."""
+    """The elements of ``plan_html``: what a reader must see before agreeing comes first, what is only for reference
+    last."""
     steps, outside = outline(plan), outside_sections(plan)
     sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
-    ready = plan.changes and not plan.refused and not plan.unknown
-    tells_gates = bool(plan.changes) and about.drawn is None  # the map tells them beneath its waves
-    return [
+    body = [
         *_top(
             f"{about.lead}{verdict(plan)}",
             plan.basis.environment,
@@ -214,15 +110,23 @@ def plan_body(
         *_dangers(steps),
         *amounts_section(about.amounts),
         *_sections(section for section in (*before, *sections) if section.urgent),
-        *(map_section(about.drawn) if about.drawn is not None else ()),
-        *_sections(section for section in before if not section.urgent),
-        *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if tells_gates and plan.rollout else ()),
-        *change_tables(plan, about.owners),
-        *_steps(steps),
-        *_sections(section for section in sections if not section.urgent),
-        *([f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>"] if handoff.apply and ready else ()),
-        f'<p class="faint">plan digest <code>{planfile.digest(plan)}</code></p>',
     ]
+    if about.drawn is not None:
+        body += map_section(about.drawn)
+    body += _sections(section for section in before if not section.urgent)
+    if plan.changes and plan.rollout and about.drawn is None:  # the map has the gates beneath its waves
+        body.append(f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>')
+    body += change_tables(plan, about.owners)
+    if steps:  # folded where they are many: the tables have said what changes
+        opened = " open" if sum(len(step.entries) for step in steps) <= _FEW else ""
+        title = f"In the order of apply, with reasons ({counted(len(steps), 'step')})"
+        body.append(f'<details class="section" id="steps"{opened}><summary>{title}</summary>')
+        body += [line for step in steps for line in _step(step)]
+        body.append("</details>")
+    body += _sections(section for section in sections if not section.urgent)
+    if handoff.apply and plan.changes and not plan.refused and not plan.unknown:
+        body.append(f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>")
+    return [*body, f'<p class="faint">plan digest <code>{planfile.digest(plan)}</code></p>']
 
 
 def offline_html(environment: str, sections: Sequence[Section]) -> str:
@@ -262,7 +166,7 @@ def _anchor(section: Section) -> str:
 
 
 def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
-    """What must not be missed: what, where, how much is at stake, who reads it, and whether it can be undone."""
+    """What a reader must not miss: what, where, how much is at stake, who reads it, and whether it can be undone."""
     high = [
         (step, place, entry)
         for step in steps
@@ -284,24 +188,96 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
             f'<p class="risk high">{safe(entry.risk_text)}</p>'
             f'<p class="faint"><a href="#step-{step.number}">step {step.number}, {safe(step.title)}</a></p></article>'
         )
-    more = (
-        f"<p>and {len(high) - _CARDS:,} more among the changes, with the badge HIGH risk</p>"
-        if len(high) > _CARDS
-        else ""
-    )
+    left = len(high) - _CARDS
+    more = f"<p>and {left:,} more among the changes, with the badge HIGH risk</p>" if left > 0 else ""
     yield f"</div>{more}</section>"
 
 
-def _steps(steps: Sequence[PlanStep]) -> Iterator[str]:
-    """Folded where they are many: the tables have said what changes."""
-    if not steps:
+# tables of changes
+
+
+def change_tables(plan: Plan, owners: Owners) -> Iterator[str]:
+    """All changes, before beside after, folded by kind and by the owner of what changes. Each line leads to its step
+    (``outline``). Without ``owners`` the page names none."""
+    if not plan.changes:
         return
-    count = sum(len(step.entries) for step in steps)
-    opened = " open" if count <= _FEW else ""
-    title = "In the order of apply, with reasons"
-    yield f'<details class="section" id="steps"{opened}><summary>{title} ({counted(len(steps), "step")})</summary>'
-    yield from (line for step in steps for line in _step(step))
-    yield "</details>"
+    stages = dict.fromkeys((planned.wave, planned.stage) for planned in plan.changes)
+    step_of = {stage: number for number, stage in enumerate(stages, start=1)}
+    yield f'<section id="changes"><h2>Changes, before and after ({len(plan.changes):,})</h2>'
+    by_kind = grouped((planned.change.kind, planned) for planned in plan.changes)
+    for kind in (kind.name for kind in KINDS if kind.name in by_kind):
+        rows: list[str] = []
+        by_owner: dict[str, list[Planned]] = {}
+        for planned in by_kind[kind]:
+            change = planned.change
+            owner = owners.get(change.ref, NOBODY) if isinstance(change, ChangeOfTopic) else NOBODY
+            by_owner.setdefault(owner, []).append(planned)
+        for owner in sorted(by_owner, key=lambda owner: (owner == NOBODY, owner)):
+            if owners and (len(by_owner) > 1 or owner != NOBODY):
+                title = safe(owner if owner == NOBODY else f"owner {owner}")
+                head = f"{title}: {counted(len(by_owner[owner]), 'change')}"
+                rows.append(f'<tr class="group"><th colspan="{len(_HEADS)}" scope="rowgroup">{head}</th></tr>')
+            rows += _rows(by_owner[owner], step_of)
+        signs = Counter(planned.change.action for planned in by_kind[kind])
+        counts = " ".join(
+            counted(signs[action], "restart") if action is Action.RESTART else f"{action.value}{signs[action]:,}"
+            for action in Action
+            if action in signs
+        )
+        opened = " open" if len(rows) <= OPEN_ROWS else ""
+        summary = f"{_TITLES[kind]} ({len(by_kind[kind]):,}): {safe(counts)}"
+        heads = "".join(column_head(head) for head in _HEADS)
+        yield (
+            f'<details class="kind" id="kind-{kind.value}"{opened}><summary>{summary}</summary>'
+            f'<div class="scroll changes" tabindex="0"><table><tr>{heads}</tr>{"".join(rows)}</table></div></details>'
+        )
+    yield "</section>"
+
+
+def anchor(planned_id: str) -> str:
+    """The same for the same change in each plan, so that a link to it can be sent to others."""
+    return f"change-{hashlib.sha256(planned_id.encode()).hexdigest()[:12]}"
+
+
+def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """By step, cluster and name; equal changes on one cluster share a row, which has a line for each field."""
+    together: list[list[Planned]] = []
+    alike = grouped(
+        ((step_of[each.wave, each.stage], each.change.cluster, signature(each.change), each.risk), each)
+        for each in some
+    )
+    for members in alike.values():
+        one_row = len(members) >= FOLD or isinstance(members[0].change, AclChange)
+        together += [members] if one_row else [[planned] for planned in members]
+    together.sort(key=lambda members: (step_of[members[0].wave, members[0].stage], members[0].change.cluster))
+    for members in together:
+        first = members[0]
+        change, words, step = first.change, words_of(first.change), step_of[first.wave, first.stage]
+        names = list(dict.fromkeys(words.subject(planned.change) for planned in members))
+        subject = (
+            mono(names[0]) if len(names) == 1 else folded(f"{counted(len(names), words.noun)}, each", codes(names))
+        )
+        # Rules that share a row differ in their fields; of other changes with one signature all have the same.
+        of = members if isinstance(change, AclChange) else members[:1]
+        values = [value for planned in of for value in fields_of(planned.change)]
+        texts = [value for each in values for value in (each.name, each.before or "", each.after)]
+        find = findable((change.cluster, *names, *texts, f"{first.risk} risk"))
+        sign, name = change.action.value, anchor(first.id)
+        link = (
+            f'<a class="sign {SIGN_CLASSES[sign]}" id="{name}" href="#{name}" title="a link to this">{safe(sign)}</a>'
+        )
+        badge = f'<span class="badge {first.risk}">{risk_label(Risk(first.risk))}</span>'
+        head = link, subject, mono(change.cluster) if change.cluster else ""
+        tail = badge, f'<a href="#step-{step}">{step}</a>'
+        for number, value in enumerate(values):
+            before = "" if value.before is None else mono(value.before) if value.before else _NOT_THERE
+            shown = safe(value.name), before, mono(value.after) if value.after else _REMOVED
+            cells = (*head, *shown, *tail) if number == 0 else ("", "", "", *shown, "", "")
+            style = "" if number == 0 else ' class="more"'
+            yield f'<tr{style} data-find="{find}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+# steps
 
 
 def _step(step: PlanStep) -> Iterator[str]:
@@ -324,10 +300,21 @@ def _card(entry: PlanEntry, place: EntryPlace) -> str:
         f'<article class="card" data-find="{find}"><header><span class="sign {kind}">{safe(entry.sign)}</span>'
         f' <span class="mono">{safe(entry.title)}</span> {badge}{lasting}</header>',
         f'<p class="what">{safe(entry.headline)}</p>',
-        _many(entry),
-        _values(entry.values) if entry.values else _list(SectionItem(line) for line in entry.lines),
-        _list(SectionItem(line) for line in entry.stakes),
     ]
+    if len(entry.names) > 1:
+        names = folded(counted(len(entry.names), entry.noun), codes(entry.names))
+        parts.append(f'<p class="what">why: {safe(entry.why)}</p>{names}')
+    if entry.values:
+        fresh = not any(value.before for value in entry.values)
+        rows = []
+        for value in entry.values:
+            before = f"{mono(value.before)} <span class=faint>{safe(value.before_source)}</span>"
+            rows.append((mono(value.key), *(() if fresh else (before,)), mono(value.after), safe(value.by)))
+        heads = ("config", "value", "because of") if fresh else ("config", "now", "then", "because of")
+        parts.append(table(heads, rows))
+    else:
+        parts.append(_list(SectionItem(line) for line in entry.lines))
+    parts.append(_list(SectionItem(line) for line in entry.stakes))
     if entry.risk_text:
         lasts = f'<span class="faint">({safe(entry.reversibility)})</span>'
         parts.append(f'<p class="risk {entry.risk}">{safe(entry.risk_text)} {lasts}</p>')
@@ -339,28 +326,25 @@ def _card(entry: PlanEntry, place: EntryPlace) -> str:
     return "".join((*parts, "</article>"))
 
 
-def _many(entry: PlanEntry) -> str:
-    if len(entry.names) == 1:
-        return ""
-    names = folded(counted(len(entry.names), entry.noun), codes(entry.names))
-    return f'<p class="what">why: {safe(entry.why)}</p>{names}'
-
-
-def _values(values: Sequence[OutlinedValue]) -> str:
-    fresh = not any(value.before for value in values)
-    heads = ("config", "value", "because of") if fresh else ("config", "now", "then", "because of")
-    rows = []
-    for value in values:
-        before = f"{mono(value.before)} <span class=faint>{safe(value.before_source)}</span>"
-        rows.append((mono(value.key), *(() if fresh else (before,)), mono(value.after), safe(value.by)))
-    return table(heads, rows)
+# sections
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
         count = len(section.items) if section.count is None else section.count
         why = f"<small>{safe(section.why)}</small>" if section.why else ""
-        inner = _list(section.items) if section.table is None else _table(section.table)
+        inner = _list(section.items)
+        if section.table is not None:
+            rows: list[list[str]] = []
+            for row in section.table.rows:
+                rows.append([])
+                for cell in row:
+                    if isinstance(cell, str):
+                        rows[-1].append(safe(cell))
+                    else:
+                        few = len(cell) <= _CELL_NAMES
+                        rows[-1].append(codes(cell) if few else folded(f"{len(cell):,} alike", codes(cell)))
+            inner = table(section.table.heads, rows)
         if section.urgent:
             title = f'<h2 id="{_anchor(section)}">{safe(section.title)} ({count:,}) {why}</h2>'
             yield f'<section class="urgent">{title}{inner}</section>'
@@ -370,22 +354,11 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
             yield f'<details class="section" id="{_anchor(section)}"{opened}>{summary}{inner}</details>'
 
 
-def _table(rows: SectionTable) -> str:
-    return table(rows.heads, (map(_cell, row) for row in rows.rows))
-
-
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return safe(cell)
-    return codes(cell) if len(cell) <= _CELL_NAMES else folded(f"{len(cell):,} alike", codes(cell))
-
-
 def _list(items: Iterable[SectionItem]) -> str:
     words = []
     for item in items:
-        sign = (
-            f'<span class="sign {SIGN_CLASSES.get(item.sign, "change")}">{safe(item.sign)}</span> ' if item.sign else ""
-        )
+        kind = SIGN_CLASSES.get(item.sign, "change")
+        sign = f'<span class="sign {kind}">{safe(item.sign)}</span> ' if item.sign else ""
         more = "".join(f"<li>{safe(line)}</li>" for line in item.more)
         which = folded(f"all {len(item.names):,}", codes(item.names)) if item.names else ""
         words.append(f"<li>{sign}{safe(item.text)}{which}{f'<ul>{more}</ul>' if more else ''}</li>")

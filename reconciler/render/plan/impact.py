@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from reconciler.engine.plan.amounts import Amount, AmountKind
-from reconciler.model.reports.impact import ReadingGroup, Stakes
+from reconciler.model.reports.impact import Stakes
 from reconciler.render.escape import page as safe
 from reconciler.render.page import mono, table
 from reconciler.text import counted, first_of, time_words, total
 
 SHOWN = 5
+_UNKNOWN = "unknown"
+_PLACES = {AmountKind.COPY: "flow", AmountKind.AGAIN: "flow", AmountKind.LOSE: "cluster", AmountKind.MOVE: "cluster"}
 
 
 def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
-    """Of one change, or of equal changes on several topics added up. Empty when nobody asked."""
+    """Of one change, or of equal changes on several topics added up: bytes and records, what expires at once, who reads
+    it, which flows carry it. Empty if the clusters were not asked."""
     known = [impact for impact in impacts if impact is not None]
-    return tuple(_lines(known)) if known else ()
+    if not known:
+        return ()
+    lines: list[str] = []
+    records = total(impact.records for impact in known)
+    taken = total(impact.bytes for impact in known)
+    if parts := list(_held(records, taken)):
+        lines.append(f"holds {', '.join(parts)}")
+    expiring = total(impact.expiring for impact in known)
+    if expiring == 0 and records:
+        lines.append("none of them is older than that by now")
+    elif expiring and records:
+        share = f", about {size(taken * expiring / records)}" if taken is not None else ""
+        lines.append(f"of these at most {expiring:,} are older than that and go at once{share}")
+
+    # A group that reads several of the topics is named once, with its lag on those whose lag is known.
+    members: dict[str, int] = {}
+    lags: dict[str, int] = {}
+    for reader in (reader for impact in known for reader in impact.readers or ()):
+        members.setdefault(reader.group, reader.members)
+        if reader.lag is not None:
+            lags[reader.group] = lags.get(reader.group, 0) + reader.lag
+    readers = []
+    for group in sorted(members, key=lambda group: (-members[group], group)):
+        count = counted(members[group], "member") if members[group] else "no members"
+        readers.append(f"{group} ({count}{f', {lags[group]:,} behind' if group in lags else ''})")
+    if readers:
+        lines.append(f"read by {first_of(readers, SHOWN)}")
+    elif all(impact.readers is not None for impact in known):
+        lines.append("no consumer group reads it" if len(known) == 1 else "no consumer group reads them")
+
+    if flows := list(dict.fromkeys(flow for impact in known for flow in impact.flows)):
+        lines.append(f"carried by flow{'s' if len(flows) > 1 else ''} {', '.join(flows)}")
+    reasons = dict.fromkeys(reason for impact in known for reason in impact.unknown)
+    return (*lines, *(f"not known: {reason}" for reason in reasons))
 
 
 def held(records: int | None, taken: int | None, unknown: str) -> str:
@@ -47,109 +82,56 @@ def size(count: float) -> str:
     return f"{count:,.1f} TiB"
 
 
-def _lines(impacts: Sequence[Stakes]) -> Iterator[str]:
-    records = total(impact.records for impact in impacts)
-    taken = total(impact.bytes for impact in impacts)
-    if known := list(_held(records, taken)):
-        yield f"holds {', '.join(known)}"
-    expiring = total(impact.expiring for impact in impacts)
-    if expiring == 0 and records:
-        yield "none of them is older than that by now"
-    elif expiring and records:
-        share = f", about {size(taken * expiring / records)}" if taken is not None else ""
-        yield f"of these at most {expiring:,} are older than that and go at once{share}"
-    readers = _by_group(reader for impact in impacts for reader in impact.readers or ())
-    if readers:
-        readers.sort(key=lambda reader: (-reader.members, reader.group))
-        yield f"read by {first_of([_reader(reader) for reader in readers], SHOWN)}"
-    elif all(impact.readers is not None for impact in impacts):
-        yield "no consumer group reads it" if len(impacts) == 1 else "no consumer group reads them"
-    if flows := list(dict.fromkeys(flow for impact in impacts for flow in impact.flows)):
-        yield f"carried by flow{'s' if len(flows) > 1 else ''} {', '.join(flows)}"
-    for reason in dict.fromkeys(reason for impact in impacts for reason in impact.unknown):
-        yield f"not known: {reason}"
-
-
-def _by_group(readers: Iterable[ReadingGroup]) -> list[ReadingGroup]:
-    """Each group once, with its lag on all topics that it is known on."""
-    reading_groups: dict[str, ReadingGroup] = {}
-    for reader in readers:
-        before = reading_groups.get(reader.group, replace(reader, lag=None))
-        lags = [lag for lag in (before.lag, reader.lag) if lag is not None]
-        reading_groups[reader.group] = replace(before, lag=sum(lags) if lags else None)
-    return list(reading_groups.values())
-
-
-def _reader(reader: ReadingGroup) -> str:
-    members = counted(reader.members, "member") if reader.members else "no members"
-    lag = f", {reader.lag:,} behind" if reader.lag is not None else ""
-    return f"{reader.group} ({members}{lag})"
-
-
-_UNKNOWN = "unknown"
-_PLACES = {AmountKind.COPY: "flow", AmountKind.AGAIN: "flow", AmountKind.LOSE: "cluster", AmountKind.MOVE: "cluster"}
+# how much
 
 
 def amounts_sentence(amounts: Sequence[Amount]) -> str:
     """``to copy: at most 1.2 GiB of 12 topics over 2 flows; to lose: unknown, of 1 topic on 1 cluster``."""
-    return "; ".join(_sum(kind, [each for each in amounts if each.kind is kind]) for kind in _kinds(amounts))
-
-
-def _kinds(amounts: Sequence[Amount]) -> Iterator[AmountKind]:
-    """What is copied for the first time is left out while that is nothing, and something is copied again."""
     kinds = {each.kind for each in amounts}
+    # Nothing to copy for the first time is not worth a clause beside something to copy again.
     if AmountKind.AGAIN in kinds and all(each.nothing for each in amounts if each.kind is AmountKind.COPY):
         kinds.discard(AmountKind.COPY)
-    return (kind for kind in AmountKind if kind in kinds)
-
-
-def _sum(kind: AmountKind, some: Sequence[Amount]) -> str:
-    topics = counted(sum(each.topics for each in some), "topic")
-    if kind is AmountKind.AGAIN:
-        records = total(0 if each.nothing else each.records for each in some)
-        many = _UNKNOWN if records is None else f"at most {counted(records, 'record')}" if records else "nothing"
-        return f"to copy: {many}, again, of {topics} over {counted(len(some), 'flow')}"
-    words = _bounded(total(0 if each.nothing else each.bytes for each in some)), f"of {topics}"
-    over = "over" if kind is AmountKind.COPY else "on"
-    return f"{kind.value}: {', '.join(words)} {over} {counted(len(some), _PLACES[kind])}"
-
-
-def _bounded(count: int | None) -> str:
-    return _UNKNOWN if count is None else f"at most {size(count)}" if count else "nothing"
+    clauses = []
+    for kind in (kind for kind in AmountKind if kind in kinds):
+        some = [each for each in amounts if each.kind is kind]
+        topics, places = counted(sum(each.topics for each in some), "topic"), counted(len(some), _PLACES[kind])
+        if kind is AmountKind.AGAIN:
+            records = total(0 if each.nothing else each.records for each in some)
+            many = _UNKNOWN if records is None else f"at most {counted(records, 'record')}" if records else "nothing"
+            clauses.append(f"to copy: {many}, again, of {topics} over {places}")
+        else:
+            many = _bounded(total(0 if each.nothing else each.bytes for each in some))
+            clauses.append(f"{kind.value}: {many}, of {topics} {'over' if kind is AmountKind.COPY else 'on'} {places}")
+    return "; ".join(clauses)
 
 
 def amounts_lines(amounts: Sequence[Amount]) -> tuple[str, ...]:
     """For text and comments, a line for each flow and cluster: ``flow a to copy: 2 topics, at most 20,000 records, at
     most 19.2 MiB, about 4 s``."""
-    return tuple(f"{about} {kind}: {', '.join(rest)}" for kind, about, *rest in map(_words, amounts))
-
-
-def _words(amount: Amount) -> tuple[str, ...]:
-    records, bytes_, seconds = _figures(amount)
-    of_records = "all of their records" if amount.kind is AmountKind.MOVE else f"{records} records"
-    if amount.nothing:
-        return amount.kind.value, _place(amount), counted(amount.topics, "topic"), "no record"
-    time = f"time {seconds}" if seconds == _UNKNOWN else seconds
-    of_bytes = f"bytes {bytes_}" if bytes_ == _UNKNOWN else bytes_
-    of_records = of_records.replace(f"{_UNKNOWN} records", f"records {_UNKNOWN}")
-    return amount.kind.value, _place(amount), counted(amount.topics, "topic"), of_records, of_bytes, time
-
-
-def _place(amount: Amount) -> str:
-    return f"{_PLACES[amount.kind]} {amount.about}"
+    lines = []
+    for amount in amounts:
+        parts = ["no record"]
+        if not amount.nothing:
+            records, bytes_, seconds = _figures(amount)
+            of_records = f"records {_UNKNOWN}" if records == _UNKNOWN else f"{records} records"
+            parts = ["all of their records" if amount.kind is AmountKind.MOVE else of_records]
+            parts.append(f"bytes {bytes_}" if bytes_ == _UNKNOWN else bytes_)
+            parts.append(f"time {seconds}" if seconds == _UNKNOWN else seconds)
+        topics = counted(amount.topics, "topic")
+        lines.append(f"{_PLACES[amount.kind]} {amount.about} {amount.kind.value}: {', '.join((topics, *parts))}")
+    return tuple(lines)
 
 
 def amounts_section(amounts: Sequence[Amount]) -> Iterator[str]:
     if not amounts:
         return
     yield f'<section id="amounts"><h2>How much <small>{safe(amounts_sentence(amounts))}</small></h2>'
-    yield table(("what", "flow or cluster", "topics", "records", "bytes", "time"), map(_row, amounts))
+    rows = [
+        (each.kind.value, f"{_PLACES[each.kind]} {mono(each.about)}", f"{each.topics:,}", *_figures(each))
+        for each in amounts
+    ]
+    yield table(("what", "flow or cluster", "topics", "records", "bytes", "time"), rows)
     yield "</section>"
-
-
-def _row(amount: Amount) -> tuple[str, ...]:
-    about = f"{_PLACES[amount.kind]} {mono(amount.about)}"
-    return amount.kind.value, about, f"{amount.topics:,}", *_figures(amount)
 
 
 def _figures(amount: Amount) -> tuple[str, str, str]:
@@ -163,3 +145,7 @@ def _figures(amount: Amount) -> tuple[str, str, str]:
     if amount.kind is AmountKind.LOSE:
         seconds = "at once"
     return records, _bounded(amount.bytes), seconds
+
+
+def _bounded(count: int | None) -> str:
+    return _UNKNOWN if count is None else f"at most {size(count)}" if count else "nothing"

@@ -38,10 +38,15 @@ from reconciler.text import counted
 GITHUB_LIMIT = 65_536
 _AND_MORE = "- and more than fits here\n"
 _MARKER = "<!-- reconciler-"
+_LONGEST = 400
+MOST_OF_MAP = 16_384
+"""Characters of a chart: it must not push its subject out of a comment."""
+_NAMES = 60
+"""Of each list, at the first step down: a report that shows 8 of 50 lines is no report."""
 
 
 class Detail(IntEnum):
-    """How much is told. The first that fits is taken."""
+    """How much is shown. The first that fits is taken."""
 
     ALL = 0
     SHORT_LISTS = 1
@@ -51,7 +56,7 @@ class Detail(IntEnum):
 
     @property
     def values(self) -> bool:
-        """What changes is told with its values before and after."""
+        """Changes have their values before and after."""
         return self <= Detail.SHORT_LISTS
 
 
@@ -63,62 +68,6 @@ _LESS = {
 }
 
 
-def marker(kind: str, environment: str) -> str:
-    """The beginning of the hidden first line, by which a workflow finds the one comment it keeps up to date."""
-    return f"{_MARKER}{kind} {_json({'environment': environment})[:-1]}"
-
-
-def fitting(render: Callable[[Detail], Iterator[str]], limit: int) -> str:
-    """With the most detail that fits ``limit``; counts that are still too long end where the limit is."""
-    for detail in Detail:
-        kept, whole = _within(render(detail), limit)
-        if whole:
-            return kept
-    kept, _ = _within(render(Detail.COUNTS), limit - _units(_AND_MORE))
-    return kept + _AND_MORE
-
-
-def _within(lines: Iterator[str], limit: int) -> tuple[str, bool]:
-    """The first lines, as many as ``limit`` holds, and whether these are all. What is too long is not told on."""
-    kept: list[str] = []
-    room = limit
-    for line in lines:
-        room -= _units(line) + 1
-        if room < 0 and line:  # empty lines at the end are left out
-            text = "\n".join(kept).rstrip("\n")
-            return f"{text}\n" if text else "", False
-        kept.append(line)
-    return "\n".join(kept).rstrip("\n") + "\n", True
-
-
-def _units(text: str) -> int:
-    """UTF-16 code units: never fewer than the characters that GitHub or GitLab counts, however they count."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
-
-
-def hidden(kind: str, environment: str, facts: Mapping[str, str]) -> str:
-    return f"{_MARKER}{kind} {_json({'environment': environment, **facts})} -->"
-
-
-def _json(value: dict[str, str]) -> str:
-    """Cannot end the HTML comment it is put in."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def less(detail: Detail, whole: str) -> Iterator[str]:
-    """``whole``: where all of it can be read; empty for the saved plan."""
-    if detail in _LESS:
-        where = f" All of it: {markdown(whole)}." if whole else " The saved plan has all of it."
-        yield from (f"> {_LESS[detail]}{where}", "")
-
-
-_LONGEST = 400
-MOST_OF_MAP = 16_384
-"""Characters of a chart: it shall not push what it is about out of a comment."""
-_NAMES = 60
-"""Of each list, at the first step down: a report that shows 8 of 50 lines is no report."""
-
-
 def plan_markdown(
     plan: Plan,
     handoff: Handoff = NO_HANDOFF,
@@ -128,14 +77,14 @@ def plan_markdown(
     amounts: Sequence[Amount] = (),
     lead: str = "",
 ) -> str:
-    """``before``: sections told ahead of the changes, such as what an edit means. ``drawn``: the plan on the map, which
-    is left out where values before and after are. ``amounts``: what it copies, loses and moves. ``lead``: what the
-    headline begins with. ``limit`` in UTF-16 code units."""
-    digest = planfile.digest(plan)
-    facts = {"digest": digest, "apply": handoff.apply}
-    environment = plan.basis.environment
+    """``before``: sections ahead of the changes, such as what an edit means. ``drawn``: the plan on the map, which is
+    left out together with values. ``amounts``: what it copies, loses and moves. ``lead``: what the headline begins
+    with. ``limit`` in UTF-16 code units."""
+    # Everything that does not depend on the detail is worked out once: with ten thousand topics each takes a while, and
+    # up to five details are tried.
+    digest, environment = planfile.digest(plan), plan.basis.environment
     head = [
-        hidden("plan", environment, facts),
+        hidden("plan", environment, {"digest": digest, "apply": handoff.apply}),
         _heading(environment, f"{lead}{verdict(plan)}"),
         "",
         *_basis(plan.basis),
@@ -143,7 +92,6 @@ def plan_markdown(
     ]
     steps, sections = outline(plan), left_sections(plan)
     after = (*load_sections(plan), *shift_sections(plan))
-
     amount_items = tuple(SectionItem(line) for line in amounts_lines(amounts))
     loses = any(amount.kind is AmountKind.LOSE for amount in amounts)
     how_much = (Section("How much", amounts_sentence(amounts), amount_items, urgent=loses),) if amounts else ()
@@ -156,7 +104,9 @@ def plan_markdown(
         yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
         yield from _sections([section for section in (*before, *sections) if section.urgent], detail)
-        yield from _map(chart) if detail.values else ()
+        if chart and detail.values and len(chart) <= MOST_OF_MAP:
+            yield from ("<details>", "<summary>Map</summary>", "")
+            yield from (fence(chart.rstrip("\n"), "mermaid"), "", "</details>", "")
         yield from _sections([section for section in before if not section.urgent], detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
@@ -165,7 +115,10 @@ def plan_markdown(
             yield from _step(step, detail)
         yield from _sections(after, detail)
         yield from _sections([section for section in sections if not section.urgent], detail)
-        yield from _next(plan, handoff, digest)
+        yield ""
+        if handoff.apply and plan.changes and not plan.refused and not plan.unknown:
+            yield from ("Apply exactly this:", fence(handoff.apply, "sh"))
+        yield f"plan {code(digest[:16])}"
 
     return fitting(render, limit)
 
@@ -198,6 +151,62 @@ def report_markdown(report: ReportPage, limit: int = GITHUB_LIMIT) -> str:
     return fitting(render, limit)
 
 
+# what a comment may hold
+
+
+def fitting(render: Callable[[Detail], Iterator[str]], limit: int) -> str:
+    """With the most detail that fits ``limit``; counts that are still too long end where the limit is."""
+    for detail in Detail:
+        kept, whole = _within(render(detail), limit)
+        if whole:
+            return kept
+    kept, _ = _within(render(Detail.COUNTS), limit - _units(_AND_MORE))
+    return kept + _AND_MORE
+
+
+def _within(lines: Iterator[str], limit: int) -> tuple[str, bool]:
+    """The first lines, as many as ``limit`` holds, and whether these are all. Rendering stops at the first line that
+    does not fit."""
+    kept: list[str] = []
+    room = limit
+    for line in lines:
+        room -= _units(line) + 1
+        if room < 0 and line:  # empty lines at the end are left out
+            text = "\n".join(kept).rstrip("\n")
+            return f"{text}\n" if text else "", False
+        kept.append(line)
+    return "\n".join(kept).rstrip("\n") + "\n", True
+
+
+def _units(text: str) -> int:
+    """UTF-16 code units: never fewer than the characters that GitHub or GitLab counts, however they count."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def marker(kind: str, environment: str) -> str:
+    """The beginning of the hidden first line, by which a workflow finds the one comment it keeps up to date."""
+    return f"{_MARKER}{kind} {_json({'environment': environment})[:-1]}"
+
+
+def hidden(kind: str, environment: str, facts: Mapping[str, str]) -> str:
+    return f"{_MARKER}{kind} {_json({'environment': environment, **facts})} -->"
+
+
+def _json(value: dict[str, str]) -> str:
+    """Cannot end the HTML comment it is put in."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def less(detail: Detail, whole: str) -> Iterator[str]:
+    """``whole``: where all of it can be read; empty for the saved plan."""
+    if detail in _LESS:
+        where = f" All of it: {markdown(whole)}." if whole else " The saved plan has all of it."
+        yield from (f"> {_LESS[detail]}{where}", "")
+
+
+# parts of a comment
+
+
 def _heading(environment: str, said: str) -> str:
     return f"### {markdown(environment)}: {markdown(_cut(said))}"
 
@@ -210,21 +219,8 @@ def _basis(basis: Basis) -> Iterator[str]:
         yield f"- and {len(clusters) - SHOWN} more clusters"
 
 
-def _map(chart: str) -> Iterator[str]:
-    if chart and len(chart) <= MOST_OF_MAP:
-        yield from (
-            "<details>",
-            "<summary>Map</summary>",
-            "",
-            fence(chart.rstrip("\n"), "mermaid"),
-            "",
-            "</details>",
-            "",
-        )
-
-
 def _dangers(steps: Sequence[PlanStep], detail: Detail) -> Iterator[str]:
-    """What must not be missed: never inside a fold."""
+    """What a reader must not miss: never inside a fold."""
     places = [place for step in steps for place in step.places]
     high = [(place.cluster, entry) for place in places for entry in place.entries if entry.risk is Risk.HIGH]
     if not high:
@@ -252,23 +248,18 @@ def _step(step: PlanStep, detail: Detail) -> Iterator[str]:
     yield from ("<details>", f"<summary>{summary}</summary>", "")
     for place in step.places:
         yield from (f"**{markdown(place.cluster)}**", "") if place.cluster else ()
-        if detail is Detail.NAMES:
-            yield from _names(place.entries)
-        else:
-            for entry in place.entries:
+        by_sign: dict[str, list[str]] = {}
+        for entry in place.entries:
+            if detail is Detail.NAMES:
+                by_sign.setdefault(entry.sign, []).extend(entry.names)
+            else:
                 yield from _entry(entry, detail)
+        for sign, names in by_sign.items():
+            once = list(dict.fromkeys(names))
+            count = counted(len(once), "topic or mirror", "topics and mirrors")
+            yield f"- {code(sign)} {count}: {_listed(once, _NAMES)}"
         yield ""
     yield from ("</details>", "")
-
-
-def _names(entries: Sequence[PlanEntry]) -> Iterator[str]:
-    by_sign: dict[str, list[str]] = {}
-    for entry in entries:
-        by_sign.setdefault(entry.sign, []).extend(entry.names)
-    for sign, names in by_sign.items():
-        once = list(dict.fromkeys(names))
-        count = counted(len(once), "topic or mirror", "topics and mirrors")
-        yield f"- {code(sign)} {count}: {_listed(once, _NAMES)}"
 
 
 def _entry(entry: PlanEntry, detail: Detail) -> Iterator[str]:
@@ -293,13 +284,6 @@ def _titled(entry: PlanEntry) -> str:
     return code(entry.title) if len(entry.names) == 1 else markdown(entry.title)
 
 
-def _next(plan: Plan, handoff: Handoff, digest: str) -> Iterator[str]:
-    yield ""
-    if handoff.apply and plan.changes and not plan.refused and not plan.unknown:
-        yield from ("Apply exactly this:", fence(handoff.apply, "sh"))
-    yield f"plan {code(digest[:16])}"
-
-
 def _sections(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
     for section in sections:
         heading = markdown(section.heading)
@@ -313,6 +297,7 @@ def _sections(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
 
 
 def _items(section: Section, detail: Detail) -> Iterator[str]:
+    # What a reader must see before agreeing keeps its items one step longer than what is folded.
     every = detail is Detail.ALL or (detail.values and section.urgent)
     shown = len(section.items) if every else _NAMES if detail <= Detail.NO_VALUES else SHOWN
     most = _NAMES if detail.values else SHOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -12,7 +12,7 @@ from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
 from reconciler.render.plan.waves import wave_heading
 from reconciler.resources.topics.risk import EXCLUDE
-from reconciler.text import counted, grouped
+from reconciler.text import counted
 
 FOLD = 3
 SHOWN_REASONS = 3
@@ -40,17 +40,14 @@ PROBED = "then its access rules are probed, and undone if that fails"
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """One change, or equal changes on several topics. ``lines`` hold everything under the headline, also the values.
-
-    ``folds``: a concise form may show the first lines only, since the headline says what they come to.
-    ``later``: why it comes in a later wave than its cluster.
-    """
+    """One change, or equal changes on several topics."""
 
     sign: str
     names: tuple[str, ...]
     headline: str
     why: str
     lines: tuple[str, ...]
+    """Everything under the headline, also the values."""
     values: tuple[OutlinedValue, ...]
     risk: Risk
     risk_text: str
@@ -58,9 +55,11 @@ class PlanEntry:
     needs: tuple[str, ...]
     needs_why: str
     folds: bool = False
+    """A concise form may show the first lines only, since the headline says what they come to."""
     noun: str = "topic"
     stakes: tuple[str, ...] = ()
     later: str = ""
+    """Why it comes in a later wave than its cluster."""
 
     @property
     def irreversible(self) -> bool:
@@ -68,7 +67,7 @@ class PlanEntry:
 
     @property
     def title(self) -> str:
-        """What stands in for the names where there are several."""
+        """Its name, or how many it is of."""
         return self.names[0] if len(self.names) == 1 else f"{counted(len(self.names), self.noun)}, each"
 
 
@@ -98,17 +97,25 @@ class PlanStep:
 
 
 def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
-    """``heedless``: gates and soaks of its waves are left out."""
+    """``heedless``: without gates and soaks of its waves."""
     steps: list[PlanStep] = []
     waves: set[str] = {""}
     targets = any(planned.stage == Stage.TARGET_TOPICS for planned in plan.changes)
     stages = groupby(plan.changes, key=lambda planned: (planned.wave, planned.stage))
     for number, ((wave, stage), planned) in enumerate(stages, start=1):
         together = list(planned)
-        if all(isinstance(planned.change, ChangeOfTopic) for planned in together):
+        # Topics are sorted by cluster and name, by which a reader looks for one; their order within a stage means
+        # nothing, and what is done to one topic stays in its order. All other changes are shown in the order of apply.
+        of_topics = all(isinstance(planned.change, ChangeOfTopic) for planned in together)
+        if of_topics:
             together.sort(key=lambda planned: planned.change.cluster)
-        by_cluster = groupby(together, key=lambda planned: planned.change.cluster)
-        places = tuple(EntryPlace(where, _searchable(list(some))) for where, some in by_cluster)
+        places = []
+        for where, some in groupby(together, key=lambda planned: planned.change.cluster):
+            members = list(some)
+            shown = entries(members)
+            if all(isinstance(each.change, ChangeOfTopic) for each in members):
+                shown = tuple(sorted(shown, key=lambda entry: entry.names[0]))
+            places.append(EntryPlace(where, shown))
         title, why = stage, STAGE_WHY[Stage(stage)]
         if stage == Stage.SOURCE_TOPICS:
             title = "declared topics"  # most are no flow's source
@@ -117,30 +124,52 @@ def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
             why = f"{why}; {PROBED}"
         opens = "" if wave in waves else wave_heading(plan, wave, heedless)
         waves.add(wave)
-        steps.append(PlanStep(number, title, why, len(together), places, opens))
+        steps.append(PlanStep(number, title, why, len(together), tuple(places), opens))
     return tuple(steps)
-
-
-def _searchable(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
-    """Of topics by name, where a person looks for one; what is done to one topic stays in its order."""
-    if not all(isinstance(each.change, ChangeOfTopic) for each in planned):
-        return entries(planned)
-    return tuple(sorted(entries(planned), key=lambda entry: entry.names[0]))
 
 
 def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
     """Equal changes on many topics become one entry."""
-    alike = grouped(
-        ((signature(each.change), each.risk, _owner(each), each.needs_why, bool(each.wave_why)), each)
-        for each in planned
+    alike: dict[object, list[Planned]] = {}
+    for each in planned:
+        # New copies of an application's internal topics get an entry for each application.
+        excluded = isinstance(each.change, CreateTopic) and EXCLUDE in each.risk_why
+        owner = each.risk_why.partition(EXCLUDE)[0] if excluded else ""
+        key = signature(each.change), each.risk, owner, each.needs_why, bool(each.wave_why)
+        alike.setdefault(key, []).append(each)
+    shown: list[PlanEntry] = []
+    for members in alike.values():
+        if isinstance(members[0].change, AclChange):
+            # Rules are read by what they are for; what Kafka stores comes below, folded in text.
+            entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
+            said = f"{counted(len(members), 'rule')}; {entry.headline}"
+            shown.append(replace(entry, headline=said, lines=lines, folds=True))
+        elif len(members) >= FOLD:
+            shown.append(_entry(members))
+        else:
+            shown += [_entry([planned]) for planned in members]
+    return tuple(shown)
+
+
+def _entry(members: Sequence[Planned]) -> PlanEntry:
+    first, changes, single = members[0], [planned.change for planned in members], len(members) == 1
+    words = words_of(first.change)
+    return PlanEntry(
+        sign=first.change.action.value,
+        names=tuple(map(words.subject, changes)),
+        headline=headline(first.change, alone=single),
+        why="" if single else reasons_words(change.reason.text for change in changes),
+        lines=tuple(described(changes)),
+        values=tuple(outlined_values(changes)),
+        risk=Risk(first.risk),
+        risk_text=first.risk_why,
+        reversibility=first.reversibility,
+        needs=tuple(dict.fromkeys(need for planned in members for need in planned.needs)),
+        needs_why=first.needs_why,
+        noun=words.noun,
+        stakes=stakes_lines([planned.stakes for planned in members]),
+        later=reasons_words(planned.wave_why for planned in members if planned.wave_why),
     )
-    return tuple(_all_entries(alike.values()))
-
-
-def _owner(planned: Planned) -> str:
-    """New copies of what an application looks after are told by application."""
-    mine = isinstance(planned.change, CreateTopic) and EXCLUDE in planned.risk_why
-    return planned.risk_why.partition(EXCLUDE)[0] if mine else ""
 
 
 def basis_words(basis: Basis) -> str:
@@ -176,46 +205,9 @@ def risk_label(risk: Risk) -> str:
     return f"{risk.upper() if risk is Risk.HIGH else risk} risk"
 
 
-def _all_entries(groups: Iterable[Sequence[Planned]]) -> Iterator[PlanEntry]:
-    for members in groups:
-        if isinstance(members[0].change, AclChange):
-            yield _access(members)
-        elif len(members) >= FOLD:
-            yield _entry(members)
-        else:
-            yield from (_entry([planned]) for planned in members)
-
-
-def _entry(members: Sequence[Planned]) -> PlanEntry:
-    first, changes, single = members[0], [planned.change for planned in members], len(members) == 1
-    words = words_of(first.change)
-    return PlanEntry(
-        sign=first.change.action.value,
-        names=tuple(map(words.subject, changes)),
-        headline=headline(first.change, alone=single),
-        why="" if single else reasons_words(change.reason.text for change in changes),
-        lines=tuple(described(changes)),
-        values=tuple(outlined_values(changes)),
-        risk=Risk(first.risk),
-        risk_text=first.risk_why,
-        reversibility=first.reversibility,
-        needs=tuple(dict.fromkeys(need for planned in members for need in planned.needs)),
-        needs_why=first.needs_why,
-        noun=words.noun,
-        stakes=stakes_lines([planned.stakes for planned in members]),
-        later=reasons_words(planned.wave_why for planned in members if planned.wave_why),
-    )
-
-
-def _access(members: Sequence[Planned]) -> PlanEntry:
-    """Rules are read by what they are for; what Kafka stores stands below, folded in text."""
-    entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
-    return replace(entry, headline=f"{counted(len(members), 'rule')}; {entry.headline}", lines=lines, folds=True)
-
-
 @dataclass(slots=True)
 class _Alike:
-    """Reasons that are ``words`` but for one thing, which stands ``at`` these places."""
+    """Reasons that are ``words`` but for one name, which comes ``at`` these places."""
 
     words: list[str]
     at: frozenset[int] = frozenset()

@@ -27,6 +27,9 @@ from reconciler.render.plan.waves import gates_words, ignored_words
 from reconciler.render.style import PLAIN, SHOWN, Style
 from reconciler.text import by_prefix, counted
 
+MANY = 12
+"""New topics of several shapes on one cluster: a reader does not read more entries one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class AboutEdit:
@@ -46,8 +49,8 @@ def plan_text(
     amounts: Sequence[Amount] = (),
     about: AboutEdit = NO_EDIT,
 ) -> str:
-    """``ignoring``: why gates are left out when it is carried out, or empty. ``amounts``: what it copies, loses and
-    moves. ``about``: the edit that it is the plan of."""
+    """``ignoring``: why the run leaves gates out, or empty. ``amounts``: what it copies, loses and moves. ``about``:
+    the edit that it is the plan of."""
     lines = [style.paint("alarm" if about.lead else "bold", f"{about.lead}{verdict(plan)}")]
     lines += [style.paint("bold", amounts_sentence(amounts))] if amounts else []
     lines += [basis_words(plan.basis)]
@@ -62,33 +65,21 @@ def plan_text(
         for place in step.places:
             lines += [f"  {place.cluster}"] if place.cluster else []
             indent = "    " if place.cluster else "  "
-            plain = [] if style.full else _plain(place.entries)
+            # Many new topics without a risk share two lines: a widened expression hides nothing else behind them.
+            plain = [each for each in place.entries if (each.sign, each.noun, each.risk) == ("+", "topic", Risk.LOW)]
+            plain = plain if len(plain) > MANY and not style.full else []
             for entry in place.entries:
                 lines += [] if entry in plain else _entry(entry, style, indent)
-            lines += _folded(plain, indent)
+            if names := [name for each in plain for name in each.names]:
+                shapes = f"{counted(len(names), 'topic')}, {counted(len(plain), 'shape')}"
+                lines.append(f"{indent}+ {shapes}: {by_prefix(names)}")
+                lines.append(f"{indent}    each with its values: --format html or json")
     for section in load_sections(plan):
         lines += ["", section.heading, *(f"  {item.text}" for item in section.items)]
     for section in shift_sections(plan):
-        names = [f"  {item.sign} {item.text}{''.join(f'; {name}' for name in item.more)}" for item in section.items]
-        lines += ["", section.heading, *_cut(names, style)]
+        shifts = [f"  {item.sign} {item.text}{''.join(f'; {name}' for name in item.more)}" for item in section.items]
+        lines += ["", section.heading, *_cut(shifts, style)]
     return lines_of([*lines, *left_lists(plan, style, unmanaged=style.full)], style)
-
-
-MANY = 12
-"""New topics of several shapes on one cluster: of more entries nobody reads each."""
-
-
-def _plain(entries: Sequence[PlanEntry]) -> list[PlanEntry]:
-    """Entries that are told together: new topics without a risk, where they are many."""
-    plain = [each for each in entries if each.sign == "+" and each.noun == "topic" and each.risk is Risk.LOW]
-    return plain if len(plain) > MANY else []
-
-
-def _folded(plain: Sequence[PlanEntry], indent: str) -> Iterator[str]:
-    names = [name for each in plain for name in each.names]
-    if names:
-        yield f"{indent}+ {counted(len(names), 'topic')}, {counted(len(plain), 'shape')}: {by_prefix(names)}"
-        yield f"{indent}    each with its values: --format html or json"
 
 
 def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
@@ -109,49 +100,35 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
 
 
 def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[str]:
-    """``left_sections`` as lines. Long lists are folded."""
-    listing = {"Blocked": _refused, "Unknown": _unknown, "Unmanaged": _unmanaged, "Ignored": _ignored}
-    listing[UNMANAGED_ACCESS] = _access
+    """``left_sections`` as lines, each list folded in the way that keeps most of it readable."""
     for section in left_sections(plan, unmanaged):
-        if listed := listing.get(section.title):
-            yield from ("", style.paint("alarm", section.heading) if section.urgent else section.heading)
-            yield from listed(plan, style)
-    if plan.notes:
-        yield from ("", "Notes")
-        yield from _cut([f"  {note}" for note in plan.notes], style)
-
-
-def _refused(plan: Plan, _: Style) -> Iterator[str]:
-    return (line for problem, todo in refusals(plan) for line in (f"  {problem}", f"    {todo}"))
-
-
-def _unknown(plan: Plan, style: Style) -> Iterator[str]:
-    for unknown in plan.unknown:
-        yield f"  {unknown.subject}: {unknown.error}"
-        if unknown.todo:
-            yield f"    {unknown.todo}"
-        if unknown.detail:
-            yield f"    not decided: {style.listed(unknown.detail)}"
-
-
-def _unmanaged(plan: Plan, style: Style) -> Iterator[str]:
-    for cluster, topics in groupby(plan.unmanaged, key=lambda topic: topic.ref.cluster):
-        names = [f"{topic.ref.name} ({topic.partitions}p)" for topic in topics]
-        yield f"  {cluster}: {style.listed(names)}"
-
-
-def _access(plan: Plan, style: Style) -> Iterator[str]:
-    lines = []
-    for cluster, principal, rules in unmanaged_rules(plan):
-        shown = style.listed(rules) if style.full or len(rules) <= SHOWN // 2 else f"{len(rules)} rules"
-        lines.append(f"  {cluster}: {principal}: {shown}")
-    yield from _cut(lines, style)
-
-
-def _ignored(plan: Plan, style: Style) -> Iterator[str]:
-    for rule, texts in ignored_by_rule(plan).items():
-        yield f"  {rule}"
-        yield from _cut([f"    {style.listed(whom)}: {text}" for text, whom in texts.items()], style)
+        heading = "Notes" if section.title == "Notes" else section.heading
+        yield from ("", style.paint("alarm", heading) if section.urgent else heading)
+        match section.title:
+            case "Blocked":
+                for problem, todo in refusals(plan):
+                    yield from (f"  {problem}", f"    {todo}")
+            case "Unknown":
+                for unknown in plan.unknown:
+                    yield f"  {unknown.subject}: {unknown.error}"
+                    yield from [f"    {unknown.todo}"] if unknown.todo else ()
+                    yield from [f"    not decided: {style.listed(unknown.detail)}"] if unknown.detail else ()
+            case "Unmanaged":
+                for cluster, topics in groupby(plan.unmanaged, key=lambda topic: topic.ref.cluster):
+                    names = [f"{topic.ref.name} ({topic.partitions}p)" for topic in topics]
+                    yield f"  {cluster}: {style.listed(names)}"
+            case title if title == UNMANAGED_ACCESS:
+                access = []
+                for cluster, principal, rules in unmanaged_rules(plan):
+                    few = style.full or len(rules) <= SHOWN // 2
+                    access.append(f"  {cluster}: {principal}: {style.listed(rules) if few else f'{len(rules)} rules'}")
+                yield from _cut(access, style)
+            case "Ignored":
+                for rule, texts in ignored_by_rule(plan).items():
+                    yield f"  {rule}"
+                    yield from _cut([f"    {style.listed(whom)}: {text}" for text, whom in texts.items()], style)
+            case _:
+                yield from _cut([f"  {item.text}" for item in section.items], style)
 
 
 def _cut(lines: Sequence[str], style: Style) -> Sequence[str]:

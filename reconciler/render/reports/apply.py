@@ -21,7 +21,7 @@ from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import grouped, sentence
 
 FOLD = 3
-"""So many changes a reason, on average, are told together."""
+"""Changes a reason, on average, from which on they share a line."""
 _MARKS = {
     Result.LEFT: ("-", "NOT undone"),
     Result.FAILED: ("-", "failed"),
@@ -30,13 +30,12 @@ _MARKS = {
     Result.SKIPPED: ("~", "not begun"),
 }
 """All but what is done, worst first: colour and word."""
-_OF_A_WAVE = (Result.UNDONE, Result.UNPROVEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """How a run of a rollout ended. ``halted``: why it is not over, or empty. ``ignoring``: why its gates were left
-    out, or empty. ``ended_by``: the signal that halted it, or empty."""
+    """How a run of a rollout ended. ``halted``: why it is not over, or empty. ``ignoring``: why it left its gates out,
+    or empty. ``ended_by``: the signal that halted it, or empty."""
 
     exit_code: ExitCode
     halted: str = ""
@@ -56,6 +55,19 @@ class Rolled:
         return "Fix it and run apply again: it continues from there." if self.halted else "Run apply again to continue."
 
 
+def outcomes_in(
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    form: Format,
+    style: Style = PLAIN,
+    probes: Sequence[Probe] = (),
+    rolled: Rolled | None = None,
+) -> str:
+    results = plan, outcomes, probes, rolled
+    text = partial(outcomes_text, plan, outcomes, style, probes, rolled)
+    return report_in(form, text, partial(outcomes_json, *results), partial(outcome_page, *results))
+
+
 def outcomes_text(
     plan: Plan,
     outcomes: Sequence[Outcome],
@@ -69,15 +81,22 @@ def outcomes_text(
         lines.append(_left_out(rolled))
     if rolled and rolled.words:
         lines += [style.paint("alarm", rolled.words) if rolled.halted else rolled.words, rolled.todo]
-    for result in _MARKS:
+    for result, (colour, word) in _MARKS.items():
         some = [outcome for outcome in outcomes if outcome.result is result]
-        if _is_alike(some, rolled):
-            lines += _together(some, style)
-        else:
-            for outcome in some:
-                colour, word = _MARKS[outcome.result]
-                first, *more = outcome.error.removeprefix(f"{word}: ").splitlines() or [""]
-                lines += [f"  {style.paint(colour, word)}: {outcome.id}: {first}", *(f"      {line}" for line in more)]
+        # Few reasons for many changes share their lines: a wave, a gate, an interruption, a cluster that fell silent.
+        # What became of a wave became of each of its changes, even if they are two.
+        of_a_wave = result in (Result.UNDONE, Result.UNPROVEN) or (rolled and result is Result.SKIPPED)
+        many = len(some) >= FOLD * len({outcome.error for outcome in some})
+        if len(some) > 1 and (of_a_wave or many):
+            for error, names in grouped((outcome.error, outcome.id) for outcome in some).items():
+                # Each failure has to be looked at, so that none of their names is left out.
+                listed = ", ".join(names) if result in (Result.FAILED, Result.LEFT) else style.listed(names)
+                lines.append(f"  {style.paint(colour, word)}: {listed}")
+                lines += [f"      {line}" for line in error.removeprefix(f"{word}: ").splitlines()]
+            continue
+        for outcome in some:
+            first, *more = outcome.error.removeprefix(f"{word}: ").splitlines() or [""]
+            lines += [f"  {style.paint(colour, word)}: {outcome.id}: {first}", *(f"      {line}" for line in more)]
     done = [outcome.id for outcome in outcomes if outcome.result is Result.DONE]
     if done:
         lines.append(f"  {style.paint('+', 'done')}: {style.listed(done)}")
@@ -115,9 +134,9 @@ def outcome_page(
     titles = {**{result: sentence(word) for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
     sections = []
     if rolled and (rolled.words or rolled.ignoring):
-        told_of = [SectionItem(rolled.words, (rolled.todo,))] if rolled.words else []
-        told_of += [SectionItem(_left_out(rolled))] if rolled.ignoring else []
-        sections.append(Section("Rollout", "", tuple(told_of), urgent=bool(rolled.halted)))
+        about_it = [SectionItem(rolled.words, (rolled.todo,))] if rolled.words else []
+        about_it += [SectionItem(_left_out(rolled))] if rolled.ignoring else []
+        sections.append(Section("Rollout", "", tuple(about_it), urgent=bool(rolled.halted)))
     for result, title in titles.items():
         some = [outcome for outcome in outcomes if outcome.result is result]
         if some:
@@ -144,35 +163,3 @@ def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[SectionIte
         todo = [f"against changes by others: {line}" for line in probe.todo]
         text = f"probe of {probe.cluster}, stage {probe.stage}: {probe.verdict} ({probe.seconds:.1f} s)"
         yield SectionItem(text, (*checks, *todo))
-
-
-def _is_alike(some: Sequence[Outcome], rolled: Rolled | None) -> bool:
-    """Whether few reasons stand for many changes: a wave, a gate, an interruption, a cluster that fell silent."""
-    if len(some) < 2:
-        return False
-    if some[0].result in _OF_A_WAVE or (rolled and some[0].result is Result.SKIPPED):
-        return True
-    return len(some) >= FOLD * len({outcome.error for outcome in some})
-
-
-def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
-    """What became of a wave became of each of its changes."""
-    alike = grouped((outcome.error, outcome.id) for outcome in some)
-    colour, word = _MARKS[some[0].result]
-    all_of_them = some[0].result in (Result.FAILED, Result.LEFT)
-    for error, names in alike.items():
-        yield f"  {style.paint(colour, word)}: {', '.join(names) if all_of_them else style.listed(names)}"
-        yield from (f"      {line}" for line in error.removeprefix(f"{word}: ").splitlines())
-
-
-def outcomes_in(
-    plan: Plan,
-    outcomes: Sequence[Outcome],
-    form: Format,
-    style: Style = PLAIN,
-    probes: Sequence[Probe] = (),
-    rolled: Rolled | None = None,
-) -> str:
-    results = plan, outcomes, probes, rolled
-    text = partial(outcomes_text, plan, outcomes, style, probes, rolled)
-    return report_in(form, text, partial(outcomes_json, *results), partial(outcome_page, *results))

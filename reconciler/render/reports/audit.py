@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 
 from reconciler.errors import Unknown
 from reconciler.model.reports.audit import AuditVerification
-from reconciler.model.state.audit_chain import ChainBreak, ChainReport
+from reconciler.model.state.audit_chain import ChainReport
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
@@ -22,62 +21,46 @@ LIMIT = (
 def audit_text(verification: AuditVerification, style: Style = PLAIN) -> str:
     lines: list[str] = []
     for place, report in verification.places.items():
-        lines.append(style.paint("bold", f"{place}: {_verdict(report)}"))
-        lines += [f"  {line}" for line in _details(report)]
+        if isinstance(report, Unknown):
+            lines += [style.paint("bold", f"{place}: unknown: {report.error}"), f"  {report.todo}"]
+            continue
+        state, records = _state(report), counted(report.records, "record")
+        said = f"{state}, of {records}"
+        if state == "whole":
+            said = f"whole since {report.since}, {records}"
+            said = said if report.since else "no record has a digest of the one before it"
+        lines.append(style.paint("bold", f"{place}: {said}"))
+        if (broken := report.broken) is not None:
+            lines.append(f"  {broken.kind} of run {broken.run} at {broken.at}: {broken.problem}")
+            lines.append(f"    digest that it carries: {broken.expected or 'none'}")
+            lines.append(f"    digest of the record that stands before it: {broken.present}")
+        if report.pinned is False:
+            why = "records were taken off its end, or the chain is another one"
+            lines.append(f"  the head that was asked for is not in it: {why}")
+        lines += ["  the head that was asked for is in it"] if report.pinned else []
+        lines += [f"  {doubt}" for doubt in report.doubts]
+        if report.unchained and report.records:
+            older = counted(report.unchained, "record")
+            lines.append(f"  {older} of older releases before it carry no digest: not checked")
+        lines += [f"  head {head}" for head in report.heads]
     return lines_of([*lines, LIMIT], style)
 
 
 def audit_json(verification: AuditVerification) -> str:
     """As schemas/reports/audit-verification.schema.json."""
-    places = [
-        {"place": place, "verdict": _state(report), **_fields(report)} for place, report in verification.places.items()
-    ]
+    places = []
+    for place, report in verification.places.items():
+        if isinstance(report, Unknown):
+            places.append({"place": place, "verdict": "unknown", "error": report.error, "todo": report.todo})
+        else:
+            places.append({"place": place, "verdict": _state(report), **asdict(report)})
     return report_json(
         "audit", verification.environment, exit_code=int(verification.exit_code), places=places, limit=LIMIT
     )
 
 
-def _state(report: ChainReport | Unknown) -> str:
-    if isinstance(report, Unknown):
-        return "unknown"
-    return "whole" if report.whole else "not proved" if _only_doubted(report) else "broken"
-
-
-def _only_doubted(report: ChainReport) -> bool:
-    return report.broken is None and report.pinned is not False
-
-
-def _fields(report: ChainReport | Unknown) -> dict[str, object]:
-    return {"error": report.error, "todo": report.todo} if isinstance(report, Unknown) else asdict(report)
-
-
-def _verdict(report: ChainReport | Unknown) -> str:
-    if isinstance(report, Unknown):
-        return f"unknown: {report.error}"
-    records = counted(report.records, "record")
-    if not report.whole:
-        return f"not proved, of {records}" if _only_doubted(report) else f"broken, of {records}"
-    return f"whole since {report.since}, {records}" if report.since else "no record has a digest of the one before it"
-
-
-def _details(report: ChainReport | Unknown) -> Iterator[str]:
-    if isinstance(report, Unknown):
-        yield report.todo
-        return
-    if report.broken is not None:
-        yield from _break(report.broken)
-    if report.pinned is False:
-        yield "the head that was asked for is not in it: records were taken off its end, or the chain is another one"
-    if report.pinned:
-        yield "the head that was asked for is in it"
-    yield from report.doubts
-    if report.unchained and report.records:
-        yield f"{counted(report.unchained, 'record')} of older releases before it carry no digest: not checked"
-    for head in report.heads:
-        yield f"head {head}"
-
-
-def _break(broken: ChainBreak) -> Iterator[str]:
-    yield f"{broken.kind} of run {broken.run} at {broken.at}: {broken.problem}"
-    yield f"  digest that it carries: {broken.expected or 'none'}"
-    yield f"  digest of the record that stands before it: {broken.present}"
+def _state(report: ChainReport) -> str:
+    if report.whole:
+        return "whole"
+    # Doubts alone prove no change of a record; a break, or a head that is missing, does.
+    return "not proved" if report.broken is None and report.pinned is not False else "broken"

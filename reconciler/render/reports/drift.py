@@ -1,14 +1,13 @@
-"""The reports of ``drift``, what differs from git and its cause, and of ``drift --between``."""
+"""The reports of ``drift``, what differs from git and its cause, and of ``parity``, what differs between clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
 from reconciler.engine.drift.causes import NOTHING, differences, drift_exit_code
 from reconciler.engine.drift.parity import Disparity, Parity
-from reconciler.model.changes import OutsideChange
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import History
 from reconciler.render.escape import lines_of
@@ -27,6 +26,11 @@ from reconciler.render.plan.text import left_lists
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import counted, grouped
+
+
+def drift_in(plan: Plan, form: Format, style: Style = PLAIN, history: History = NOTHING) -> str:
+    text, page = partial(drift_text, plan, style, history), partial(drift_page, plan, form, history)
+    return report_in(form, text, partial(drift_json, plan, history), page)
 
 
 def drift_verdict(plan: Plan) -> str:
@@ -59,46 +63,39 @@ def _shown_subjects(plan: Plan) -> frozenset[str]:
 
 
 def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPage:
-    """A comment has the values in the line of what differs, a page below it."""
+    found = differences(plan, history)
     items = []
-    for item in differences(plan, history):
+    for item in found:
         values, cause = (f"live: {item.found}", item.aim), f"{item.cause}: {item.why}"
-        if form is Format.MARKDOWN:
+        if form is Format.MARKDOWN:  # a comment has no table, so that the values are in the line that a reader scans
             items.append(SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
         else:
             items.append(SectionItem(item.subject, (*values, cause), sign="~"))
-    why = "the clusters are not as git declares"
-    drifted = Section("Differences", why, tuple(items), urgent=True, table=_table(plan, history))
-    left = left_sections(plan, unmanaged=True)
-    sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left)
-    return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
-
-
-def _table(plan: Plan, history: History) -> SectionTable:
-    """What is alike stands in one row."""
     alike = grouped(
-        ((item.found, item.wished, item.origin or "declared", item.cause, item.why), item.subject)
-        for item in differences(plan, history)
+        ((item.found, item.wished, item.origin or "declared", item.cause, item.why), item.subject) for item in found
     )
     rows = (
         (tuple(subjects), live, desired, origin, f"{cause}: {why}")
         for (live, desired, origin, cause, why), subjects in alike.items()
     )
-    return SectionTable(("what", "live", "desired", "by", "cause"), tuple(rows))
-
-
-def _outside(change: OutsideChange) -> Mapping[str, object]:
-    fields = {**asdict(change), "subject": str(change.subject)}
-    if (copied := change.copied_again) is None:
-        del fields["copied_again"]
-    else:
-        fields["copied_again"] = {**asdict(copied), "source": str(copied.source)}
-    return fields
+    table = SectionTable(("what", "live", "desired", "by", "cause"), tuple(rows))
+    why = "the clusters are not as git declares"
+    drifted = Section("Differences", why, tuple(items), urgent=True, table=table)
+    left = left_sections(plan, unmanaged=True)
+    sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left)
+    return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
 
 
 def drift_json(plan: Plan, history: History = NOTHING) -> str:
     """As schemas/drift.schema.json."""
-    outside = [_outside(change) for change in plan.outside]
+    outside = []
+    for change in plan.outside:
+        fields = {**asdict(change), "subject": str(change.subject)}
+        if (copied := change.copied_again) is None:
+            del fields["copied_again"]
+        else:
+            fields["copied_again"] = {**asdict(copied), "source": str(copied.source)}
+        outside.append(fields)
     return report_json(
         "drift",
         plan.basis.environment,
@@ -117,65 +114,12 @@ def drift_json(plan: Plan, history: History = NOTHING) -> str:
     )
 
 
+# parity between clusters
+
+
 def parity_in(parity: Parity, form: Format, style: Style = PLAIN) -> str:
     text, json = partial(parity_text, parity, style), partial(parity_json, parity)
-    return report_in(form, text, json, partial(_parity_page, parity))
-
-
-def _parity_page(parity: Parity) -> ReportPage:
-    """Each section only when there is something in it."""
-    wrong, allowed = (parity.those(allowed=side) for side in (False, True))
-    every = (
-        _section("Not allowed", "the sides differ, and no rule lets them", wrong),
-        unknown_section(parity.unknown),
-        _section("Allowed", "the sides differ, each time by a rule", allowed),
-    )
-    sections, said = tuple(section for section in every if section.items), parity_verdict(parity)
-    return ReportPage("parity", parity.environment, said, sections, whole="the same with --format json")
-
-
-def _section(title: str, why: str, disparities: Sequence[Disparity]) -> Section:
-    urgent = not all(item.allowed for item in disparities)
-    return Section(title, why, _items(disparities), urgent, len(disparities), _parity_table(disparities))
-
-
-def _parity_table(disparities: Iterable[Disparity]) -> SectionTable:
-    """What is alike stands in one row."""
-    alike = grouped(((_whose(item), item.field, item.here, item.there, item.why), _pair(item)) for item in disparities)
-    rows = (
-        (tuple(pairs), (field,), f"{here} on {sides[0]}", f"{there} on {sides[1]}", f"{whose}: {why}")
-        for ((whose, sides), field, here, there, why), pairs in alike.items()
-    )
-    return SectionTable(("what", "field", "here", "there", "why"), tuple(rows))
-
-
-def _items(disparities: Iterable[Disparity]) -> tuple[SectionItem, ...]:
-    """Differences that are alike once, with all their pairs."""
-    return tuple(SectionItem(words, tuple(pairs), "~") for words, pairs in _alike(disparities).items())
-
-
-def _alike(disparities: Iterable[Disparity]) -> dict[str, list[str]]:
-    return grouped((_words(item), _pair(item)) for item in disparities)
-
-
-def _pair(disparity: Disparity) -> str:
-    if disparity.flow:
-        return f"{disparity.source} -> {disparity.remote}"
-    return disparity.source.partition("/")[2]
-
-
-def _whose(disparity: Disparity) -> tuple[str, tuple[str, str]]:
-    """Who makes the sides a pair, and what the sides are called."""
-    if disparity.flow:
-        return f"flow {disparity.flow}", ("the source", "the target")
-    here, there = (ref.partition("/")[0] for ref in (disparity.source, disparity.remote))
-    return f"declared on {here} and {there}", (here, there)
-
-
-def _words(disparity: Disparity) -> str:
-    whose, (here, there) = _whose(disparity)
-    values = f"{disparity.here} on {here}, {disparity.there} on {there}"
-    return f"{whose}, {disparity.field}: {values}: {disparity.why}"
+    return report_in(form, text, json, partial(parity_page, parity))
 
 
 def parity_verdict(parity: Parity) -> str:
@@ -194,19 +138,63 @@ def parity_verdict(parity: Parity) -> str:
 
 
 def parity_text(parity: Parity, style: Style = PLAIN) -> str:
+    """Violations, then what is unknown, then allowed differences."""
     lines = [style.paint("bold", parity_verdict(parity)), f"environment {parity.environment}"]
-    lines += _part(parity.those(allowed=False), "Not allowed", style)
-    lines += [f"  unknown: {unknown.subject}: {unknown.error}" for unknown in parity.unknown]
-    lines += _part(parity.those(allowed=True), "Allowed", style)
+    for title, disparities in (("Not allowed", parity.those(allowed=False)), ("Allowed", parity.those(allowed=True))):
+        if title == "Allowed":
+            lines += [f"  unknown: {unknown.subject}: {unknown.error}" for unknown in parity.unknown]
+        lines += ["", f"{title} ({len(disparities)})"] if disparities else []
+        for words, pairs in _alike(disparities).items():
+            lines += [f"  {words}", f"    {style.listed(pairs)}"]
     return lines_of(lines, style)
 
 
-def _part(disparities: Sequence[Disparity], title: str, style: Style) -> Iterator[str]:
-    if disparities:
-        yield from ("", f"{title} ({len(disparities)})")
-    for words, pairs in _alike(disparities).items():
-        yield f"  {words}"
-        yield f"    {style.listed(pairs)}"
+def parity_page(parity: Parity) -> ReportPage:
+    """Each section only if there is something in it."""
+    wrong, allowed = (parity.those(allowed=side) for side in (False, True))
+    every = (
+        _disparities("Not allowed", "the sides differ, and no rule lets them", wrong),
+        unknown_section(parity.unknown),
+        _disparities("Allowed", "the sides differ, each time by a rule", allowed),
+    )
+    sections, said = tuple(section for section in every if section.items), parity_verdict(parity)
+    return ReportPage("parity", parity.environment, said, sections, whole="the same with --format json")
+
+
+def _disparities(title: str, why: str, some: Sequence[Disparity]) -> Section:
+    """Differences that are alike share an item and a row, with all their pairs."""
+    items = tuple(SectionItem(words, tuple(pairs), "~") for words, pairs in _alike(some).items())
+    alike = grouped(((_whose(item), item.field, item.here, item.there, item.why), _pair(item)) for item in some)
+    rows = (
+        (tuple(pairs), (field,), f"{here} on {sides[0]}", f"{there} on {sides[1]}", f"{whose}: {why}")
+        for ((whose, sides), field, here, there, why), pairs in alike.items()
+    )
+    table = SectionTable(("what", "field", "here", "there", "why"), tuple(rows))
+    return Section(title, why, items, not all(item.allowed for item in some), len(some), table)
+
+
+def _alike(disparities: Sequence[Disparity]) -> dict[str, list[str]]:
+    """Words of a difference -> the pairs of topics that have it."""
+    pairs: dict[str, list[str]] = {}
+    for each in disparities:
+        whose, (here, there) = _whose(each)
+        words = f"{whose}, {each.field}: {each.here} on {here}, {each.there} on {there}: {each.why}"
+        pairs.setdefault(words, []).append(_pair(each))
+    return pairs
+
+
+def _pair(disparity: Disparity) -> str:
+    if disparity.flow:
+        return f"{disparity.source} -> {disparity.remote}"
+    return disparity.source.partition("/")[2]
+
+
+def _whose(disparity: Disparity) -> tuple[str, tuple[str, str]]:
+    """What makes the sides a pair, and what the sides are called."""
+    if disparity.flow:
+        return f"flow {disparity.flow}", ("the source", "the target")
+    here, there = (ref.partition("/")[0] for ref in (disparity.source, disparity.remote))
+    return f"declared on {here} and {there}", (here, there)
 
 
 def parity_json(parity: Parity) -> str:
@@ -220,8 +208,3 @@ def parity_json(parity: Parity) -> str:
         disparities=parity.disparities,
         unknown=parity.unknown,
     )
-
-
-def drift_in(plan: Plan, form: Format, style: Style = PLAIN, history: History = NOTHING) -> str:
-    text, page = partial(drift_text, plan, style, history), partial(drift_page, plan, form, history)
-    return report_in(form, text, partial(drift_json, plan, history), page)

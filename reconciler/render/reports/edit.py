@@ -16,23 +16,20 @@ from reconciler.model.reports.edit import (
     EditComparison,
     Fate,
     FieldChange,
-    FlowImpact,
     ItemChange,
-    MirrorImpact,
     NoEffect,
     TopicTravel,
 )
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.outline import FOLD, risk_label
-from reconciler.render.plan.sections import Section, SectionItem
+from reconciler.render.plan.sections import Section, SectionItem, section_lines, sections_lines
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.text import counted, grouped
+from reconciler.text import counted
 
-LONGEST = 40
 _TITLE = "What the edit means"
 REMOTE = "remote topic"
-_PLURALS = {"class": "classes", "defaults": "defaults"}
+PLURALS = {"class": "classes", "defaults": "defaults", "access": "access"}
 _FATES = {Fate.STARTS: "+", Fate.RESTARTS: "!", Fate.STOPS: "-", Fate.KEEPS_RUNNING: ""}
 
 
@@ -47,7 +44,7 @@ def comparison_verdict(comparison: EditComparison, against: Against) -> str:
         other = "only comments, layout or the order of things; nothing that is declared"
         return f"{since}: {'nothing was edited' if comparison.same_text else other}"
     counts = Counter((item.sign.value, item.kind) for item in comparison.items)
-    edits = (f"{sign}{counted(count, kind, _PLURALS.get(kind, ''))}" for (sign, kind), count in counts.items())
+    edits = (f"{sign}{counted(count, kind, PLURALS.get(kind, ''))}" for (sign, kind), count in counts.items())
     parts = [", ".join(edits)]
     parts += [f"mirror {impact.mirror} {impact.fate}" for impact in comparison.mirrors if impact.disturbed]
     if high := sum(field.risk is Risk.HIGH for item in comparison.items for field in item.fields):
@@ -58,12 +55,23 @@ def comparison_verdict(comparison: EditComparison, against: Against) -> str:
 def comparison_sections(comparison: EditComparison, against: Against) -> tuple[Section, ...]:
     """The verdict as a section's heading, then each part that has something in it."""
     said, items, follows = comparison_verdict(comparison, against), comparison.items, comparison.follows
-    flows, count = tuple(map(_flow, comparison.flows)), sum(impact.count for impact in comparison.flows)
+    flows, mirrors = [], []
+    for flow in comparison.flows:
+        # With counts where there are several: a list that is cut must not hide that topics are lost.
+        sides = [(word, some) for word, some in (("gains", flow.gained), ("loses", flow.lost)) if some]
+        counts = f": {', '.join(f'{word} {len(some):,}' for word, some in sides)}" if flow.count > 1 else ""
+        topics = tuple(f"{word} {travel}" for word, some in sides for travel in some)
+        flows.append(SectionItem(f"flow {flow.flow}{counts}", topics))
+    for job in comparison.mirrors:
+        prints = f" (fingerprint {job.before} -> {job.after})" if job.fate is Fate.RESTARTS else ""
+        why = (*job.because, *(f"needs no restart: {line}" for line in job.harmless))
+        mirrors.append(SectionItem(f"mirror {job.mirror} {job.fate}{prints}", why, _FATES[job.fate]))
+    count = sum(flow.count for flow in comparison.flows)
     first, *more = (
         Section(_TITLE, said, tuple(folded(items)), count=len(items)),
-        Section("Declared topics that flows gain or lose", "what was copied stays", flows, count=count),
+        Section("Declared topics that flows gain or lose", "what was copied stays", tuple(flows), count=count),
         Section("Remote topics that follow", "", tuple(folded(follows)), count=len(follows)),
-        Section("Mirror jobs", "", tuple(map(_mirror, comparison.mirrors))),
+        Section("Mirror jobs", "", tuple(mirrors)),
     )
     return (first, *(section for section in more if section.items))
 
@@ -84,24 +92,18 @@ def effects_section(effectless: Sequence[NoEffect]) -> tuple[Section, ...]:
 
 
 def untold_section(problems: Sequence[Problem], against: Against) -> Section:
-    """In place of what an edit means, where its base is not valid: an edit that mends it is planned all the same."""
+    """In place of what an edit means, where its base is not valid: an edit that fixes it is planned all the same."""
     since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
     why = f"{since}: that commit is not valid. What apply would do now is shown below."
     return Section(_TITLE, why, tuple(SectionItem(str(problem)) for problem in problems))
 
 
 def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
-    """``sections`` as ``comparison_sections`` makes them, with or without more: of an edit that is not planned, so it
-    has the headline."""
+    """``sections`` as ``comparison_sections`` makes them, with or without more: of an edit without a plan, which has
+    the headline itself."""
     first, *rest = sections
     lines = [style.paint("bold", first.why), *section_lines(first, style), *sections_lines(rest, style)]
     return lines_of(lines, style)
-
-
-def sections_lines(sections: Sequence[Section], style: Style) -> Iterator[str]:
-    for section in sections:
-        yield from ("", style.paint("alarm", section.heading) if section.urgent else section.heading)
-        yield from section_lines(section, style)
 
 
 def review_json(
@@ -139,37 +141,29 @@ def _travels(travels: Sequence[TopicTravel]) -> list[dict[str, str]]:
 
 
 def folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
-    """Equal changes of several, where the first of them stands; where each is written, git tells."""
-    for members in grouped((_likeness(item), item) for item in items).values():
+    """Equal changes of several share an item at the place of the first; where each is written, git says."""
+    alike: dict[Hashable, list[ItemChange]] = {}
+    for item in items:
+        # The values of remote topics may be alike though each comes from a source of its own.
+        key: Hashable = item.sign, item.kind, item.means, item.fields
+        if item.kind == REMOTE:
+            fields = tuple(replace(field, means="") for field in item.fields)
+            key = item.sign, item.kind, item.name.partition("/")[0], item.means, fields
+        alike.setdefault(key, []).append(item)
+    for members in alike.values():
+        first = members[0]
         if len(members) < FOLD:
-            yield from map(_item, members)
-        else:
-            yield _together(members)
-
-
-def _likeness(item: ItemChange) -> Hashable:
-    """All that is told of a change but its name. A remote topic's value comes from a source of its own."""
-    if item.kind != REMOTE:
-        return item.sign, item.kind, item.means, item.fields
-    fields = tuple(replace(field, means="") for field in item.fields)
-    return item.sign, item.kind, item.name.partition("/")[0], item.means, fields
-
-
-def _together(members: Sequence[ItemChange]) -> SectionItem:
-    first = members[0]
-    fields = [
-        replace(field, means="its source") if first.kind == REMOTE and field.means.startswith("source ") else field
-        for field in first.fields
-    ]
-    kind = counted(len(members), first.kind, _PLURALS.get(first.kind, ""))
-    text, names = f"{kind}, each{_means(first)}", tuple(item.name for item in members)
-    return SectionItem(text, tuple(map(_field, fields)), first.sign.value, names)
-
-
-def _item(item: ItemChange) -> SectionItem:
-    place = f", {item.where}" if item.where else ""
-    text = f"{item.kind} {item.name}{place}{_means(item)}"
-    return SectionItem(text, tuple(map(_field, item.fields)), item.sign.value)
+            for item in members:
+                place = f", {item.where}" if item.where else ""
+                text = f"{item.kind} {item.name}{place}{_means(item)}"
+                yield SectionItem(text, tuple(map(_field, item.fields)), item.sign.value)
+            continue
+        of = [first.kind == REMOTE and field.means.startswith("source ") for field in first.fields]
+        shown = [
+            replace(field, means="its source") if own else field for own, field in zip(of, first.fields, strict=True)
+        ]
+        text = f"{counted(len(members), first.kind, PLURALS.get(first.kind, ''))}, each{_means(first)}"
+        yield SectionItem(text, tuple(map(_field, shown)), first.sign.value, tuple(item.name for item in members))
 
 
 def _means(item: ItemChange) -> str:
@@ -177,35 +171,14 @@ def _means(item: ItemChange) -> str:
 
 
 def _field(field: FieldChange) -> str:
-    risk = "" if field.risk is Risk.LOW else f"{risk_label(field.risk)}: "
-    lasting = " (irreversible)" if field.irreversible else ""
-    means = f"; {risk}{field.means}{lasting}" if field.means else ""
+    means = f"; {meaning(field)}" if field.means else ""
     if not field.before:
         return f"{field.path} = {field.after}{means}"
     return f"{field.path}: {field.before} -> {field.after}{means}"
 
 
-def _flow(impact: FlowImpact) -> SectionItem:
-    """With counts where there are several: a list that is cut must not hide that topics are lost."""
-    sides = [(word, some) for word, some in (("gains", impact.gained), ("loses", impact.lost)) if some]
-    counts = f": {', '.join(f'{word} {len(some):,}' for word, some in sides)}" if impact.count > 1 else ""
-    more = tuple(f"{word} {travel}" for word, some in sides for travel in some)
-    return SectionItem(f"flow {impact.flow}{counts}", more)
-
-
-def _mirror(impact: MirrorImpact) -> SectionItem:
-    prints = f" (fingerprint {impact.before} -> {impact.after})" if impact.fate is Fate.RESTARTS else ""
-    more = (*impact.because, *(f"needs no restart: {line}" for line in impact.harmless))
-    return SectionItem(f"mirror {impact.mirror} {impact.fate}{prints}", more, _FATES[impact.fate])
-
-
-def section_lines(section: Section, style: Style) -> Iterator[str]:
-    shown = len(section.items) if style.full else LONGEST
-    for item in section.items[:shown]:
-        sign = f"{style.paint(item.sign, item.sign)} " if item.sign else ""
-        yield f"  {sign}{item.text}"
-        if item.names:
-            yield f"      {style.listed(item.names)}"
-        yield from style.cut([f"      {line}" for line in item.more], LONGEST)
-    if len(section.items) > shown:
-        yield f"  and {len(section.items) - shown} more; --format html or json has all of them"
+def meaning(field: FieldChange) -> str:
+    """Empty if there is nothing to say."""
+    risk = "" if field.risk is Risk.LOW else f"{risk_label(field.risk)}: "
+    lasting = " (irreversible)" if field.irreversible else ""
+    return f"{risk}{field.means}{lasting}" if field.means else ""

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import assert_never
 
-from reconciler.model.changes import Risk
-from reconciler.model.reports.edit import FieldChange, ItemChange, Sign
+from reconciler.model.reports.edit import ItemChange, Sign
 from reconciler.model.reports.promotion import PromotionReport
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.formats import report_in
-from reconciler.render.plan.outline import risk_label
-from reconciler.render.plan.sections import ReportPage, Section, SectionItem
+from reconciler.render.plan.sections import MOST_LINES, ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
-from reconciler.render.reports.edit import LONGEST
+from reconciler.render.reports.edit import PLURALS, meaning
 from reconciler.render.style import PLAIN, Format, Style
 from reconciler.render.wrap import table_lines
 from reconciler.text import counted
@@ -31,7 +29,6 @@ SECTIONS = {
 }
 NOT_SET = "(not set)"
 OTHERS = "Defaults, classes and rules"
-_PLURALS = {"class": "classes", "defaults": "defaults", "access": "access"}
 
 
 def promotion_in(report: PromotionReport, form: Format, style: Style = PLAIN) -> str:
@@ -61,20 +58,55 @@ def _side(sign: Sign, report: PromotionReport, short: bool = False) -> str:
 
 def _counts(report: PromotionReport, sign: Sign) -> str:
     counts = Counter(item.kind for item in report.comparison.items if item.sign is sign)
-    return ", ".join(counted(count, kind, _PLURALS.get(kind, "")) for kind, count in counts.items())
+    return ", ".join(counted(count, kind, PLURALS.get(kind, "")) for kind, count in counts.items())
 
 
 def promotion_text(report: PromotionReport, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", promotion_verdict(report))]
     lines += [f"  {line}" for line in _notes(report)]
-    for title, items in _by_section(report):
+    for title, items in _by_section(report).items():
         lines += ["", f"{title} ({len(items):,})"]
-        shown = len(items) if style.full else LONGEST
+        shown = len(items) if style.full else MOST_LINES
         for item in items[:shown]:
-            lines += [f"  {style.paint(item.sign.value, _head(item, report))}", *_values(item, report, style)]
+            lines.append(f"  {style.paint(item.sign.value, _head(item, report))}")
+            if item.sign is not Sign.CHANGED or not item.fields:
+                lines += [f"      {field.path} = {field.after or field.before}" for field in item.fields]
+                continue
+            # A table with a column for each environment, and below it what its rows mean.
+            rows = [("field", report.source, report.target)]
+            rows += [(field.path, field.after, field.before or NOT_SET) for field in item.fields]
+            lines += table_lines(rows, style.width, indent="      ")
+            for field in (field for field in item.fields if field.means):
+                lines.append(f"      {field.path}: {_follows(meaning(field), report).removeprefix('; ')}")
         if len(items) > shown:
             lines.append(f"  and {len(items) - shown} more; --format html or json has all of them")
     return lines_of(lines, style)
+
+
+def promotion_page(report: PromotionReport) -> ReportPage:
+    sections = []
+    for title, items in _by_section(report).items():
+        shown = []
+        for item in items:
+            values = [f"{field.path} = {field.after or field.before}" for field in item.fields]
+            if item.sign is Sign.CHANGED:
+                values = [
+                    f"{field.path}: {field.after} in {report.source}, {field.before or NOT_SET} in {report.target}"
+                    + _follows(meaning(field), report)
+                    for field in item.fields
+                ]
+            shown.append(SectionItem(_head(item, report), tuple(values)))
+        sections.append(Section(title, "", tuple(shown), count=len(items)))
+    sections.append(Section("How they were compared", "", tuple(map(SectionItem, _notes(report)))))
+    environment = f"{report.source} and {report.target}"
+    return ReportPage("compare", environment, promotion_verdict(report), tuple(sections), title="comparison")
+
+
+def _by_section(report: PromotionReport) -> dict[str, list[ItemChange]]:
+    items: dict[str, list[ItemChange]] = {title: [] for title in (*SECTIONS.values(), OTHERS)}
+    for item in report.comparison.items:
+        items[SECTIONS.get(item.kind, OTHERS)].append(item)
+    return {title: members for title, members in items.items() if members}
 
 
 def _head(item: ItemChange, report: PromotionReport) -> str:
@@ -87,61 +119,12 @@ def _follows(means: str, report: PromotionReport) -> str:
     return f"; if {report.target} follows: {means}" if means else ""
 
 
-def _values(item: ItemChange, report: PromotionReport, style: Style) -> Iterator[str]:
-    """A table with a column for each environment, and below it what its rows mean."""
-    if item.sign is not Sign.CHANGED or not item.fields:
-        yield from (f"      {field.path} = {field.after or field.before}" for field in item.fields)
-        return
-    titles = ("field", report.source, report.target)
-    rows = [titles, *((field.path, field.after, field.before or NOT_SET) for field in item.fields)]
-    yield from table_lines(rows, style.width, indent="      ")
-    for field in item.fields:
-        if field.means:
-            yield f"      {field.path}: {_meaning(field, report).removeprefix('; ')}"
-
-
-def _meaning(field: FieldChange, report: PromotionReport) -> str:
-    risk = "" if field.risk is Risk.LOW else f"{risk_label(field.risk)}: "
-    return _follows(f"{risk}{field.means}{' (irreversible)' if field.irreversible else ''}", report)
-
-
-def promotion_page(report: PromotionReport) -> ReportPage:
-    notes = tuple(SectionItem(line) for line in _notes(report))
-    sections = (*_sections(report), Section("How they were compared", "", notes))
-    environment = f"{report.source} and {report.target}"
-    return ReportPage("compare", environment, promotion_verdict(report), sections, title="comparison")
-
-
 def _notes(report: PromotionReport) -> Iterator[str]:
     if not report.equal:
         yield f"to promote, edit the files of {report.target}; nothing is written for you"
     for name, other in report.paired.items():
         yield f"{name} of {report.source} is compared with {other}: nothing else can be meant"
     yield "not compared: addresses, client settings, cluster ids and regions, tombstones"
-
-
-def _sections(report: PromotionReport) -> Iterator[Section]:
-    for title, items in _by_section(report):
-        yield Section(title, "", tuple(_item(item, report) for item in items), count=len(items))
-
-
-def _by_section(report: PromotionReport) -> Iterator[tuple[str, list[ItemChange]]]:
-    items: dict[str, list[ItemChange]] = {title: [] for title in (*SECTIONS.values(), OTHERS)}
-    for item in report.comparison.items:
-        items[SECTIONS.get(item.kind, OTHERS)].append(item)
-    yield from ((title, members) for title, members in items.items() if members)
-
-
-def _item(item: ItemChange, report: PromotionReport) -> SectionItem:
-    if item.sign is not Sign.CHANGED:
-        more = tuple(f"{field.path} = {field.after or field.before}" for field in item.fields)
-        return SectionItem(_head(item, report), more)
-    values = (
-        f"{field.path}: {field.after} in {report.source}, {field.before or NOT_SET} in {report.target}"
-        + _meaning(field, report)
-        for field in item.fields
-    )
-    return SectionItem(_head(item, report), tuple(values))
 
 
 def promotion_json(report: PromotionReport) -> str:

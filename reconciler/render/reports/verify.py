@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
+from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, Verification
 from reconciler.render.escape import lines_of
 from reconciler.render.escape import page as safe
 from reconciler.render.page import code, page_html, table
@@ -35,14 +35,19 @@ def verify_verdict(verification: Verification) -> str:
     lag = sum(partition.lag for partition in equal)
     behind = f"; {counted(lag, 'offset')} not copied yet" if lag else ""
     left_out = "; not all that is matched is carried" if verification.left_out else ""
-    return f"Equal: {total}, {_compared(equal)}{behind}{left_out}"
+    records, keys = (sum(each.equal for each in equal if each.compared == unit) for unit in ("records", "keys"))
+    compared = f"{records:,} records{f' and {keys:,} keys' if keys else ''} compared"
+    return f"Equal: {total}, {compared}{behind}{left_out}"
 
 
 def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", verify_verdict(verification))]
     lines.append(f"environment {verification.environment}, {verification.seconds:.0f} s")
     for flow, partitions in groupby(sorted(verification.partitions, key=_place), key=lambda each: each.flow):
-        lines += ["", f"flow {flow}", *_table(list(partitions), style)]
+        members = list(partitions)
+        rows = _folded(members) if len(members) > MOST_ROWS and not style.full else list(map(_row, members))
+        painted = [(*row[:4], style.paint(_MARKS[Equality(row[4])], row[4])) for row in rows]
+        lines += ["", f"flow {flow}", *table_lines([_TITLES, *painted], style.width, (2, 3), "  ")]
     for partition in sorted(verification.of(Equality.DIFFERENT), key=_place):
         lines += ["", *_difference(partition, style)]
     for partition in sorted(verification.of(Equality.UNKNOWN), key=_place):
@@ -70,52 +75,30 @@ def verify_json(verification: Verification) -> str:
 
 def verify_html(verification: Verification) -> str:
     """One page, in the dress of a plan's: differences and unknowns first, then every partition."""
-    different = (
-        _as_item(list(_difference(partition, PLAIN)))
-        for partition in sorted(verification.of(Equality.DIFFERENT), key=_place)
-    )
-    unknown = (
+    different = []
+    for partition in sorted(verification.of(Equality.DIFFERENT), key=_place):
+        head, *more = (line.strip() for line in _difference(partition, PLAIN))
+        different.append(SectionItem(head, tuple(more)))
+    unknown = tuple(
         SectionItem(f"{partition.flow}, {_row(partition)[0]}: {partition.reason}", (partition.todo,))
         for partition in sorted(verification.of(Equality.UNKNOWN), key=_place)
     )
+    why = "the first difference of each partition; never its content"
     sections = (
-        Section(
-            "Different", "the first difference of each partition; never its content", tuple(different), urgent=True
-        ),
-        Section("Unknown", "could not be compared, so nothing is concluded", tuple(unknown), urgent=True),
+        Section("Different", why, tuple(different), urgent=True),
+        Section("Unknown", "could not be compared, so nothing is concluded", unknown, urgent=True),
         Section("Not compared", "not carried", tuple(map(SectionItem, verification.left_out))),
     )
-    report = ReportPage(
-        "verify",
-        verification.environment,
-        verify_verdict(verification),
-        tuple(section for section in sections if section.items),
-    )
+    shown = tuple(section for section in sections if section.items)
+    report = ReportPage("verify", verification.environment, verify_verdict(verification), shown)
     ordered = sorted(verification.partitions, key=_place)
     rows = [(code(partition.flow), *map(safe, _row(partition))) for partition in ordered]
     whole = ["<h2>Partitions</h2>", table(("flow", *_TITLES), rows)] if rows else []
     return page_html(f"{verification.environment}: verify", [*report_body(report), *whole])
 
 
-def _as_item(lines: Sequence[str]) -> SectionItem:
-    head, *more = (line.strip() for line in lines)
-    return SectionItem(head, tuple(more))
-
-
 def _place(partition: ComparedPartition) -> tuple[str, str, int]:
     return partition.flow, partition.source_topic, partition.partition
-
-
-def _compared(partitions: Sequence[ComparedPartition]) -> str:
-    records, keys = (sum(each.equal for each in partitions if each.compared == unit) for unit in ("records", "keys"))
-    return f"{records:,} records{f' and {keys:,} keys' if keys else ''} compared"
-
-
-def _table(partitions: Sequence[ComparedPartition], style: Style) -> Iterator[str]:
-    """A row a partition; where there are many, those of a topic that are equal share one."""
-    rows = map(_row, partitions) if len(partitions) <= MOST_ROWS or style.full else _folded(partitions)
-    painted = [(*row[:4], style.paint(_MARKS[Equality(row[4])], row[4])) for row in rows]
-    yield from table_lines([_TITLES, *painted], style.width, (2, 3), "  ")
 
 
 def _names(partition: ComparedPartition) -> tuple[str, str]:
@@ -132,6 +115,7 @@ def _row(partition: ComparedPartition) -> tuple[str, ...]:
 
 
 def _folded(partitions: Sequence[ComparedPartition]) -> list[tuple[str, ...]]:
+    """Partitions of a topic that are equal share a row."""
     rows: list[tuple[str, ...]] = []
     for (topic, target), group in groupby(partitions, key=lambda each: (each.source_topic, each.target_topic)):
         members = list(group)
@@ -146,18 +130,35 @@ def _folded(partitions: Sequence[ComparedPartition]) -> list[tuple[str, ...]]:
 
 def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
     head = f"{style.paint('alarm', 'different')}: {' and '.join(_names(partition))}"
-    first = partition.difference
-    if first is None:
+    if (first := partition.difference) is None:
         yield head
         return
-    yield f"{head} part first at source {_at(first.source_offset)}, target {_at(first.target_offset)}: {_words(first)}"
+    # Which it is: a record that one side lacks, another order, or fields of one record that differ.
+    more = f" ({first.count} in a row)" if first.count > 1 else ""
+    match first.what:
+        case ("missing",):
+            what = f"missing at the target{more}"
+        case ("extra",):
+            what = f"more at the target than at the source{more}"
+        case ("swapped",):
+            what = "records are in another order"
+        case _:
+            single = len(first.what) == 1 and first.what[0] != "headers"
+            what = f"{', '.join(first.what)} {'differs' if single else 'differ'}"
+    yield f"{head} part first at source {_at(first.source_offset)}, target {_at(first.target_offset)}: {what}"
     if first.what[0] in ("missing", "extra", "swapped"):
         at_source = first.source_offset is not None and first.what[0] != "extra"
         if (shown := first.source if at_source else first.target) is not None:
             parts = f"key {_part(shown.key, 'byte')}, value {_part(shown.value, 'byte')}"
             yield f"  the record: {parts}, {_part(shown.headers, 'header')}, timestamp {shown.timestamp} ms"
-    else:
-        yield from (f"  {line}" for line in _fields(first))
+    elif first.source is not None and first.target is not None:
+        for name in first.what:
+            ours, theirs = getattr(first.source, name, None), getattr(first.target, name, None)
+            if name == "timestamp":
+                yield f"  timestamp: {ours} ms at the source, {theirs} ms at the target"
+            elif isinstance(ours, FieldDigest) and isinstance(theirs, FieldDigest):  # the headline has both offsets
+                unit = "header" if name == "headers" else "byte"
+                yield f"  {name}: {_part(ours, unit)} at the source, {_part(theirs, unit)} at the target"
     if partition.reason:
         yield f"  {partition.reason}"
         yield f"  {partition.todo}"
@@ -172,34 +173,6 @@ def _at(offset: int | None) -> str:
     return "has nothing" if offset is None else f"offset {offset}"
 
 
-def _words(first: FirstDifference) -> str:
-    more = f" ({first.count} in a row)" if first.count > 1 else ""
-    match first.what:
-        case ("missing",):
-            return f"missing at the target{more}"
-        case ("extra",):
-            return f"more at the target than at the source{more}"
-        case ("swapped",):
-            return "records are in another order"
-        case _:
-            single = len(first.what) == 1 and first.what[0] != "headers"
-            return f"{', '.join(first.what)} {'differs' if single else 'differ'}"
-
-
-def _fields(first: FirstDifference) -> Iterator[str]:
-    if first.source is None or first.target is None:
-        return
-    for name in first.what:
-        if name == "offset":
-            continue  # both stand in the headline
-        ours, theirs = getattr(first.source, name), getattr(first.target, name)
-        if name == "timestamp":
-            yield f"timestamp: {ours} ms at the source, {theirs} ms at the target"
-        else:
-            unit = "header" if name == "headers" else "byte"
-            yield f"{name}: {_part(ours, unit)} at the source, {_part(theirs, unit)} at the target"
-
-
 def _part(part: FieldDigest, unit: str) -> str:
-    """Never the content: it may be nobody's business who reads the report."""
+    """Never the content: who reads the report may not be allowed to read the records."""
     return "null" if part.length is None else f"{counted(part.length, unit)} [{part.digest[:12]}]"
