@@ -1,7 +1,7 @@
 """Candidates for a shell that completes words: environment folders, and names that their YAML files declare.
 
 No cluster is asked, and nothing is validated: files that cannot be read give no names. Each function ends quickly, and
-raises nothing, because its output is typed over by whoever waits for it.
+raises nothing: the user goes on typing meanwhile.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,17 @@ def environments(incomplete: str) -> list[str]:
     """Folders that hold an environment and whose path begins with ``incomplete``, at most three levels below."""
     start, _, _ = incomplete.rpartition("/")
     root = f"{start}/" if start else "/" if incomplete.startswith("/") else ""
-    folders = islice(_folders(root, _DEPTH), MOST_FOLDERS)
-    paths = {environment for folder in folders for environment in _environment(folder)}
+    paths: set[str] = set()
+    for folder in islice(_folders(root, _DEPTH), MOST_FOLDERS):
+        declaring = set()
+        for path in Path(folder).glob("*.yaml"):
+            with suppress(OSError), path.open("rb") as file:
+                if _DECLARES.search(file.read(_HEAD_BYTES)):
+                    declaring.add(path.name)
+        if declaring == {_ADOPTED}:  # ``adopt`` writes each cluster into a folder of its own, within the environment's
+            paths.add(os.path.dirname(folder))  # noqa: PTH120 - a text: Path would turn "./env" into "env"
+        elif declaring:
+            paths.add(folder)
     return sorted(path for path in paths if path.startswith(incomplete))
 
 
@@ -58,25 +68,8 @@ def _folders(root: str, depth: int) -> Iterator[str]:
         yield from _folders(f"{root}{name}/", depth - 1)
 
 
-def _environment(folder: str) -> Iterator[str]:
-    """``adopt`` writes each cluster into a folder of its own, in that of the environment."""
-    declaring = {path.name for path in Path(folder).glob("*.yaml") if _declares(path)}
-    if declaring == {_ADOPTED}:
-        yield os.path.dirname(folder)  # noqa: PTH120 - a text: Path would turn "./env" into "env"
-    elif declaring:
-        yield folder
-
-
-def _declares(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return _DECLARES.search(file.read(_HEAD_BYTES)) is not None
-    except OSError:
-        return False
-
-
 def _names(ctx: Any, section: str) -> set[str]:
-    """The keys of a section over all files of the environment that stands on the command line before this word."""
+    """The keys of a section over all files of the environment named earlier on the command line."""
     import yaml
 
     from reconciler.backends.files import read_readable

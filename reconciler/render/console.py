@@ -34,6 +34,8 @@ class OutputFormat(StrEnum):
 
 
 class _Command(TyperCommand):
+    """Its help is output like any other: a reader that is gone, or a full disk, ends it with words."""
+
     def invoke(self, ctx: Any) -> Any:
         given = {
             entry.metavar: ctx.params[str(entry.name)] for entry in self.params if isinstance(entry, TyperArgument)
@@ -60,7 +62,7 @@ class _Group(TyperGroup):
 
 
 def without_types_of_flags(entries: list[Any]) -> list[Any]:
-    """Typer 0.29 tells the type of a flag, ``<bool>``, as if it took a value."""
+    """Typer 0.29 shows the type of a flag, ``<bool>``, as if it took a value."""
     for entry in entries:
         if isinstance(entry, TyperOption) and entry.is_flag and entry.metavar is None:
             entry.metavar = ""
@@ -79,14 +81,14 @@ class App(typer.Typer):
 
 PROGRAM = "reconciler"
 _PROBLEMS = 1_000
-"""Of one edit: a log that a stranger's pull request fills with more than these helps nobody."""
+"""Of one edit: a stranger's pull request cannot fill a log with more."""
 _GIVEN: list[Any] = [(), "FLOW"]
 """Folders of environments, and the flow, as the command that runs was given them."""
 _SHOWN = Style(colour=True, full=True)
 """Of a text that is ready: what it colours stays, and what it lists in full."""
 INTERRUPTED = 130
 EVERY_S = 5.0
-"""Between two lines of a log that tell how far something is."""
+"""Between two lines of progress in a log."""
 _ERASE = "\r\x1b[K"
 _ERASE_ABOVE = "\x1b[A\x1b[K"
 Env = Annotated[
@@ -196,16 +198,16 @@ def style() -> Style:
 
 
 def say(*lines: str) -> None:
-    """What people follow while they wait. Each of ``lines`` is one: no name, value or error of others in it begins
+    """What people follow while they wait. Each of ``lines`` stays one: no name, value or error of others begins
     another, which a log of CI might obey, or steers the terminal."""
     say_document(lines_of(lines).removesuffix("\n"))
 
 
 def say_document(text: str, form: str = "text") -> None:
-    """As ``say``, of a text that a function of ``render`` made; never mixed into the output. That nobody reads it any
-    more (``2>&1 | head``, a full disk) ends nothing: an apply goes on to a state that is known, and its audit record
-    with it."""
-    if sys.stderr is None:  # closed by whoever started us (``2>&-``); print would take the output for it
+    """As ``say``, of a text that a function of ``render`` made; never mixed into the output. A reader that is gone
+    (``2>&1 | head``, a full disk) ends nothing: an apply goes on to a state that is known, and its audit record with
+    it."""
+    if sys.stderr is None:  # closed at the start (``2>&-``); print would take the output for it
         return
     try:
         MOVING.erase(sys.stderr)
@@ -215,8 +217,8 @@ def say_document(text: str, form: str = "text") -> None:
 
 
 def say_now(text: str) -> None:
-    """How far something long is. On a terminal one line that moves, until the next ``say`` or ``show`` takes its place;
-    elsewhere a line every few seconds."""
+    """Progress of something long. On a terminal one line that moves, until the next ``say`` or ``show`` takes its
+    place; elsewhere a line every few seconds."""
     if sys.stderr is None:
         return
     try:
@@ -227,9 +229,8 @@ def say_now(text: str) -> None:
 
 def show(text: str, form: str = "text") -> None:
     """``form``: of ``text``, as ``--format`` names it; any other than text is a document, whose lines stay whole on
-    terminals, too. Raises BrokenPipeError when nobody reads it any more, and ReconcilerError when it cannot be
-    written."""
-    if sys.stdout is None:  # closed by whoever started us (``>&-``)
+    terminals, too. Raises BrokenPipeError when its reader is gone, and ReconcilerError when it cannot be written."""
+    if sys.stdout is None:  # closed at the start (``>&-``)
         return
     with _writing():
         if sys.stderr is not None:
@@ -277,7 +278,7 @@ def _writing() -> Iterator[None]:
 
 
 def show_last(text: str, form: str = "text") -> None:
-    """As ``show``, when the work is done: the exit code tells of it, whether somebody reads or not."""
+    """As ``show``, when the work is done: the exit code stays that of the work, even if the reader is gone."""
     try:
         show(text, form)
     except BrokenPipeError:
@@ -285,21 +286,17 @@ def show_last(text: str, form: str = "text") -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """What is still to be written to a stream nobody reads goes nowhere, without an error at the exit."""
+    """The rest of a stream without a reader goes nowhere, without an error at the exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _speak_any_name() -> None:
-    """Names and labels are Unicode, whatever the locale is: files and pipes get UTF-8, terminals what they can show."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            encoding = stream.encoding if stream.isatty() else "utf-8"
-            stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
-    _speak_any_name()
+    # Names and labels are Unicode whatever the locale is: files and pipes get UTF-8, terminals what they can show.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
     _GIVEN[:] = (), "FLOW"
     try:
         _permit_what_is_allowed()
@@ -312,8 +309,14 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         code = ExitCode.ERROR
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
+    except TopologyError as error:
+        # A problem is one line, whatever its name and its values hold.
+        shown, more = [str(each) for each in error.problems[:_PROBLEMS]], len(error.problems) - _PROBLEMS
+        left = [f"and {more:,} more; reconciler validate ENV --format json has all of them"] if more > 0 else []
+        say(*shown, *left, error.what)
+        code = error.exit_code
     except ReconcilerError as error:
-        say(*_words(error))
+        say(*str(error).split("\n"))
         code = error.exit_code
     except BrokenPipeError:
         _discard(sys.stdout)
@@ -331,21 +334,12 @@ def _permit_what_is_allowed() -> None:
         raise ReconcilerError(str(error), why, "Correct the variable where this program runs.") from None
 
 
-def _words(error: ReconcilerError) -> list[str]:
-    """A line each: a problem of a file is one, whatever its name and its values hold."""
-    if not isinstance(error, TopologyError):
-        return str(error).split("\n")
-    shown, more = [str(each) for each in error.problems[:_PROBLEMS]], len(error.problems) - _PROBLEMS
-    left = [f"and {more:,} more; reconciler validate ENV --format json has all of them"] if more > 0 else []
-    return [*shown, *left, error.what]
-
-
 def agrees(question: str, undone: str, why: str, todo: str) -> bool:
-    """Asks whoever sits there. ``undone``: what is told where nobody does, such as ``nothing was applied``.
+    """The answer of the user at the terminal. ``undone``: what did not happen, such as ``nothing was applied``.
 
-    Raises ReconcilerError when nobody can be asked.
+    Raises ReconcilerError without a terminal.
     """
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # None: closed at the start (``<&-``)
         raise ReconcilerError(f"{undone}: cannot ask for confirmation: standard input is not a terminal", why, todo)
     return typer.confirm(lines_of([question]).removesuffix("\n"), err=True)
 

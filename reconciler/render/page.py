@@ -25,7 +25,7 @@ def codes(names: Iterable[str]) -> str:
 
 
 def folded(summary: str, inner: str, name: str = "", opened: bool = False) -> str:
-    """``name``: of the element, where somebody may come back to it."""
+    """``name``: of the element, by which a link or a script finds it again."""
     place = (f' id="{safe(name)}"' if name else "") + (" open" if opened else "")
     return f"<details{place}><summary>{summary}</summary>{inner}</details>"
 
@@ -164,7 +164,7 @@ MAP_CSS = """
 """Of the map, in a page as in an SVG file of its own."""
 CSS = PAGE_CSS + MAP_CSS
 
-# The field is made by the script, so that nobody without scripts meets a field that does nothing.
+# The script makes the field, so that a page without scripts has no field that does nothing.
 SCRIPT = """
 (function(){
 addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach(function(one){one.open=true})});

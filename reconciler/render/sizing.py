@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, FlowSize, MirrorSize, disk_by_cluster
+from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, MirrorSize, disk_by_cluster
 from reconciler.errors import ExitCode, Unknown
 from reconciler.render.report_json import report_json
 from reconciler.render.wrap import table_lines
@@ -19,16 +19,26 @@ T = TypeVar("T")
 def sizing_text(mirrors: Sequence[MirrorSize], headroom: float, width: int | None = None) -> str:
     lines: list[str] = []
     for mirror in mirrors:
-        lines += [f"mirror {mirror.mirror}", *_table(mirror.flows, width)]
+        rows = [("flow", "now", "sized for", "lanes", "lanes now", "cores", "disk")]
+        for size in mirror.flows:
+            rates = [_words(rate, lambda rate: f"{size_words(round(rate))}/s") for rate in (size.rate, size.peak)]
+            lanes, cores = (_words(size.lanes, _whole), str(size.lanes_now)), _words(size.cores, "{:.2f}".format)
+            rows.append((size.flow, rates[0], rates[1], *lanes, cores, _words(size.disk_bytes, size_words)))
+        lines += [f"mirror {mirror.mirror}", *table_lines(rows, width, range(1, 7), "  ")]
         lines += [f"  {size.flow}: {problem}" for size in mirror.flows for problem in size.problems]
-        cores = _number(mirror.cores)
+        needs = [
+            f"{UNKNOWN} {name}s" if isinstance(value, Unknown) else counted(math.ceil(value), name)
+            for value, name in ((mirror.cores, "core"), (mirror.executors, "executor"))
+        ]
         lines.append(
-            f"  parallelism {cores} (now {mirror.parallelism_now}): {_counted(mirror.cores, 'core')} on "
-            f"{_counted(mirror.executors, 'executor')} of {mirror.executor_cores}, and one for the driver"
+            f"  parallelism {_words(mirror.cores, _whole)} (now {mirror.parallelism_now}): {needs[0]} on "
+            f"{needs[1]} of {mirror.executor_cores}, and one for the driver"
         )
-        lines += [f"  line {source} to {target}: {_bits(bits)}" for (source, target), bits in mirror.line_bits.items()]
+        for (source, target), bits in mirror.line_bits.items():
+            lines.append(f"  line {source} to {target}: {_words(bits, lambda bits: f'{bits / 1e6:,.1f} Mbit/s')}")
         lines.append("")
-    lines += [f"disk at {cluster}: {_bytes(amount)}" for cluster, amount in disk_by_cluster(mirrors).items()]
+    for cluster, amount in disk_by_cluster(mirrors).items():
+        lines.append(f"disk at {cluster}: {_words(amount, size_words)}")
     lines += [f"unknown: {text}" for text in sorted(_unknowns(mirrors))]
     lines += [
         "",
@@ -40,46 +50,53 @@ def sizing_text(mirrors: Sequence[MirrorSize], headroom: float, width: int | Non
     return "\n".join(lines)
 
 
+def _words(value: T | Unknown, words: Callable[[T], str]) -> str:
+    return UNKNOWN if isinstance(value, Unknown) else words(value)
+
+
+def _whole(value: float) -> str:
+    return str(math.ceil(value))
+
+
 def sizing_json(environment: str, mirrors: Sequence[MirrorSize], headroom: float) -> str:
     """As schemas/reports/sizing.schema.json."""
+    documents = [
+        {
+            "mirror": mirror.mirror,
+            "parallelism": _known(mirror.cores),
+            "parallelism_now": mirror.parallelism_now,
+            "executors": _known(mirror.executors),
+            "executor_cores": mirror.executor_cores,
+            "lines": [
+                {"source": source, "target": target, "bits_per_second": _known(bits)}
+                for (source, target), bits in mirror.line_bits.items()
+            ],
+            "flows": [
+                {
+                    "flow": size.flow,
+                    "target": size.target,
+                    "bytes_per_second": _known(size.rate),
+                    "sized_for_bytes_per_second": _known(size.peak),
+                    "lanes": _known(size.lanes),
+                    "lanes_now": size.lanes_now,
+                    "cores": _known(size.cores),
+                    "disk_bytes": _known(size.disk_bytes),
+                    "problems": size.problems,
+                }
+                for size in mirror.flows
+            ],
+        }
+        for mirror in mirrors
+    ]
     return report_json(
         "sizing",
         environment,
         exit_code=int(sizing_code(mirrors)),
         headroom=headroom,
-        mirrors=[_mirror(mirror) for mirror in mirrors],
+        mirrors=documents,
         disk_bytes={cluster: _known(amount) for cluster, amount in disk_by_cluster(mirrors).items()},
         unknown=sorted(_unknowns(mirrors)),
     )
-
-
-def _mirror(mirror: MirrorSize) -> dict[str, Any]:
-    lines = mirror.line_bits.items()
-    return {
-        "mirror": mirror.mirror,
-        "parallelism": _known(mirror.cores),
-        "parallelism_now": mirror.parallelism_now,
-        "executors": _known(mirror.executors),
-        "executor_cores": mirror.executor_cores,
-        "lines": [
-            {"source": source, "target": target, "bits_per_second": _known(bits)} for (source, target), bits in lines
-        ],
-        "flows": [_flow(size) for size in mirror.flows],
-    }
-
-
-def _flow(size: FlowSize) -> dict[str, Any]:
-    return {
-        "flow": size.flow,
-        "target": size.target,
-        "bytes_per_second": _known(size.rate),
-        "sized_for_bytes_per_second": _known(size.peak),
-        "lanes": _known(size.lanes),
-        "lanes_now": size.lanes_now,
-        "cores": _known(size.cores),
-        "disk_bytes": _known(size.disk_bytes),
-        "problems": size.problems,
-    }
 
 
 def _known(value: T | Unknown) -> T | None:
@@ -90,44 +107,7 @@ def sizing_code(mirrors: Sequence[MirrorSize]) -> ExitCode:
     return ExitCode.ERROR if _unknowns(mirrors) else ExitCode.DONE
 
 
-def _table(flows: Sequence[FlowSize], width: int | None) -> list[str]:
-    rows = [("flow", "now", "sized for", "lanes", "lanes now", "cores", "disk")]
-    rows += [
-        (
-            size.flow,
-            _rate(size.rate),
-            _rate(size.peak),
-            _number(size.lanes),
-            str(size.lanes_now),
-            UNKNOWN if isinstance(size.cores, Unknown) else f"{size.cores:.2f}",
-            _bytes(size.disk_bytes),
-        )
-        for size in flows
-    ]
-    return table_lines(rows, width, range(1, 7), "  ")
-
-
 def _unknowns(mirrors: Sequence[MirrorSize]) -> set[str]:
     sizes = [size for mirror in mirrors for size in mirror.flows]
     parts = [part for size in sizes for part in (size.rate, size.disk_bytes)]
     return {f"{part.error}. {part.todo}".rstrip(". ") for part in parts if isinstance(part, Unknown)}
-
-
-def _number(value: float | Unknown) -> str:
-    return UNKNOWN if isinstance(value, Unknown) else str(math.ceil(value))
-
-
-def _counted(value: float | Unknown, name: str) -> str:
-    return f"{UNKNOWN} {name}s" if isinstance(value, Unknown) else counted(math.ceil(value), name)
-
-
-def _bytes(value: int | Unknown) -> str:
-    return UNKNOWN if isinstance(value, Unknown) else size_words(value)
-
-
-def _rate(value: float | Unknown) -> str:
-    return UNKNOWN if isinstance(value, Unknown) else f"{size_words(round(value))}/s"
-
-
-def _bits(value: float | Unknown) -> str:
-    return UNKNOWN if isinstance(value, Unknown) else f"{value / 1e6:,.1f} Mbit/s"

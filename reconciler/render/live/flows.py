@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import quote
 
 from reconciler.errors import Unknown
@@ -34,7 +34,6 @@ from reconciler.render.reports.status import (
 )
 from reconciler.render.reports.verdict import headline
 from reconciler.replication.names import WAITING, runbook_of
-from reconciler.replication.status import FlowStatus
 from reconciler.text import counted
 
 _HEADS = ("flow", "from, to", "state", "records/s", "volume/s", "lag", "seconds", "time left", "conditions")
@@ -99,29 +98,25 @@ def job_of(view: LiveView, flow: str, live: LiveState) -> tuple[str, LiveMirror 
 def todo_cards(health: Verdict, docs_url: str, only: Collection[str] = ()) -> list[str]:
     """A card for each cause of the verdict, the worst first. ``only``: those of these subjects."""
     causes = [cause for cause in health.causes if not only or cause.subject in only]
-    shown = [_cause(cause, health, docs_url) for cause in causes[:MOST_CARDS]]
-    hidden = len(causes) - len(shown)
-    return [*shown, f'<p class="card">and {counted(hidden, "more reason")}</p>'] if hidden else shown
-
-
-def _cause(cause: VerdictCause, health: Verdict, docs_url: str) -> str:
-    about, _, name = cause.subject.partition(" ")
-    who = flow_link(name) if about == "flow" else mono(cause.subject)
-    head = f"<header>{who} {mono(cause.place)} {pill(_stops(cause, health), STATE_OF[cause.health])}</header>"
-    code_and_text = cause.text.partition(": ") if cause.code else ("", "", cause.text)
-    words = f"<p>{code(cause.code)} {safe(code_and_text[2])}</p>" if cause.code else f"<p>{safe(cause.text)}</p>"
-    todo = f"<p><b>{safe(cause.todo)}</b></p>" if cause.todo else ""
-    page = f'<p class="faint">runbook: {_runbook(cause.code, docs_url)}</p>' if cause.code else ""
-    return f'<article class="card">{head}{words}{todo}{page}</article>'
-
-
-def _runbook(condition: str, docs_url: str) -> str:
-    page = runbook_of(condition, docs_url)
-    return f'<a href="{safe(page)}" rel="noreferrer">{mono(page)}</a>' if docs_url else mono(page)
+    cards = []
+    for cause in causes[:MOST_CARDS]:
+        about, _, name = cause.subject.partition(" ")
+        who = flow_link(name) if about == "flow" else mono(cause.subject)
+        head = f"<header>{who} {mono(cause.place)} {pill(_stops(cause, health), STATE_OF[cause.health])}</header>"
+        words, page = f"<p>{safe(cause.text)}</p>", ""
+        if cause.code:
+            words = f"<p>{code(cause.code)} {safe(cause.text.partition(': ')[2])}</p>"
+            place = runbook_of(cause.code, docs_url)
+            link = f'<a href="{safe(place)}" rel="noreferrer">{mono(place)}</a>' if docs_url else mono(place)
+            page = f'<p class="faint">runbook: {link}</p>'
+        todo = f"<p><b>{safe(cause.todo)}</b></p>" if cause.todo else ""
+        cards.append(f'<article class="card">{head}{words}{todo}{page}</article>')
+    hidden = len(causes) - len(cards)
+    return [*cards, f'<p class="card">and {counted(hidden, "more reason")}</p>'] if hidden else cards
 
 
 def _stops(cause: VerdictCause, health: Verdict) -> str:
-    """Whether records are copied meanwhile: what does not stop them by itself may be beside something that does."""
+    """Whether records are copied meanwhile: a cause that does not stop them may be beside one that does."""
     match cause.health:
         case Health.STOPPED if cause.code:
             return "waits, and resumes by itself" if cause.heals else "stops copying"
@@ -150,50 +145,43 @@ def _one_flow(view: LiveView, live: LiveState, health: Verdict, name: str, now_m
     about_it = (f"flow {name}", f"mirror {mirror_name}", f"cluster {flow.source}", f"cluster {flow.target}")
     cards = todo_cards(health, view.topology.rules.docs_url, about_it)
     todo = f'<section class="urgent"><h2>What to do</h2><div class="cards">{"".join(cards)}</div></section>'
+
+    # A job that does not report now leaves the lag unknown; "none is behind" would be a guess.
+    behind = ["<h2>Partitions furthest behind</h2>"]
+    if status is None or not isinstance(mirror, LiveMirror) or not mirror.lag_is_current:
+        behind.append('<p class="unknown">unknown: no job reports now</p>')
+    else:
+        if status.lag_unknown_partitions:
+            of = counted(status.lag_unknown_partitions, "partition")
+            behind.append(f'<p class="unknown">of {of} the lag is not known</p>')
+        if status.stalled_partitions:
+            stalled = counted(status.stalled_partitions, "partition")
+            behind.append(f"<p>{stalled} have or may have records and do not move</p>")
+        behind += [f"<p>{words}</p>" for words in unread_words(status)]
+        worst_ones = _columns(status.worst_partitions, ("topic", "partition", "records_lag", "seconds_lag"))
+        behind.append(worst_ones if status.worst_partitions else "<p>none that is known to be behind</p>")
+
+    notes, lines = [], []
+    if status is not None:
+        lines = [*work_lines(status), *pause_lines(status), *limit_lines(status), *lost_lines(status)]
+    if lines:
+        notes.append(f"<h2>Besides</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>")
+    if status is not None and status.paths:
+        notes.append(f"<h2>How partitions are copied</h2>{_columns(status.paths, ('path', 'reason', 'partitions'))}")
     return (
         Region("head", f"<h1>flow {mono(name)}</h1>{about}"),
         Region("ages", ages(view, now_ms)),
         Region("todo", todo if cards else ""),
         Region("figures", table(_HEADS[2:], [cells[2:]], _NUMBERS)),
-        Region("behind", "".join(_behind(status, mirror))),
-        Region("notes", "".join(_notes(status))),
+        Region("behind", "".join(behind)),
+        Region("notes", "".join(notes)),
     )
 
 
-def _behind(status: FlowStatus | None, mirror: LiveMirror | Unknown | None) -> Iterator[str]:
-    yield "<h2>Partitions furthest behind</h2>"
-    if status is None or not isinstance(mirror, LiveMirror) or not mirror.lag_is_current:
-        yield '<p class="unknown">unknown: no job reports now</p>'
-        return
-    if status.lag_unknown_partitions:
-        yield f'<p class="unknown">of {counted(status.lag_unknown_partitions, "partition")} the lag is not known</p>'
-    if status.stalled_partitions:
-        yield f"<p>{counted(status.stalled_partitions, 'partition')} have or may have records and do not move</p>"
-    yield from (f"<p>{words}</p>" for words in unread_words(status))
-    if not status.worst_partitions:
-        yield "<p>none that is known to be behind</p>"
-        return
-    yield _columns(status.worst_partitions, ("topic", "partition", "records_lag", "seconds_lag"))
-
-
-def _columns(rows: Sequence[object], keys: Sequence[str]) -> str:
-    heads = [key.replace("_", " ") for key in keys]
-    return table(heads, ([_cell(getattr(row, key)) for key in keys] for row in rows), _NUMBERS)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "unknown"
-    return f"{value:,}" if isinstance(value, int | float) else safe(str(value))
-
-
-def _notes(status: FlowStatus | None) -> Iterator[str]:
-    lines: Sequence[str] = () if status is None else _lines(status)
-    if lines:
-        yield f"<h2>Besides</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
-    if status is not None and status.paths:
-        yield f"<h2>How partitions are copied</h2>{_columns(status.paths, ('path', 'reason', 'partitions'))}"
-
-
-def _lines(status: FlowStatus) -> Sequence[str]:
-    return [*work_lines(status), *pause_lines(status), *limit_lines(status), *lost_lines(status)]
+def _columns(figures: Sequence[object], keys: Sequence[str]) -> str:
+    rows = []
+    for each in figures:
+        values = [getattr(each, key) for key in keys]
+        cells = [f"{value:,}" if isinstance(value, int | float) else safe(str(value)) for value in values]
+        rows.append(["unknown" if value is None else cell for value, cell in zip(values, cells, strict=True)])
+    return table([key.replace("_", " ") for key in keys], rows, _NUMBERS)

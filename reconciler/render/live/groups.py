@@ -1,13 +1,13 @@
-"""Where each consumer group stands on both sides of a flow, and where it would stand after a failover."""
+"""Positions of each consumer group on both sides of a flow, and where a failover would set them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from reconciler.errors import Unknown
-from reconciler.model.reports.failover import ConsumerMove, GroupMove, GroupOffset
+from reconciler.model.reports.failover import ConsumerMove, GroupMove
 from reconciler.render.escape import page as safe
 from reconciler.render.live.view import LivePage, LiveView, PageKind, Region, clock, pill
 from reconciler.render.page import code, folded, table
@@ -21,8 +21,8 @@ _NUMBERS = frozenset(("stands at", "would stand at"))
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Of one flow, as they were at ``at_ms``. ``lost``: why the source does not answer; groups are as their last
-    checkpoints tell then. ``unsupported``: group -> why its offsets cannot be moved."""
+    """Of one flow, as they were at ``at_ms``. ``lost``: why the source does not answer; groups are then as in
+    their last checkpoints. ``unsupported``: group -> why its offsets cannot be moved."""
 
     at_ms: int
     move: ConsumerMove
@@ -33,8 +33,11 @@ class Standings:
 
 def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown | None) -> tuple[Region, ...]:
     """``standings`` None: no flow was chosen. Nothing here moves by itself: each look asks both clusters."""
-    links = "".join(_link(name, name == page.flow) for name in view.topology.flows)
-    nav = f'<nav aria-label="flows">{links}</nav>'
+    links = []
+    for name in view.topology.flows:
+        here = ' aria-current="page"' if name == page.flow else ""
+        links.append(f'<a href="/{PageKind.GROUPS.value}?flow={quote(name, safe="")}"{here}>{safe(name)}</a>')
+    nav = f'<nav aria-label="flows">{"".join(links)}</nav>'
     if standings is None:
         text = "<p>Choose a flow: both of its clusters are asked then.</p>" if links else "<p>no flow is declared</p>"
         return (Region("head", f"<h1>Groups on both sides of a flow</h1>{text}{nav}", calm=True),)
@@ -42,39 +45,26 @@ def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown |
     if isinstance(standings, Unknown):
         said = f'<p class="unknown">unknown: {safe(standings.error)}</p><p><b>{safe(standings.todo)}</b></p>'
         return (Region("head", f"{title}{said}{nav}", calm=True),)
-    return (
-        Region("head", f"{title}{''.join(_about(standings))}{nav}", calm=True),
-        Region("groups", "".join(_groups(standings)), calm=True),
-    )
-
-
-def _link(name: str, here: bool) -> str:
-    current = ' aria-current="page"' if here else ""
-    return f'<a href="/{PageKind.GROUPS.value}?flow={quote(name, safe="")}"{current}>{safe(name)}</a>'
-
-
-def _about(standings: Standings) -> Iterator[str]:
-    move = standings.move
-    yield (
+    about = (
         f"<p>Positions are the next offset to read. <b>Would stand at</b>: where a failover now would set the group on"
-        f" {code(move.destination)}. Nothing is set by looking. Asked {clock(standings.at_ms)}.</p>"
+        f" {code(standings.move.destination)}. Nothing is set by looking. Asked {clock(standings.at_ms)}.</p>"
     )
     if standings.lost:
-        words = f"{code(move.origin)} does not answer: by their last checkpoints. {safe(standings.lost)}"
-        yield f'<p class="unknown">{words}</p>'
-
-
-def _groups(standings: Standings) -> Iterator[str]:
-    if not standings.groups:
-        yield "<p>no group has offsets on topics of this flow</p>"
-    for group in standings.groups[:MOST_GROUPS]:
-        yield _group(group, standings, opened=len(standings.groups) <= OPENED)
-    if len(standings.groups) > MOST_GROUPS:
-        more = len(standings.groups) - MOST_GROUPS
-        yield f"<p>and {more:,} more groups: <code>reconciler failover ENV --dry-run</code></p>"
+        why = f"{code(standings.move.origin)} does not answer: by their last checkpoints. {safe(standings.lost)}"
+        about += f'<p class="unknown">{why}</p>'
+    shown = standings.groups[:MOST_GROUPS]
+    groups = [_group(group, standings, opened=len(standings.groups) <= OPENED) for group in shown]
+    if not shown:
+        groups.append("<p>no group has offsets on topics of this flow</p>")
+    if (more := len(standings.groups) - len(shown)) > 0:
+        groups.append(f"<p>and {more:,} more groups: <code>reconciler failover ENV --dry-run</code></p>")
     if standings.unsupported:
         rows = ((code(name), safe(why)) for name, why in sorted(standings.unsupported.items()))
-        yield f"<h2>Groups that cannot be moved</h2>{table(('group', 'why'), rows)}"
+        groups.append(f"<h2>Groups that cannot be moved</h2>{table(('group', 'why'), rows)}")
+    return (
+        Region("head", f"{title}{about}{nav}", calm=True),
+        Region("groups", "".join(groups), calm=True),
+    )
 
 
 def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
@@ -84,22 +74,14 @@ def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
     there = counted(group.origin.members, "member") if not lost else "members unknown"
     members = f"{there} on {safe(origin)}, {group.destination.members:,} on {safe(destination)}"
     heads = (f"on {safe(origin)}", "stands at", f"on {safe(destination)}", "stands at", "would stand at", "why")
-    return folded(
-        f"{code(group.group)} {exact} {counted(len(group.offsets), 'partition')}, {members}",
-        table(heads, map(_offset, _worst_first(group.offsets)), _NUMBERS),
-        f"group-{group.group}",
-        opened,
-    )
-
-
-def _worst_first(offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
-    return sorted(offsets, key=lambda offset: (offset.translated.exact, offset.origin))
-
-
-def _offset(offset: GroupOffset) -> tuple[str, ...]:
-    wanted = offset.translated
-    would = "unknown" if wanted.offset is None else f"{wanted.offset:,}"
-    why = "" if wanted.exact else f"not exact: {wanted.reason}"
-    before = "nowhere yet" if offset.before is None else f"{offset.before:,}"
-    origin, destination = (f"{topic}-{number}" for topic, number in (offset.origin, offset.destination))
-    return code(origin), f"{offset.committed:,}", code(destination), before, would, safe(why)
+    # Positions that are not exact come first: they are the reason to look before a failover.
+    rows = []
+    for offset in sorted(group.offsets, key=lambda offset: (offset.translated.exact, offset.origin)):
+        wanted = offset.translated
+        would = "unknown" if wanted.offset is None else f"{wanted.offset:,}"
+        why = "" if wanted.exact else f"not exact: {wanted.reason}"
+        before = "nowhere yet" if offset.before is None else f"{offset.before:,}"
+        here, other = (f"{topic}-{number}" for topic, number in (offset.origin, offset.destination))
+        rows.append((code(here), f"{offset.committed:,}", code(other), before, would, safe(why)))
+    summary = f"{code(group.group)} {exact} {counted(len(group.offsets), 'partition')}, {members}"
+    return folded(summary, table(heads, rows, _NUMBERS), f"group-{group.group}", opened)

@@ -1,4 +1,4 @@
-"""The first page: the verdict, what somebody has to do, the map with figures that move, flows, clusters, waves."""
+"""The first page: the verdict, what is to do, the map with figures that move, flows, clusters, waves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reconciler.render.live.view import (
     pill,
     tile,
 )
-from reconciler.render.map.formats import FIGURE
+from reconciler.render.map.formats import framed
 from reconciler.render.map.svg import map_figure
 from reconciler.render.page import code, mono, table
 from reconciler.render.reports.drift import drift_verdict
@@ -51,21 +51,47 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     live = live_now(view, now_ms).as_reported()
     affairs = affairs_now(view, now_ms)
     health = verdict_in(view.topology, live, affairs)
+
+    # Everything that waits for a person.
+    cards = []
+    if view.folder_problem:
+        problem, _, todo = view.folder_problem.partition("\n")
+        words = f"<p>{safe(problem)}</p><p><b>{safe(todo or 'What is shown is its last good state.')}</b></p>"
+        where = mono("the environment's folder")
+        cards.append(f'<article class="card"><header>{where}</header>{words}</article>')
+    cards += todo_cards(health, view.topology.rules.docs_url)
+    urgent = f'<section class="urgent"><h2>What to do ({len(cards):,})</h2><div class="cards">{"".join(cards)}</div>'
+
+    if (seen := view.clusters.value) is None:
+        drawn = f'<p class="unknown">{safe(_not_read(view.clusters))}</p>'
+    else:
+        figure = map_figure(moved_on(seen.drawn, view.topology, live))
+        drawn = framed(figure, ' role="region" aria-label="map"')
+
+    count, link = len(view.topology.flows), f'<a href="/{PageKind.FLOWS.value}">'
+    flows = f"<h2>{link}Flows</a> ({count:,})</h2>{flow_table(view, live, health, MOST_FLOWS)}"
+    if count > MOST_FLOWS:
+        flows += f"<p>{link}all {count:,} flows</a>; here are those with a problem first</p>"
+
+    rollout = ""
+    if view.topology.rollout is not None:
+        standing = affairs.standing
+        lines = standing_lines(standing, now_ms) if standing is not None else ["not read yet"]
+        rollout = f"<h2>Rollout</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
     return (
         Region("head", f"<h1>{safe(headline(health, figures(live)))}</h1>"),
         Region("ages", ages(view, now_ms)),
-        Region("tiles", "".join(_tiles(view, live, affairs, now_ms))),
-        Region("todo", "".join(_todo(view, health))),
-        Region("map", "".join(_map(view, live))),
-        Region("flows", "".join(_flows(view, live, health))),
-        Region("clusters", "".join(_clusters(view, live, health))),
-        Region("jobs", "".join(_jobs(live, health, now_ms))),
-        Region("rollout", "".join(_rollout(view, now_ms))),
+        Region("tiles", "".join(_tiles(view, live, affairs, health, now_ms))),
+        Region("todo", f"{urgent}</section>" if cards else ""),
+        Region("map", f"<h2>Map</h2>{drawn}"),
+        Region("flows", flows),
+        Region("clusters", _clusters(view, live, health)),
+        Region("jobs", _jobs(live, health, now_ms) if live.mirrors else ""),
+        Region("rollout", rollout),
     )
 
 
-def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, now_ms: int) -> Iterator[str]:
-    health = verdict_in(view.topology, live, affairs)
+def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, health: Verdict, now_ms: int) -> Iterator[str]:
     words = health.health.value + (f": {brief_words(health)}" if health.causes else "")
     yield tile("verdict", words, STATE_OF[health.health], "#todo" if health.causes else "#flows")
     answering = sum(isinstance(cluster, LiveCluster) for cluster in live.clusters.values())
@@ -89,82 +115,35 @@ def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, now_ms: int) 
     none = "none known" if unknown else "none"
     words = f"{known}{conditions:,}" if conditions else none
     yield tile("conditions", words, "problem" if conditions else "unknown" if unknown else "ok", "#todo")
-    yield _plan_tile(view)
-    yield _drift_tile(view)
+    if (review := view.review.value) is None:
+        yield tile("pending plan", _not_read(view.review), "unknown", "/plan")
+        yield tile("drift", _not_read(view.review), "unknown", "/drift")
+    else:
+        plan, state = review.plan, "unknown" if review.plan.unknown else ""
+        pending = "problem" if plan.refused else state or ("busy" if plan.changes else "ok")
+        yield tile("pending plan", plan_verdict(plan), pending, "/plan")
+        drifted = "problem" if differences(plan) or plan.refused else state or "ok"
+        yield tile("drift", drift_verdict(plan).removeprefix("Drift: "), drifted, "/drift")
     lock = lock_line(affairs.lock, live, now_ms).partition(": ")[2]
     state = "unknown" if lock.startswith("unknown") else "busy" if lock.startswith("held") else "ok"
     yield tile("lock", lock, state, "/audit")
-
-
-def _plan_tile(view: LiveView) -> str:
-    if (review := view.review.value) is None:
-        return tile("pending plan", _not_read(view.review), "unknown", "/plan")
-    plan = review.plan
-    state = "problem" if plan.refused else "unknown" if plan.unknown else "busy" if plan.changes else "ok"
-    return tile("pending plan", plan_verdict(plan), state, "/plan")
-
-
-def _drift_tile(view: LiveView) -> str:
-    if (review := view.review.value) is None:
-        return tile("drift", _not_read(view.review), "unknown", "/drift")
-    plan = review.plan
-    state = "problem" if differences(plan) or plan.refused else "unknown" if plan.unknown else "ok"
-    return tile("drift", drift_verdict(plan).removeprefix("Drift: "), state, "/drift")
 
 
 def _not_read(reading: LiveReading[object]) -> str:
     return "unknown: " + reading.failure.what if reading.failure is not None else "not read yet"
 
 
-def _todo(view: LiveView, health: Verdict) -> Iterator[str]:
-    """Everything that somebody has to do something about."""
-    cards = []
-    if view.folder_problem:
-        problem, _, todo = view.folder_problem.partition("\n")
-        cards.append(_card("the environment's folder", problem, todo or "What is shown is its last good state."))
-    cards += todo_cards(health, view.topology.rules.docs_url)
-    if cards:
-        yield f'<section class="urgent"><h2>What to do ({len(cards):,})</h2><div class="cards">{"".join(cards)}</div>'
-        yield "</section>"
-
-
-def _card(where: str, problem: str, todo: str) -> str:
-    words = f"<p>{safe(problem)}</p><p><b>{safe(todo)}</b></p>"
-    return f'<article class="card"><header>{mono(where)}</header>{words}</article>'
-
-
-def _map(view: LiveView, live: LiveState) -> Iterator[str]:
-    yield "<h2>Map</h2>"
-    if (seen := view.clusters.value) is None:
-        yield f'<p class="unknown">{safe(_not_read(view.clusters))}</p>'
-        return
-    figure = map_figure(moved_on(seen.drawn, view.topology, live))
-    wide = " wide" if int(figure.partition(' width="')[2].partition('"')[0]) > FIGURE else ""
-    yield f'<div class="scroll map{wide}" tabindex="0" role="region" aria-label="map">{figure}</div>'
-
-
-def _flows(view: LiveView, live: LiveState, health: Verdict) -> Iterator[str]:
-    count = len(view.topology.flows)
-    yield f'<h2><a href="/{PageKind.FLOWS.value}">Flows</a> ({count:,})</h2>'
-    yield flow_table(view, live, health, MOST_FLOWS)
-    if count > MOST_FLOWS:
-        yield f'<p><a href="/{PageKind.FLOWS.value}">all {count:,} flows</a>; here are those with a problem first</p>'
-
-
-def _clusters(view: LiveView, live: LiveState, health: Verdict) -> Iterator[str]:
-    yield f"<h2>Clusters ({len(live.clusters):,})</h2>"
+def _clusters(view: LiveView, live: LiveState, health: Verdict) -> str:
     rows = []
     for name, cluster in live.clusters.items():
         link = f'<a href="/topics?cluster={safe(name)}">{counted_topics(cluster)}</a>'
         state = STATE_OF[health.of(f"cluster {name}")]
-        words = (
-            health.of(f"cluster {name}").lower()
-            if isinstance(cluster, LiveCluster) and state != "ok"
-            else STATES[state]
-        )
+        wrong = isinstance(cluster, LiveCluster) and state != "ok"
+        words = health.of(f"cluster {name}").lower() if wrong else STATES[state]
         region = view.topology.clusters[name].region or "" if name in view.topology.clusters else ""
         rows.append((code(name), safe(region), pill(words, state), safe(cluster_words(cluster)), link))
-    yield table(("cluster", "region", "state", "as it was read", "topics"), rows)
+    heads = ("cluster", "region", "state", "as it was read", "topics")
+    return f"<h2>Clusters ({len(live.clusters):,})</h2>{table(heads, rows)}"
 
 
 def counted_topics(cluster: LiveCluster | Unknown) -> str:
@@ -173,28 +152,14 @@ def counted_topics(cluster: LiveCluster | Unknown) -> str:
     return counted(cluster.topic_count, "topic")
 
 
-def _jobs(live: LiveState, health: Verdict, now_ms: int) -> Iterator[str]:
-    if not live.mirrors:
-        return
-    yield f"<h2>Mirror jobs ({len(live.mirrors):,})</h2>"
+def _jobs(live: LiveState, health: Verdict, now_ms: int) -> str:
     rows = []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
             rows.append((code(name), pill("unknown", "unknown"), safe(unknown_words(mirror, live)), ""))
             continue
-        state = STATE_OF[health.of(f"mirror {name}")]
+        state = pill(mirror.state.value, STATE_OF[health.of(f"mirror {name}")])
         application = f"{mirror.application_id}, {since_when(mirror, now_ms)}" if mirror.application_id else "none yet"
-        fingerprint = mirror.fingerprint or ""
-        rows.append(
-            (code(name), pill(mirror.state.value, state), safe(application), safe(mirror.detail or fingerprint))
-        )
-    yield table(("mirror", "state", "application", "detail"), rows)
-
-
-def _rollout(view: LiveView, now_ms: int) -> Iterator[str]:
-    if view.topology.rollout is None:
-        return
-    standing = affairs_now(view, now_ms).standing
-    yield "<h2>Rollout</h2>"
-    lines = standing_lines(standing, now_ms) if standing is not None else ["not read yet"]
-    yield f"<ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
+        rows.append((code(name), state, safe(application), safe(mirror.detail or mirror.fingerprint or "")))
+    heads = ("mirror", "state", "application", "detail")
+    return f"<h2>Mirror jobs ({len(live.mirrors):,})</h2>{table(heads, rows)}"

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, assert_never
 from urllib.parse import urlencode
 
-from reconciler.engine.topic_list import TopicRow
 from reconciler.errors import Unknown
 from reconciler.model.state.audit_chain import ChainReport
 from reconciler.render.escape import page as safe
@@ -18,7 +17,6 @@ from reconciler.render.live.groups import Standings, groups_page
 from reconciler.render.live.overview import overview
 from reconciler.render.live.view import (
     TOO_OLD_MS,
-    AuditTrail,
     LivePage,
     LiveView,
     PageKind,
@@ -35,6 +33,214 @@ from reconciler.render.reports.drift import drift_page
 from reconciler.render.reports.status import lock_line
 from reconciler.render.style import Format
 from reconciler.text import command_of, counted, grouped
+
+TITLES = {
+    PageKind.OVERVIEW: "Overview",
+    PageKind.FLOWS: "Flows",
+    PageKind.TOPICS: "Topics",
+    PageKind.GROUPS: "Groups",
+    PageKind.PLAN: "Plan",
+    PageKind.DRIFT: "Drift",
+    PageKind.AUDIT: "Lock and history",
+}
+_AGAIN_SECONDS = 10
+"""How often a browser without scripts asks again."""
+MOST_RUNS = 50
+MOST_CHANGES = 200
+AT_ONCE = 100
+"""Topics on a page: with 10,000 of them a reader does not wait for all."""
+_NUMBERS = frozenset(("partitions", "replicas"))
+Line = Mapping[str, Any]
+
+
+def regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
+    """``standings``: of the flow of a page of groups; each other page has none."""
+    folder = safe(view.folder)
+    parts = _regions(view, page, now_ms, standings)
+    return tuple(replace(part, html=command_of(part.html, folder, page.flow or "FLOW")) for part in parts)
+
+
+def _regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
+    match page.kind:
+        case PageKind.OVERVIEW:
+            return overview(view, now_ms)
+        case PageKind.FLOWS:
+            return flows_page(view, page, now_ms)
+        case PageKind.TOPICS:
+            return topics_page(view, page, now_ms)
+        case PageKind.GROUPS:
+            return groups_page(view, page, standings)
+        case PageKind.PLAN:
+            ages = Region("ages", age("plan", view.review, now_ms))
+            if (review := view.review.value) is None:
+                return (Region("head", "<h1>Pending plan: unknown</h1>"), ages)
+            about = AboutPlan(review.drawn, review.owners, review.amounts)
+            return ages, Region("plan", "".join(plan_body(review.plan, about=about)), calm=True)
+        case PageKind.DRIFT:
+            ages = Region("ages", age("drift", view.review, now_ms))
+            if (review := view.review.value) is None:
+                return (Region("head", "<h1>Drift: unknown</h1>"), ages)
+            report = drift_page(review.plan, Format.HTML, review.history)
+            return ages, Region("drift", "".join(report_body(report)), calm=True)
+        case PageKind.AUDIT:
+            return history_page(view, now_ms)
+        case _:
+            assert_never(page.kind)
+
+
+def topics_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
+    if (seen := view.clusters.value) is None:
+        return (Region("head", "<h1>Topics: unknown</h1>"), Region("ages", age("topics", view.clusters, now_ms)))
+    # Every word of the search has to be in the name, the owner or the problem of a topic.
+    search = page.search.lower().split()
+    rows = []
+    for row in seen.topics:
+        text = f"{row.name} {row.owner} {row.problem}".lower()
+        if page.cluster in ("", row.cluster) and all(word in text for word in search):
+            rows.append(row)
+    old = " when they were last read" if view.clusters.age_ms(now_ms) > TOO_OLD_MS else ""
+    problems = sum(bool(row.problem) for row in rows)
+
+    # A form, so that it works without scripts.
+    options = ['<option value="">all clusters</option>']
+    for name in view.topology.clusters:
+        chosen = " selected" if name == page.cluster else ""
+        options.append(f'<option value="{safe(name)}"{chosen}>{safe(name)}</option>')
+    hint = "name, flow, file, problem"
+    choice = (
+        f'<form action="/{PageKind.TOPICS.value}" method="get" role="search">'
+        f'<label>cluster <select name="cluster">{"".join(options)}</select></label>'
+        f'<label>search <input type="search" name="q" value="{safe(page.search)}" placeholder="{hint}"></label>'
+        "<button>Show</button></form>"
+    )
+
+    pages = max(1, -(-len(rows) // AT_ONCE))
+    number = min(max(1, page.number), pages)
+    cells = []
+    for row in rows[(number - 1) * AT_ONCE : number * AT_ONCE]:
+        partitions = "" if row.partitions is None else f"{row.partitions:,}"
+        factor = "" if row.partitions is None else "differ" if row.factor is None else f"{row.factor}"
+        problem = pill(row.problem, "unknown" if row.problem.startswith("unknown") else "problem")
+        shown = partitions, factor, problem if row.problem else "", safe(row.owner)
+        cells.append((code(row.cluster), code(row.name), *shown))
+    heads = ("cluster", "topic", "partitions", "replicas", "problem", "whose")
+    topics = table(heads, cells, _NUMBERS) if cells else "<p>no topic matches</p>"
+    if pages > 1:
+        topics += f'<nav class="pages" aria-label="pages">{"".join(_numbers(page, number, pages))}</nav>'
+    return (
+        Region("head", f"<h1>{counted(len(rows), 'topic')}, {problems:,} with a problem{old}</h1>"),
+        Region("ages", age("topics", view.clusters, now_ms)),
+        Region("choice", choice, calm=True),
+        Region("topics", topics, calm=True),
+    )
+
+
+def _numbers(page: LivePage, number: int, pages: int) -> Iterator[str]:
+    """Links to the first pages, the last ones and those around this one."""
+    wanted = sorted({1, 2, number - 1, number, number + 1, pages - 1, pages} & set(range(1, pages + 1)))
+    for before, each in zip([0, *wanted], wanted, strict=False):
+        yield "<span>\u2026</span>" if each - before > 1 else ""
+        query = urlencode({"cluster": page.cluster, "q": page.search, "page": each})
+        here = ' aria-current="page"' if each == number else ""
+        yield f'<a href="/{PageKind.TOPICS.value}?{safe(query)}"{here}>{each:,}</a>'
+
+
+def history_page(view: LiveView, now_ms: int) -> tuple[Region, ...]:
+    """The lock and who changed what, newest first, with whether the record is whole."""
+    lock = lock_line(affairs_now(view, now_ms).lock, live_now(view, now_ms), now_ms)
+    chains, history = "", "<p class=unknown>unknown: it was not read</p>"
+    if (trail := view.audit.value) is not None:
+        rows = [(code(place), *_chain(report)) for place, report in trail.checked.places.items()]
+        chains = table(("audit record of", "state", "why"), rows)
+        runs = list(grouped((str(line.get("run", "")), line) for line in trail.lines).items())
+        history = "".join(_run(name, its) for name, its in reversed(runs[-MOST_RUNS:])) or "<p>no run is recorded</p>"
+        if len(runs) > MOST_RUNS:
+            history += f"<p>and {len(runs) - MOST_RUNS:,} earlier runs in the record</p>"
+    return (
+        Region("head", f"<h1>{safe(lock[:1].upper() + lock[1:])}</h1>"),
+        Region("ages", ages_of({"lock": view.lock, "audit record": view.audit}, now_ms)),
+        Region("chains", chains),
+        Region("runs", f"<h2>Who changed what</h2>{history}", calm=True),
+    )
+
+
+def _chain(report: ChainReport | Unknown) -> tuple[str, str]:
+    """State and why."""
+    if isinstance(report, Unknown):
+        return pill("unknown", "unknown"), safe(f"{report.error}. {report.todo}")
+    if report.broken is not None:
+        return pill("broken", "problem"), safe(f"{report.broken.problem}, at {report.broken.at}")
+    if report.doubts:
+        return pill("not proved", "problem"), safe("; ".join(report.doubts))
+    if not report.since:
+        return pill("not checked", "unknown"), "no record has a digest of the one before it"
+    return pill("whole", "ok"), safe(f"{counted(report.records, 'record')} since {report.since}")
+
+
+def _run(name: str, lines: Sequence[Line]) -> str:
+    begin = next((line for line in lines if line.get("kind") == "begin"), lines[0])
+    ended = any(line.get("kind") == "end" for line in lines)
+    changes = [line for line in lines if line.get("kind") == "change"]
+    undone = sum(line.get("result") != "done" for line in changes)
+    state = pill("ended", "ok") if ended else pill("no end recorded", "unknown")
+    state += f" {pill(f'{undone} not done', 'problem')}" if undone else ""
+    who = f"{begin.get('who', 'unknown')}@{begin.get('host', 'unknown')}"
+    words = f"{safe(str(begin.get('at', '')))} {code(str(begin.get('command', 'unknown')))} by {safe(who)}"
+    summary = f"{words}: {counted(len(changes), 'change')} {state}"
+    rows = ((code(str(c.get("id"))), safe(str(c.get("result"))), safe(str(c.get("error") or ""))) for c in changes)
+    shown = table(("change", "result", "error"), list(rows)[:MOST_CHANGES]) if changes else "<p>no change</p>"
+    more = f"<p>and {len(changes) - MOST_CHANGES:,} more</p>" if len(changes) > MOST_CHANGES else ""
+    commit = f"<p>commit {codes([str(begin['commit'])])}</p>" if begin.get("commit") else ""
+    return folded(summary, f"{commit}{shown}{more}", f"run-{name}")
+
+
+# the whole page
+
+
+def digest(html: str) -> str:
+    """With it a browser recognizes a part that it has."""
+    return hashlib.sha256(html.encode()).hexdigest()[:16]
+
+
+def live_html(view: LiveView, page: LivePage, parts: Sequence[Region], query: str, now_ms: int) -> str:
+    """A whole page. ``query``: of its address, with ``?``, or empty. Its policy is a header (``live_policy``)."""
+    environment = view.topology.environment
+    title = f"{environment}: {TITLES[page.kind].lower()}"
+    path = f"/{page.kind.value}" + (f"/{page.flow}" if page.flow and page.kind is PageKind.FLOWS else "")
+    links, sections = [], []
+    for kind, name in TITLES.items():
+        here = ' aria-current="page"' if kind is page.kind else ""
+        links.append(f'<a href="/{kind.value}"{here}>{name}</a>')
+    for part in parts:
+        calm = ' data-calm=""' if part.calm else ""
+        sections.append(f'<section id="{part.name}" data-digest="{digest(part.html)}"{calm}>{part.html}</section>')
+    return "\n".join(
+        (
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
+            f'<noscript><meta http-equiv="refresh" content="{_AGAIN_SECONDS}"></noscript>',
+            f"<title>{safe(title)}</title>",
+            f"<style>{LIVE_CSS}</style>",
+            "</head>",
+            '<body><a class="skip" href="#main">to the page</a>',
+            f'<header class="bar"><strong>{safe(environment)}</strong><nav aria-label="pages">{"".join(links)}</nav>',
+            f'<span id="connection" role="status"><noscript>again every {_AGAIN_SECONDS} s</noscript></span></header>',
+            '<p id="changed" class="changed" role="status" hidden>This has changed since you opened it.'
+            ' <a href="">Show it as it is now</a></p>',
+            f'<main id="main" data-events="/events{safe(path + query)}" data-now="{now_ms}">',
+            *sections,
+            "</main>",
+            f"<script>{SCRIPT}</script>",
+            f"<script>{LIVE_SCRIPT}</script>",
+            "</body></html>",
+        )
+    )
+
 
 _OWN_CSS = """
 .skip{position:absolute;left:-99rem}.skip:focus{left:.5rem;top:.5rem;background:var(--card);padding:.4rem;z-index:3}
@@ -124,241 +330,3 @@ def live_policy() -> str:
 
 def _allowed(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-MOST_RUNS = 50
-MOST_CHANGES = 200
-Line = Mapping[str, Any]
-
-
-def history_page(view: LiveView, now_ms: int) -> tuple[Region, ...]:
-    lock = lock_line(affairs_now(view, now_ms).lock, live_now(view, now_ms), now_ms)
-    trail = view.audit.value
-    runs = "<p class=unknown>unknown: it was not read</p>" if trail is None else "".join(_runs(trail.lines))
-    return (
-        Region("head", f"<h1>{safe(lock[:1].upper() + lock[1:])}</h1>"),
-        Region("ages", ages_of({"lock": view.lock, "audit record": view.audit}, now_ms)),
-        Region("chains", "".join(_chain_table(trail)) if trail is not None else ""),
-        Region("runs", f"<h2>Who changed what</h2>{runs}", calm=True),
-    )
-
-
-def _chain_table(trail: AuditTrail) -> Iterator[str]:
-    rows = [(code(place), *_chain(report)) for place, report in trail.checked.places.items()]
-    yield table(("audit record of", "state", "why"), rows)
-
-
-def _chain(report: ChainReport | Unknown) -> tuple[str, str]:
-    if isinstance(report, Unknown):
-        return pill("unknown", "unknown"), safe(f"{report.error}. {report.todo}")
-    if report.broken is not None:
-        return pill("broken", "problem"), safe(f"{report.broken.problem}, at {report.broken.at}")
-    if report.doubts:
-        return pill("not proved", "problem"), safe("; ".join(report.doubts))
-    if not report.since:
-        return pill("not checked", "unknown"), "no record has a digest of the one before it"
-    return pill("whole", "ok"), safe(f"{counted(report.records, 'record')} since {report.since}")
-
-
-def _runs(lines: Sequence[Line]) -> Iterator[str]:
-    runs = list(grouped((str(line.get("run", "")), line) for line in lines).items())
-    if not runs:
-        yield "<p>no run is recorded</p>"
-    for name, its in reversed(runs[-MOST_RUNS:]):
-        yield _run(name, its)
-    if len(runs) > MOST_RUNS:
-        yield f"<p>and {len(runs) - MOST_RUNS:,} earlier runs in the record</p>"
-
-
-def _run(name: str, lines: Sequence[Line]) -> str:
-    begin = next((line for line in lines if line.get("kind") == "begin"), lines[0])
-    ended = any(line.get("kind") == "end" for line in lines)
-    changes = [line for line in lines if line.get("kind") == "change"]
-    undone = sum(line.get("result") != "done" for line in changes)
-    state = pill("ended", "ok") if ended else pill("no end recorded", "unknown")
-    state += f" {pill(f'{undone} not done', 'problem')}" if undone else ""
-    who = f"{begin.get('who', 'unknown')}@{begin.get('host', 'unknown')}"
-    words = f"{safe(str(begin.get('at', '')))} {code(str(begin.get('command', 'unknown')))} by {safe(who)}"
-    summary = f"{words}: {counted(len(changes), 'change')} {state}"
-    rows = ((code(str(c.get("id"))), safe(str(c.get("result"))), safe(str(c.get("error") or ""))) for c in changes)
-    shown = table(("change", "result", "error"), list(rows)[:MOST_CHANGES]) if changes else "<p>no change</p>"
-    more = f"<p>and {len(changes) - MOST_CHANGES:,} more</p>" if len(changes) > MOST_CHANGES else ""
-    commit = f"<p>commit {codes([str(begin['commit'])])}</p>" if begin.get("commit") else ""
-    return folded(summary, f"{commit}{shown}{more}", f"run-{name}")
-
-
-AT_ONCE = 100
-_NUMBERS = frozenset(("partitions", "replicas"))
-
-
-def topics_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
-    if (seen := view.clusters.value) is None:
-        return (Region("head", "<h1>Topics: unknown</h1>"), Region("ages", age("topics", view.clusters, now_ms)))
-    rows = [row for row in seen.topics if _matches(row, page)]
-    old = " when they were last read" if view.clusters.age_ms(now_ms) > TOO_OLD_MS else ""
-    problems = sum(bool(row.problem) for row in rows)
-    words = f"{counted(len(rows), 'topic')}, {problems:,} with a problem{old}"
-    return (
-        Region("head", f"<h1>{words}</h1>"),
-        Region("ages", age("topics", view.clusters, now_ms)),
-        Region("choice", "".join(_choice(view, page)), calm=True),
-        Region("topics", "".join(_topic_table(rows, page)), calm=True),
-    )
-
-
-def _matches(row: TopicRow, page: LivePage) -> bool:
-    """Every word stands in the name, the owner or what is wrong."""
-    if page.cluster not in ("", row.cluster):
-        return False
-    text = f"{row.name} {row.owner} {row.problem}".lower()
-    return all(word in text for word in page.search.lower().split())
-
-
-def _choice(view: LiveView, page: LivePage) -> Iterator[str]:
-    """A form, so that it works without scripts."""
-    options = ['<option value="">all clusters</option>']
-    for name in view.topology.clusters:
-        chosen = " selected" if name == page.cluster else ""
-        options.append(f'<option value="{safe(name)}"{chosen}>{safe(name)}</option>')
-    yield f'<form action="/{PageKind.TOPICS.value}" method="get" role="search">'
-    yield f'<label>cluster <select name="cluster">{"".join(options)}</select></label>'
-    hint = "name, flow, file, problem"
-    yield f'<label>search <input type="search" name="q" value="{safe(page.search)}" placeholder="{hint}"></label>'
-    yield "<button>Show</button></form>"
-
-
-def _topic_table(rows: Sequence[TopicRow], page: LivePage) -> Iterator[str]:
-    pages = max(1, -(-len(rows) // AT_ONCE))
-    number = min(max(1, page.number), pages)
-    shown = rows[(number - 1) * AT_ONCE : number * AT_ONCE]
-    if not shown:
-        yield "<p>no topic is so</p>"
-        return
-    yield table(("cluster", "topic", "partitions", "replicas", "problem", "whose"), map(_topic_row, shown), _NUMBERS)
-    if pages > 1:
-        yield f'<nav class="pages" aria-label="pages">{"".join(_numbers(page, number, pages))}</nav>'
-
-
-def _topic_row(row: TopicRow) -> tuple[str, ...]:
-    partitions = "" if row.partitions is None else f"{row.partitions:,}"
-    factor = "" if row.partitions is None else "differ" if row.factor is None else f"{row.factor}"
-    state = "unknown" if row.problem.startswith("unknown") else "problem"
-    problem = pill(row.problem, state) if row.problem else ""
-    return code(row.cluster), code(row.name), partitions, factor, problem, safe(row.owner)
-
-
-def _numbers(page: LivePage, number: int, pages: int) -> Iterator[str]:
-    wanted = sorted({1, 2, number - 1, number, number + 1, pages - 1, pages} & set(range(1, pages + 1)))
-    for before, each in zip([0, *wanted], wanted, strict=False):
-        yield "<span>\u2026</span>" if each - before > 1 else ""
-        query = urlencode({"cluster": page.cluster, "q": page.search, "page": each})
-        here = ' aria-current="page"' if each == number else ""
-        yield f'<a href="/{PageKind.TOPICS.value}?{safe(query)}"{here}>{each:,}</a>'
-
-
-TITLES = {
-    PageKind.OVERVIEW: "Overview",
-    PageKind.FLOWS: "Flows",
-    PageKind.TOPICS: "Topics",
-    PageKind.GROUPS: "Groups",
-    PageKind.PLAN: "Plan",
-    PageKind.DRIFT: "Drift",
-    PageKind.AUDIT: "Lock and history",
-}
-_AGAIN_SECONDS = 10
-"""How often a browser without scripts asks again."""
-
-
-def regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
-    """``standings``: of the flow of a page of groups; each other page has none."""
-    folder = safe(view.folder)
-    parts = _regions(view, page, now_ms, standings)
-    return tuple(replace(part, html=command_of(part.html, folder, page.flow or "FLOW")) for part in parts)
-
-
-def _regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
-    match page.kind:
-        case PageKind.OVERVIEW:
-            return overview(view, now_ms)
-        case PageKind.FLOWS:
-            return flows_page(view, page, now_ms)
-        case PageKind.TOPICS:
-            return topics_page(view, page, now_ms)
-        case PageKind.GROUPS:
-            return groups_page(view, page, standings)
-        case PageKind.PLAN:
-            return _plan(view, now_ms)
-        case PageKind.DRIFT:
-            return _drift(view, now_ms)
-        case PageKind.AUDIT:
-            return history_page(view, now_ms)
-        case _:
-            assert_never(page.kind)
-
-
-def _plan(view: LiveView, now_ms: int) -> tuple[Region, ...]:
-    ages = Region("ages", age("plan", view.review, now_ms))
-    if (review := view.review.value) is None:
-        return (Region("head", "<h1>Pending plan: unknown</h1>"), ages)
-    about = AboutPlan(review.drawn, review.owners, review.amounts)
-    return ages, Region("plan", "".join(plan_body(review.plan, about=about)), calm=True)
-
-
-def _drift(view: LiveView, now_ms: int) -> tuple[Region, ...]:
-    ages = Region("ages", age("drift", view.review, now_ms))
-    if (review := view.review.value) is None:
-        return (Region("head", "<h1>Drift: unknown</h1>"), ages)
-    report = drift_page(review.plan, Format.HTML, review.history)
-    return ages, Region("drift", "".join(report_body(report)), calm=True)
-
-
-def digest(html: str) -> str:
-    """By this a browser knows whether a part is the one it has."""
-    return hashlib.sha256(html.encode()).hexdigest()[:16]
-
-
-def live_html(view: LiveView, page: LivePage, parts: Sequence[Region], query: str, now_ms: int) -> str:
-    """A whole page. ``query``: of its address, with ``?``, or empty. Its policy is a header (``live_policy``)."""
-    environment = view.topology.environment
-    title = f"{environment}: {TITLES[page.kind].lower()}"
-    path = f"/{page.kind.value}" + (f"/{page.flow}" if page.flow and page.kind is PageKind.FLOWS else "")
-    body = "\n".join(map(_region, parts))
-    return "\n".join(
-        (
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            '<link rel="icon" href="data:,">',
-            f'<noscript><meta http-equiv="refresh" content="{_AGAIN_SECONDS}"></noscript>',
-            f"<title>{safe(title)}</title>",
-            f"<style>{LIVE_CSS}</style>",
-            "</head>",
-            '<body><a class="skip" href="#main">to the page</a>',
-            f'<header class="bar"><strong>{safe(environment)}</strong><nav aria-label="pages">{_nav(page)}</nav>',
-            f'<span id="connection" role="status"><noscript>again every {_AGAIN_SECONDS} s</noscript></span></header>',
-            '<p id="changed" class="changed" role="status" hidden>This has changed since you opened it.'
-            ' <a href="">Show it as it is now</a></p>',
-            f'<main id="main" data-events="/events{safe(path + query)}" data-now="{now_ms}">',
-            body,
-            "</main>",
-            f"<script>{SCRIPT}</script>",
-            f"<script>{LIVE_SCRIPT}</script>",
-            "</body></html>",
-        )
-    )
-
-
-def _nav(page: LivePage) -> str:
-    links = []
-    for kind, title in TITLES.items():
-        here = ' aria-current="page"' if kind is page.kind else ""
-        links.append(f'<a href="/{kind.value}"{here}>{title}</a>')
-    return "".join(links)
-
-
-def _region(region: Region) -> str:
-    calm = ' data-calm=""' if region.calm else ""
-    return f'<section id="{region.name}" data-digest="{digest(region.html)}"{calm}>{region.html}</section>'

@@ -6,7 +6,7 @@ lock after ``TOO_OLD_MS``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -30,18 +30,17 @@ from reconciler.text import ANY_FOLDER, moment
 
 TOO_OLD_MS = 90_000
 SILENCE_HOLDS_MS = 10_000
-"""What was said of silent clusters longer ago than this says nothing of now."""
+"""Silence of a cluster that was seen longer ago says nothing of now."""
 Value = TypeVar("Value", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveReading(Generic[Value]):
-    """``value`` None: it was never read. ``at_ms``: when it was. ``failure``: why the newest try gave nothing; the
-    value is that of an earlier one then."""
-
     value: Value | None = None
+    """None: it was never read."""
     at_ms: int = 0
     failure: Unknown | None = None
+    """Why the newest try gave nothing; the value is then that of an earlier one."""
 
     def age_ms(self, now_ms: int) -> int:
         return max(0, now_ms - self.at_ms)
@@ -86,19 +85,22 @@ class AuditTrail:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """``silent``: clusters that answer nothing now, asked far more often than ``clusters`` are read, and why.
-    ``folder_problem``: why the folder cannot be read now; ``topology`` is its last good state then. ``folder``: as a
-    command names it."""
+    """Each part is read on its own, so that one that hangs makes no other one old."""
 
     topology: Topology
+    """If the folder cannot be read now, its last good state."""
     jobs: LiveReading[JobsSeen] = LiveReading()
     clusters: LiveReading[ClustersSeen] = LiveReading()
     silent: LiveReading[Mapping[str, Unknown]] = LiveReading()
+    """Clusters that do not answer now, and why. They are asked far more often than ``clusters`` are read: a cluster
+    that is down must not look healthy until its next whole reading."""
     lock: LiveReading[StatusInputs] = LiveReading()
     review: LiveReading[Reviewed] = LiveReading()
     audit: LiveReading[AuditTrail] = LiveReading()
     folder_problem: str = ""
+    """Why the folder cannot be read now."""
     folder: str = ANY_FOLDER
+    """As a command names it."""
 
 
 class PageKind(StrEnum):
@@ -115,19 +117,20 @@ class PageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """``flow``: the only one that is shown; empty: all. ``search``, ``cluster``, ``number`` (from 1): which part of a
-    list."""
+    """As its address names it."""
 
     kind: PageKind = PageKind.OVERVIEW
     flow: str = ""
+    """The only one that is shown; empty: all."""
     cluster: str = ""
     search: str = ""
     number: int = 1
+    """Of a page of a long list, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a page that is replaced when it changes. ``html``: its elements. ``calm``: somebody reads in it, so
+    """A part of a page that is replaced when it changes. ``html``: its elements. ``calm``: a person reads in it, so
     that it is not replaced, and the page says that it changed."""
 
     name: str
@@ -136,8 +139,23 @@ class Region:
 
 
 def live_now(view: LiveView, now_ms: int) -> LiveState:
-    """Clusters and jobs as far as what was read tells of now."""
-    return LiveState(_clusters(view, now_ms), _mirrors(view, now_ms))
+    """Clusters and jobs, as far as their last reading holds now."""
+    seen, jobs = view.clusters, view.jobs
+    clusters: Mapping[str, LiveCluster | Unknown]
+    if seen.value is None or seen.age_ms(now_ms) > TOO_OLD_MS:
+        clusters = {name: _too_old(f"cluster {name}", seen, now_ms) for name in view.topology.clusters}
+    else:
+        silent = view.silent.value if view.silent.age_ms(now_ms) <= SILENCE_HOLDS_MS else None
+        clusters = {**seen.value.clusters, **(silent or {})}
+    if jobs.value is None or jobs.age_ms(now_ms) > TOO_OLD_MS:
+        return LiveState(clusters, {name: _too_old(f"mirror {name}", jobs, now_ms) for name in view.topology.mirrors})
+    # What a job reported gets older while the page is not read again: its lag becomes unknown as it would in status.
+    age = jobs.age_ms(now_ms)
+    mirrors = {
+        name: replace(mirror, late_ms=mirror.late_ms + age) if isinstance(mirror, LiveMirror) else mirror
+        for name, mirror in jobs.value.mirrors.items()
+    }
+    return LiveState(clusters, mirrors)
 
 
 def verdict_now(view: LiveView, live: LiveState) -> Verdict:
@@ -150,36 +168,13 @@ def verdict_now(view: LiveView, live: LiveState) -> Verdict:
 
 
 def affairs_now(view: LiveView, now_ms: int) -> StatusInputs:
+    """Lock, rollout and verdict. A lock that was read long ago is unknown, since it may have changed hands; how far a
+    rollout is stays true until its next step."""
     value, reading = view.lock.value, view.lock
     verdict = verdict_now(view, live_now(view, now_ms))
     if value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
         return StatusInputs(_too_old("lock", reading, now_ms), None if value is None else value.standing, verdict)
     return replace(value, verdict=verdict)
-
-
-def _clusters(view: LiveView, now_ms: int) -> Mapping[str, LiveCluster | Unknown]:
-    reading = view.clusters
-    if reading.value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
-        return {name: _too_old(f"cluster {name}", reading, now_ms) for name in view.topology.clusters}
-    return {**reading.value.clusters, **_silent(view, now_ms)}
-
-
-def _silent(view: LiveView, now_ms: int) -> Mapping[str, Unknown]:
-    reading = view.silent
-    if reading.value is None or reading.age_ms(now_ms) > SILENCE_HOLDS_MS:
-        return {}
-    return reading.value
-
-
-def _mirrors(view: LiveView, now_ms: int) -> Mapping[str, LiveMirror | Unknown]:
-    reading = view.jobs
-    if reading.value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
-        return {name: _too_old(f"mirror {name}", reading, now_ms) for name in view.topology.mirrors}
-    age = reading.age_ms(now_ms)
-    return {
-        name: replace(mirror, late_ms=mirror.late_ms + age) if isinstance(mirror, LiveMirror) else mirror
-        for name, mirror in reading.value.mirrors.items()
-    }
 
 
 def _too_old(subject: str, reading: LiveReading[Any], now_ms: int) -> Unknown:
@@ -236,14 +231,12 @@ def age(title: str, reading: LiveReading[object], now_ms: int) -> str:
 
 
 def ages_of(readings: Mapping[str, LiveReading[object]], now_ms: int) -> str:
-    return f'<p class="faint">{"; ".join(_ages(readings, now_ms))}</p>'
-
-
-def _ages(readings: Mapping[str, LiveReading[object]], now_ms: int) -> Iterator[str]:
+    words = []
     for title, reading in readings.items():
         failure = f" (the newest try failed: {safe(reading.failure.what)})" if reading.failure is not None else ""
         if reading.value is None:
-            yield f"{title} not read yet{failure}"
+            words.append(f"{title} not read yet{failure}")
         else:
             late = ' class="late"' if reading.age_ms(now_ms) > TOO_OLD_MS else ""
-            yield f"<span{late}>{title} read {clock(reading.at_ms)}{failure}</span>"
+            words.append(f"<span{late}>{title} read {clock(reading.at_ms)}{failure}</span>")
+    return f'<p class="faint">{"; ".join(words)}</p>'

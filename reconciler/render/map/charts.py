@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reconciler.model.reports.topology_map import MapCluster, State, TopologyMap
+from reconciler.model.reports.topology_map import State, TopologyMap
 from reconciler.render.escape import visible
-from reconciler.render.map.words import Edge, cluster_facts, edges_of, planned_words, wave_lines
+from reconciler.render.map.words import cluster_lines, edges_of, wave_lines
 from reconciler.text import grouped
 
 MOST_EDGES = 200
@@ -23,30 +23,39 @@ _COLOURS = {
     "unknown": "#6e7781",
     "problem": "#cf222e",
 }
+_STYLES = {State.OK: "solid", State.PROBLEM: "bold", State.IDLE: "dotted", State.UNKNOWN: "dashed"}
 
 
 def map_mermaid(drawn: TopologyMap) -> str:
-    """Text that somebody chose stands in quotes, every character that could mean something as its number."""
+    """Texts of others are in quotes, every character that could mean something as its number."""
     edges = edges_of(drawn.flows)
     ids = {cluster.name: f"c{number}" for number, cluster in enumerate(drawn.clusters)}
     lines = ["flowchart LR", *_clusters(drawn, ids)]
+    # A chart that has to leave edges out keeps those that the plan is about.
     shown = sorted(edges, key=lambda edge: (edge.mark is None, edge.ends))[:MOST_EDGES]
     for number, edge in enumerate(shown):
-        lines.append(f"  {ids[edge.source]} {_arrow(edge)}|{_quoted(_label(edge))}| {ids[edge.target]}")
+        name = f"{edge.name}: {edge.plan_words}" if edge.plan_words else edge.name
+        label = _quoted(", ".join(part for part in (name, edge.figures) if part))
+        arrow = "-->" if edge.state in (State.OK, State.PROBLEM) else "-.->"
+        lines.append(f"  {ids[edge.source]} {arrow}|{label}| {ids[edge.target]}")
         if word := edge.mark.value if edge.mark is not None else _problem(edge.state):
             lines.append(f"  linkStyle {number} stroke:{_COLOURS[word]},stroke-width:3px")
     if len(shown) < len(edges):
         lines.append(f"  %% {len(edges) - len(shown)} more edges are left out")
-    return "\n".join([*lines, *_waves(drawn)]) + "\n"
+    for number, wave in enumerate(drawn.waves):
+        lines.append(f"  w{number}([{_quoted(f'wave {wave.name}', *wave_lines(wave))}])")
+        lines += [f"  w{number - 1} -. gates .-> w{number}"] if number else []
+    return "\n".join(lines) + "\n"
 
 
 def _clusters(drawn: TopologyMap, ids: dict[str, str]) -> Iterator[str]:
     for number, (region, clusters) in enumerate(grouped((each.region, each) for each in drawn.clusters).items()):
-        indent = "  "
+        indent = "    " if region else "  "
         if region:
             yield f"  subgraph r{number}[{_quoted(f'region {region}')}]"
-            indent = "    "
-        yield from (f"{indent}{ids[each.name]}[{_quoted(*_cluster_lines(each))}]" for each in clusters)
+        for each in clusters:
+            outside = [f"{each.outside:,} changed outside of git"] if each.outside else []
+            yield f"{indent}{ids[each.name]}[{_quoted(*cluster_lines(each), *outside)}]"
         if region:
             yield "  end"
     for cluster in drawn.clusters:
@@ -54,41 +63,12 @@ def _clusters(drawn: TopologyMap, ids: dict[str, str]) -> Iterator[str]:
             yield f"  style {ids[cluster.name]} stroke:{_COLOURS[word]},stroke-width:3px"
 
 
-def _cluster_lines(cluster: MapCluster) -> Iterator[str]:
-    yield cluster.name
-    yield cluster_facts(cluster)
-    yield from cluster.problems
-    if plan := planned_words(cluster):
-        yield plan
-    if cluster.outside:
-        yield f"{cluster.outside:,} changed outside of git"
-
-
 def _problem(state: State) -> str:
     return "problem" if state is State.PROBLEM else ""
 
 
-def _arrow(edge: Edge) -> str:
-    return "-->" if edge.state in (State.OK, State.PROBLEM) else "-.->"
-
-
-def _label(edge: Edge) -> str:
-    words = edge.plan_words
-    return ", ".join(part for part in (f"{edge.name}: {words}" if words else edge.name, edge.figures) if part)
-
-
-def _waves(drawn: TopologyMap) -> Iterator[str]:
-    for number, wave in enumerate(drawn.waves):
-        yield f"  w{number}([{_quoted(f'wave {wave.name}', *wave_lines(wave))}])"
-        if number:
-            yield f"  w{number - 1} -. gates .-> w{number}"
-
-
 def _quoted(*lines: str) -> str:
     return '"' + "<br/>".join(_PLAIN.sub(lambda each: f"#{ord(each.group())};", visible(line)) for line in lines) + '"'
-
-
-_STYLES = {State.OK: "solid", State.PROBLEM: "bold", State.IDLE: "dotted", State.UNKNOWN: "dashed"}
 
 
 def map_dot(drawn: TopologyMap) -> str:
@@ -96,23 +76,14 @@ def map_dot(drawn: TopologyMap) -> str:
     for number, (region, clusters) in enumerate(grouped((each.region, each) for each in drawn.clusters).items()):
         if region:
             lines += [f"  subgraph cluster_{number} {{", f"    label={_dot_quoted(f'region {region}')};"]
-        lines += [f"    {_dot_quoted(each.name)} [label={_dot_quoted(*_dot_lines(each))}];" for each in clusters]
+        for each in clusters:
+            lines.append(f"    {_dot_quoted(each.name)} [label={_dot_quoted(*cluster_lines(each))}];")
         lines += ["  }"] if region else []
-    lines += [_dot_edge(edge) for edge in edges_of(drawn.flows)]
+    for edge in edges_of(drawn.flows):
+        label = _dot_quoted(*(part for part in (edge.name, edge.figures, edge.plan_words) if part))
+        ends = f"{_dot_quoted(edge.source)} -> {_dot_quoted(edge.target)}"
+        lines.append(f"  {ends} [label={label}, style={_STYLES[edge.state]}];")
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _dot_lines(cluster: MapCluster) -> Iterator[str]:
-    yield cluster.name
-    yield cluster_facts(cluster)
-    yield from cluster.problems
-    if plan := planned_words(cluster):
-        yield plan
-
-
-def _dot_edge(edge: Edge) -> str:
-    label = _dot_quoted(*(part for part in (edge.name, edge.figures, edge.plan_words) if part))
-    return f"  {_dot_quoted(edge.source)} -> {_dot_quoted(edge.target)} [label={label}, style={_STYLES[edge.state]}];"
 
 
 def _dot_quoted(*lines: str) -> str:

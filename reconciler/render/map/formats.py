@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from reconciler.errors import ExitCode
 from reconciler.model.options import MapFormat
-from reconciler.model.reports.topology_map import MapCluster, MapFlow, State, TopologyMap
+from reconciler.model.reports.topology_map import MapFlow, State, TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.map.charts import map_dot, map_mermaid
 from reconciler.render.map.svg import map_figure, map_svg
 from reconciler.render.map.words import (
     UNKNOWN,
-    Edge,
     cluster_facts,
     edges_of,
     flow_delivery,
@@ -30,64 +29,56 @@ from reconciler.render.report_json import report_json
 from reconciler.replication.json_codec import Codec
 from reconciler.text import counted
 
-FIGURE = 1_500
-"""Width in pixels up to which a picture is shrunk to the page; a wider one is moved under its frame."""
+_CODEC = Codec()
+_FIGURE = 1_500
+"""Width in pixels up to which a picture is shrunk to the page."""
 
 
 def map_section(drawn: TopologyMap, opened: bool = False) -> Iterator[str]:
     """``opened``: with its tables open."""
-    figure = map_figure(drawn)
-    wide = " wide" if int(figure.partition(' width="')[2].partition('"')[0]) > FIGURE else ""
-    yield f'<section id="map"><h2>Map</h2><div class="scroll map{wide}" tabindex="0">{figure}</div>'
+    yield f'<section id="map"><h2>Map</h2>{framed(map_figure(drawn))}'
     if drawn.gates is not None and drawn.waves:
         yield f'<p class="faint">{safe(gates_words(drawn.gates))}</p>'
     yield f"<details{' open' if opened else ''}><summary>The map as tables</summary>"
-    yield table(("cluster", "region", "state", "holds", "plan", "outside of git"), map(_cluster_row, drawn.clusters))
-    yield from _flows(drawn)
+    rows = []
+    for cluster in drawn.clusters:
+        state = "; ".join((cluster.state.value, *cluster.problems))
+        outside = "" if cluster.planned is None else UNKNOWN if cluster.outside is None else f"{cluster.outside:,}"
+        words = cluster.region, state, cluster_facts(cluster), planned_words(cluster), outside
+        rows.append((code(cluster.name), *map(safe, words)))
+    yield table(("cluster", "region", "state", "holds", "plan", "outside of git"), rows)
+
+    # A flow that has its two clusters to itself is a row of one table; others are folded as the picture folds them.
+    edges = edges_of(drawn.flows)
+    if single := [edge.flows[0] for edge in edges if len(edge.flows) == 1]:
+        yield _flow_table(single)
+    for edge in (edge for edge in edges if len(edge.flows) > 1):
+        count = counted(len(edge.flows), "flow")
+        said = ", ".join(part for part in (count, edge.figures, edge.plan_words) if part)
+        title = f"{code(edge.source)} to {code(edge.target)}: {safe(said)}"
+        yield f"<details><summary>{title}</summary>{_flow_table(edge.flows)}</details>"
     if drawn.chains:
-        rows = [
+        ways = [
             (code(" \u2192 ".join(chain.clusters)), codes(chain.flows), f"{chain.topics:,}") for chain in drawn.chains
         ]
-        yield f"<h3>Hop by hop</h3>{table(('way', 'flows', 'topics'), rows)}"
+        yield f"<h3>Hop by hop</h3>{table(('way', 'flows', 'topics'), ways)}"
     yield "</details></section>"
 
 
-def _cluster_row(cluster: MapCluster) -> tuple[str, ...]:
-    state = "; ".join((cluster.state.value, *cluster.problems)) if cluster.problems else cluster.state.value
-    outside = "" if cluster.planned is None else UNKNOWN if cluster.outside is None else f"{cluster.outside:,}"
-    words = cluster.region, state, cluster_facts(cluster), planned_words(cluster), outside
-    return (code(cluster.name), *map(safe, words))
-
-
-def _flows(drawn: TopologyMap) -> Iterator[str]:
-    edges = edges_of(drawn.flows)
-    single = [edge.flows[0] for edge in edges if len(edge.flows) == 1]
-    if single:
-        yield _flow_table(single)
-    for edge in edges:
-        if len(edge.flows) > 1:
-            yield _folded(edge)
-
-
-def _folded(edge: Edge) -> str:
-    words = ", ".join(part for part in (counted(len(edge.flows), "flow"), edge.figures, edge.plan_words) if part)
-    title = f"{code(edge.source)} to {code(edge.target)}: {safe(words)}"
-    return f"<details><summary>{title}</summary>{_flow_table(edge.flows)}</details>"
+def framed(figure: str, attributes: str = "") -> str:
+    """A picture of ``map_figure`` that is shrunk to the page, or, if it is too wide for that, moves under its frame."""
+    wide = " wide" if int(figure.partition(' width="')[2].partition('"')[0]) > _FIGURE else ""
+    return f'<div class="scroll map{wide}" tabindex="0"{attributes}>{figure}</div>'
 
 
 def _flow_table(flows: Sequence[MapFlow]) -> str:
-    heads = "flow", "from, to", "state", "records", "lag", "topics", "delivery", "plan"
-    return table(heads, map(_flow_row, flows))
-
-
-def _flow_row(flow: MapFlow) -> tuple[str, ...]:
-    topics = UNKNOWN if flow.topics is None else f"{flow.topics:,}"
-    plan = "; ".join((flow.mark.value, *flow.plan_why)) if flow.mark is not None else ""
-    words = flow_state(flow), flow_rate(flow), flow_lag(flow), topics, flow_delivery(flow).replace("_", " "), plan
-    return code(flow.name), f"{code(flow.source)} {code(flow.target)}", *map(safe, words)
-
-
-_CODEC = Codec()
+    rows = []
+    for flow in flows:
+        topics = UNKNOWN if flow.topics is None else f"{flow.topics:,}"
+        plan = "; ".join((flow.mark.value, *flow.plan_why)) if flow.mark is not None else ""
+        words = flow_state(flow), flow_rate(flow), flow_lag(flow), topics, flow_delivery(flow).replace("_", " "), plan
+        rows.append((code(flow.name), f"{code(flow.source)} {code(flow.target)}", *map(safe, words)))
+    return table(("flow", "from, to", "state", "records", "lag", "topics", "delivery", "plan"), rows)
 
 
 def map_in(drawn: TopologyMap, form: MapFormat) -> str:
@@ -113,9 +104,10 @@ def map_html(drawn: TopologyMap) -> str:
 
 def map_json(drawn: TopologyMap) -> str:
     """As schemas/reports/map.schema.json."""
+    clusters = [{**_CODEC.encoded(cluster), "mark": cluster.mark} for cluster in drawn.clusters]
     fields = _CODEC.encoded(replace(drawn, clusters=(), verdict=""))
     del fields["environment"]
-    fields |= {"clusters": [_cluster(cluster) for cluster in drawn.clusters], "verdict": headline(drawn)}
+    fields |= {"clusters": clusters, "verdict": headline(drawn)}
     return report_json("map", drawn.environment, exit_code=int(map_code(drawn)), **fields)
 
 
@@ -124,7 +116,3 @@ def map_code(drawn: TopologyMap) -> ExitCode:
     unknown = any(cluster.state is State.UNKNOWN for cluster in drawn.clusters)
     unknown |= any(flow.state is State.UNKNOWN for flow in drawn.flows)
     return ExitCode.ERROR if drawn.live and unknown else ExitCode.DONE
-
-
-def _cluster(cluster: MapCluster) -> dict[str, Any]:
-    return {**_CODEC.encoded(cluster), "mark": cluster.mark}

@@ -1,7 +1,7 @@
 """Places regions, clusters and edges on a plane, in pixels (decision 126).
 
-Regions stand in columns, so that most flows lead from left to right; an edge over several columns has a way through
-each of them. Right of every column all edges lead straight on, as far as the longest words: there words stand above and
+Regions form columns, so that most flows lead from left to right; an edge over several columns has a way through
+each of them. Right of every column all edges lead straight on, as far as the longest words: there words are above and
 below their own line, and on no other one. Edges bend and cross only behind that. What is too wide for a page so, as a
 chain or a ring of many regions, is drawn downwards instead, if that is less wide. Pure, and the same for the same map.
 """
@@ -9,7 +9,7 @@ chain or a ring of many regions, is drawn downwards instead, if that is less wid
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reconciler.model.reports.topology_map import MapCluster
 from reconciler.render.map.paths import (
@@ -64,7 +64,7 @@ def _placed(
 ) -> Layout:
     """From left to right. ``free``: what is left free at the left, and above."""
     lead = measures.lead(max(widths.values(), default=0.0))
-    region_of = {each.name: _region(each) for each in clusters}
+    region_of = {each.name: f"region {each.region}" if each.region else f"cluster {each.name}" for each in clusters}
     members = grouped((region_of[each.name], each.name) for each in clusters)
     between = Counter((region_of[edge.source], region_of[edge.target]) for edge in edges)
     links = {(source, target) for source, target in between if source != target}
@@ -72,11 +72,23 @@ def _placed(
     columns: list[list[str]] = [[] for _ in range(max(rank.values(), default=0) + 1)]
     for region, number in rank.items():
         columns[number].append(region)
+
+    # An edge over several columns is cut into pieces from column to column; its way through each column between takes
+    # a place there, high enough for all edges between the two regions side by side.
     pieces: set[tuple[str, str]] = set()
     heights: dict[str, float] = {}
     for source, target in sorted(links):
-        pieces |= set(_through(source, target, rank, columns, heights, between[source, target]))
+        step, last = (1 if rank[source] <= rank[target] else -1), source
+        for number in range(rank[source] + step, rank[target], step):
+            way = way_name(source, target, number)
+            columns[number].append(way)
+            heights[way] = way_height(between[source, target])
+            pieces.add((last, way))
+            last = way
+        pieces.add((last, target))
     columns = ordered(columns, pieces)
+
+    # A cluster is as high as the slots of its edges, a region as high as its clusters, a column as its regions.
     inside = _inside(members, columns, edges)
     column = {name: rank[region] for name, region in region_of.items()}
     sides = sides_of(edges, column)
@@ -85,41 +97,23 @@ def _placed(
         heights[region] = (
             2 * PAD + measures.title_breadth + sum(nodes_high[name] + NODE_GAP for name in names) - NODE_GAP
         )
+    # All columns are equally wide, and so are the gaps, in which edges lead straight on before they bend.
     width = measures.node_length + 2 * PAD + measures.title_length
     boxes = _boxes(columns, heights, members, free, (width, lead + measures.bend))
     regions = {name: box for name, box in boxes.items() if name in members}
-    nodes = dict(_nodes(regions, inside, nodes_high, measures))
+    nodes: dict[str, Box] = {}
+    for region, box in regions.items():
+        y = box.y + PAD + measures.title_breadth
+        for name in inside[region]:
+            x, high = box.x + PAD + measures.title_length, nodes_high[name]
+            nodes[name] = Box(x, y, measures.node_length, high)
+            y += high + NODE_GAP
     paths = tuple(edge_paths(edges, Sides(nodes, boxes, region_of, column, sides), widths, measures, lead))
     right = max((box.x + box.width for box in boxes.values()), default=0.0)
     # Curves within the last column lead out to its right.
     beyond = max((x for path in paths for x, _ in path.points), default=0.0)
     low = max((box.y + box.height for box in boxes.values()), default=free[1])
     return Layout(max(right, beyond) + MARGIN, low + MARGIN, regions, nodes, paths)
-
-
-def _region(cluster: MapCluster) -> str:
-    return f"region {cluster.region}" if cluster.region else f"cluster {cluster.name}"
-
-
-def _through(
-    source: str,
-    target: str,
-    rank: Mapping[str, int],
-    columns: Sequence[list[str]],
-    heights: dict[str, float],
-    count: int,
-) -> Iterator[tuple[str, str]]:
-    """An edge in pieces from column to column; its ways through columns between are put into these, high enough for
-    ``count`` edges side by side."""
-    step = 1 if rank[source] <= rank[target] else -1
-    last = source
-    for column in range(rank[source] + step, rank[target], step):
-        name = way_name(source, target, column)
-        columns[column].append(name)
-        heights[name] = way_height(count)
-        yield last, name
-        last = name
-    yield last, target
 
 
 def _inside(
@@ -163,19 +157,6 @@ def _boxes(
     return boxes
 
 
-def _nodes(
-    regions: Mapping[str, Box],
-    inside: Mapping[str, Sequence[str]],
-    heights: Mapping[str, float],
-    measures: Measures,
-) -> Iterator[tuple[str, Box]]:
-    for region, box in regions.items():
-        y = box.y + PAD + measures.title_breadth
-        for name in inside[region]:
-            yield name, Box(box.x + PAD + measures.title_length, y, measures.node_length, heights[name])
-            y += heights[name] + NODE_GAP
-
-
 SWEEPS = 8
 """Passes over all layers; orders rarely change after the fourth."""
 
@@ -186,13 +167,18 @@ def ranks(names: Iterable[str], edges: Collection[Link]) -> dict[str, int]:
     """Name -> number of its layer, from 0. An edge leads to a later layer, unless it closes a cycle."""
     order = sorted(names)
     forward = _without_cycles(order, edges)
-    into: dict[str, list[str]] = defaultdict(list)
-    for source, target in forward:
-        into[target].append(source)
+    into = {name: {source for source, target in forward if target == name} for name in order}
     layer: dict[str, int] = {}
-    for name in _sources_first(order, forward):
-        layer[name] = max((layer[source] + 1 for source in into[name]), default=0)
-    return _pulled_right(layer, forward)
+    while len(layer) < len(order):  # sources first: the layer of a name is known when those of its sources are
+        for name in order:
+            if name not in layer and into[name] <= layer.keys():
+                layer[name] = max((layer[source] + 1 for source in into[name]), default=0)
+    # A source comes right before what it feeds, not at the far left; a name without edges in the first layer.
+    for name in sorted(layer, key=lambda name: -layer[name]):
+        later = [layer[target] for source, target in forward if source == name]
+        if later:
+            layer[name] = max(layer[name], min(later) - 1)
+    return layer
 
 
 def ordered(layers: Sequence[Sequence[str]], edges: Collection[Link]) -> list[list[str]]:
@@ -206,22 +192,18 @@ def ordered(layers: Sequence[Sequence[str]], edges: Collection[Link]) -> list[li
         for index in range(len(rows)) if sweep % 2 == 0 else reversed(range(len(rows))):
             beside = rows[index - 1 : index] if sweep % 2 == 0 else rows[index + 1 : index + 2]
             at = {name: place / max(1, len(row) - 1) for row in beside for place, name in enumerate(row)}
-            rows[index] = _by_barycentre(rows[index], near, at)
+            centres = []
+            for place, name in enumerate(rows[index]):
+                places = [at[other] for other in near.get(name, ()) if other in at]
+                middle = place / max(1, len(rows[index]) - 1)
+                centres.append((sum(places) / len(places) if places else middle, place))
+            rows[index] = [rows[index][place] for _, place in sorted(centres)]
     return rows
 
 
-def _by_barycentre(row: list[str], near: Mapping[str, list[str]], at: Mapping[str, float]) -> list[str]:
-    def centre(place: int) -> tuple[float, int]:
-        places = [at[other] for other in near.get(row[place], ()) if other in at]
-        middle = place / max(1, len(row) - 1)
-        return (sum(places) / len(places) if places else middle), place
-
-    return [row[place] for place in sorted(range(len(row)), key=centre)]
-
-
 def _without_cycles(order: Sequence[str], edges: Collection[Link]) -> set[Link]:
-    """Without the edges that lead back, by the greedy order of Eades, Lin and Smyth (1993): what sends more than it
-    receives stands further left."""
+    """Without the edges that lead back, by the greedy order of Eades, Lin and Smyth (1993): a name that sends more
+    than it receives comes further left."""
     left, right, rest = [], [], dict.fromkeys(order)
     while rest:
         out = {name: sum(s == name and t in rest and t != s for s, t in edges) for name in rest}
@@ -237,20 +219,3 @@ def _without_cycles(order: Sequence[str], edges: Collection[Link]) -> set[Link]:
         rest.pop((origins or sinks or [left[-1]])[0])
     place = {name: number for number, name in enumerate([*left, *reversed(right)])}
     return {(source, target) for source, target in edges if place[source] < place[target]}
-
-
-def _sources_first(order: Sequence[str], edges: Collection[Link]) -> list[str]:
-    waits = {name: {source for source, target in edges if target == name} for name in order}
-    done: list[str] = []
-    while len(done) < len(order):
-        done += [name for name in order if name not in done and waits[name] <= set(done)]
-    return done
-
-
-def _pulled_right(layer: dict[str, int], edges: Collection[Link]) -> dict[str, int]:
-    """A source stands right before what it feeds, not at the far left; a name without edges in the first layer."""
-    for name in sorted(layer, key=lambda name: -layer[name]):
-        later = [layer[target] for source, target in edges if source == name]
-        if later:
-            layer[name] = max(layer[name], min(later) - 1)
-    return layer

@@ -1,7 +1,7 @@
 """Sizes of what is drawn, where an edge touches its two clusters, and the curves between, in pixels. Pure.
 
-A layout is made once: to the right, where nodes are wide and words stand above and below a line, or down, where nodes
-lie across the way and words stand right of a line.
+A layout is made once: to the right, where nodes are wide and words are above and below a line, or down, where nodes lie
+across the way and words are right of a line.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ _FROM_LINE = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """``node_breadth``: the least. ``title_length``, ``title_breadth``: where the name of a region takes its place.
-    ``bend``: length in which edges bend and cross, before the next column. ``beside``: from a cluster to the words of
-    its edges: outside of its region, and behind an arrow. ``title_room``: where edges that come from columns before
-    would cross the name of the region."""
+    """Lengths are along the way that most edges lead, breadths across it."""
 
     down: bool
     node_length: float
     node_breadth: float
+    """The least: a cluster with many edges is as broad as their slots."""
     title_length: float
     title_breadth: float
+    """Room for the name of a region: above its clusters, so that one of the two is 0."""
     bend: float
+    """Length in which edges bend and cross, before the next column."""
     title_room: float = 0.0
+    """Edges from columns before begin behind it: they would cross the name of the region."""
     beside: float = 20.0
+    """From a cluster to the words of its edges: outside of its region, and behind an arrow."""
 
     def lead(self, longest_words: float) -> float:
         """Length of the straight part of every edge: as long as the words along it."""
@@ -72,29 +74,21 @@ class Box:
     width: float
     height: float
 
-    def meets(self, other: Box) -> bool:
-        return (
-            self.x < other.x + other.width
-            and other.x < self.x + self.width
-            and self.y < other.y + other.height
-            and other.y < self.y + self.height
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class EdgePath:
-    """``points``: cubic curves, as SVG takes them: a start, then two handles and an end for each. ``onward``: its arrow
-    points the way that most edges lead. ``words``: where its words begin, on the line; None for an edge without."""
-
     edge: Edge
     points: tuple[Point, ...]
+    """Cubic curves, as SVG takes them: a start, then two handles and an end for each."""
     onward: bool
+    """Its arrow points the way that most edges lead."""
     words: Point | None = None
+    """Where its words begin, on the line; None for an edge without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``down``: most edges lead down, and words stand right of them; else to the right, with words above and below."""
+    """``down``: most edges lead down, and words are right of them; else to the right, with words above and below."""
 
     width: float
     height: float
@@ -106,13 +100,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """``boxes``: of regions, and of ways through columns. ``edges``: by cluster, and whether on its right side."""
+    """What edges lead between, once it has its place."""
 
     nodes: Mapping[str, Box]
     boxes: Mapping[str, Box]
+    """Of regions, and of ways through columns."""
     region_of: Mapping[str, str]
     column: Mapping[str, int]
     edges: Mapping[tuple[str, bool], Sequence[Edge]]
+    """By cluster, and whether they touch it on its right side."""
 
 
 def way_name(source: str, target: str, column: int) -> str:
@@ -148,7 +144,7 @@ def _slot(name: str, edge: Edge, column: Mapping[str, int], widths: Mapping[Ends
 
 
 def _has_words(name: str, edge: Edge, column: Mapping[str, int], widths: Mapping[Ends, float]) -> bool:
-    """Words stand at the left end of an edge, and within a column at its source."""
+    """Words are at the left end of an edge, and within a column at its source."""
     within = column[edge.source] == column[edge.target]
     return edge.ends in widths and not (within and name == edge.target)
 
@@ -168,11 +164,13 @@ def edge_paths(
         left = start if step >= 0 else end
         words = (left[0] + measures.beside, left[1]) if edge.ends in widths else None
         if step == 0:
+            # Within a column an edge leaves to the right, turns, and comes back to its target from the right.
             out = min(measures.bend * 1.2, 40 + abs(end[1] - start[1]) / 5)
             turn, back = (start[0] + lead, start[1]), (end[0] + lead, end[1])
             bent = (start, *_straight(start, turn), (turn[0] + out, turn[1]), (back[0] + out, back[1]), back)
             yield EdgePath(edge, (*bent, *_straight(back, end)), onward=False, words=words)
             continue
+        # Otherwise it goes from column to column, beside the other edges between the two regions on their common way.
         sign = 1 if step > 0 else -1
         ends = region[edge.source], region[edge.target]
         lane = lanes[ends].index(edge) - (len(lanes[ends]) - 1) / 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.map.layout import layout
-from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath, Ends, Layout, Point
+from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath
 from reconciler.render.map.words import (
     Edge,
     cluster_facts,
@@ -48,6 +48,8 @@ def _svg(drawn: TopologyMap, style: str, title: str) -> str:
     edges = edges_of(drawn.flows)
     head = _HEAD if title else 0
     strip = _WAVE[1] + 40 if drawn.waves else 0
+    # Words take room, so that they are known before anything is placed. With many edges the picture has those words
+    # alone that a reader looks for.
     labels = {edge.ends: _label(edge) for edge in edges if len(edges) <= ALL_LABELS or _matters(edge)}
     widths = {ends: max(len(text) for text, _ in lines) * _CHARACTER for ends, lines in labels.items()}
     placed = layout(drawn.clusters, edges, head + strip, widths)
@@ -62,8 +64,23 @@ def _svg(drawn: TopologyMap, style: str, title: str) -> str:
         f'<rect class="back" width="{size[0]}" height="{size[1]}"/>' if title else "",
         f'<text class="name" x="16" y="24">{safe(_cut(title, int((wide - 32) / 7.5)))}</text>' if title else "",
         *_strip(drawn.waves, head + 8),
-        *(_region(name, box) for name, box in placed.regions.items()),
-        *_edges(placed, labels),
+    ]
+    for name, box in placed.regions.items():
+        kind, _, region = name.partition(" ")
+        place = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
+        written = _line(box.x + PAD, box.y + TITLE, f"region {region}", 34, "small faint") if kind == "region" else ""
+        parts.append(f'<rect class="region" {place} rx="12"/>{written}')
+    # Words come after all lines, so that none crosses them.
+    parts += [_path(path, placed.down) for path in placed.paths]
+    for path in placed.paths:
+        if path.words is None:
+            continue
+        x, y = path.words
+        # Of two lines of words: above and below a line to the right, beside one that leads down.
+        places = ((x + 8, y + 12), (x + 8, y + 28)) if placed.down else ((x, y - 6), (x, y + 15))
+        for (text, css), at in zip(labels[path.edge.ends], places, strict=False):
+            parts.append(_line(*at, text, _LONGEST, css))
+    parts += [
         *(_node(cluster, placed.nodes[cluster.name]) for cluster in drawn.clusters),
         f'<text class="small faint" x="16" y="{placed.height + 10:.0f}">{safe(legend(drawn))}</text>',
         "</svg>",
@@ -85,13 +102,6 @@ def _strip(waves: Sequence[MapWave], top: float) -> Iterator[str]:
             left, middle = x + _WAVE[0], top + _WAVE[1] / 2
             yield f'<path class="edge idle" d="M{left + 4} {middle}H{left + _BETWEEN_WAVES - 6}"/>'
             yield _line(left + 20, middle - 8, "gates", 10, "small faint")
-
-
-def _region(name: str, box: Box) -> str:
-    kind, _, title = name.partition(" ")
-    text = _line(box.x + PAD, box.y + TITLE, f"region {title}", 34, "small faint") if kind == "region" else ""
-    place = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
-    return f'<rect class="region" {place} rx="12"/>{text}'
 
 
 def _node(cluster: MapCluster, box: Box) -> str:
@@ -117,20 +127,6 @@ def _node(cluster: MapCluster, box: Box) -> str:
     return "".join((*parts, "</g>"))
 
 
-def _edges(placed: Layout, labels: Mapping[Ends, Sequence[tuple[str, str]]]) -> Iterator[str]:
-    yield from (_path(path, placed.down) for path in placed.paths)
-    for path in placed.paths:
-        if path.words is not None:
-            for (text, style), (x, y) in zip(labels[path.edge.ends], _places(path.words, placed.down), strict=False):
-                yield _line(x, y, text, _LONGEST, style)
-
-
-def _places(words: Point, down: bool) -> tuple[Point, Point]:
-    """Of two lines of words: above and below a line to the right, beside one that leads down."""
-    x, y = words
-    return ((x + 8, y + 12), (x + 8, y + 28)) if down else ((x, y - 6), (x, y + 15))
-
-
 def _matters(edge: Edge) -> bool:
     return edge.mark is not None or edge.state is State.PROBLEM
 
@@ -149,27 +145,16 @@ def _path(path: EdgePath, down: bool) -> str:
     mark = edge.mark.value if edge.mark is not None else ""
     line = f"edge {edge.state.value}" + (f" lined-{mark}" if mark else "")
     arrow = f"arrow {edge.state.value}" + (f" mark-{mark}" if mark else "")
-    tooltip = "; ".join(part for part in (_title(edge), *_names(edge)) if part)
+    title = ", ".join(part for part in (f"{edge.source} to {edge.target}", edge.figures, edge.plan_words) if part)
+    names = [f"{flow.name}: {flow.said}, {flow_delivery(flow)}" for flow in edge.flows[:20]]
+    names += [f"and {len(edge.flows) - 20} more"] if len(edge.flows) > 20 else []
+    # 1.6 pixels for nothing or unknown, 2 for 1 KiB/s, 6.5 for 1 GiB/s.
+    rate = edge.bytes_per_second
+    thickness = 1.6 + (min(5.0, max(0.0, math.log10(rate) - 2) * 0.7) if rate else 0.0)
     return (
-        f'<g><title>{safe(tooltip)}</title><path class="{line}" stroke-width="{_thickness(edge):.1f}"'
+        f'<g><title>{safe("; ".join((title, *names)))}</title><path class="{line}" stroke-width="{thickness:.1f}"'
         f' d="M{start[0]:.1f} {start[1]:.1f} {curves}"/><path class="{arrow}" d="{shape}"/></g>'
     )
-
-
-def _title(edge: Edge) -> str:
-    return ", ".join(part for part in (f"{edge.source} to {edge.target}", edge.figures, edge.plan_words) if part)
-
-
-def _names(edge: Edge) -> Iterator[str]:
-    yield from (f"{flow.name}: {flow.said}, {flow_delivery(flow)}" for flow in edge.flows[:20])
-    if len(edge.flows) > 20:
-        yield f"and {len(edge.flows) - 20} more"
-
-
-def _thickness(edge: Edge) -> float:
-    """1.6 pixels for nothing or unknown, 2 for 1 KiB/s, 6.5 for 1 GiB/s."""
-    rate = edge.bytes_per_second
-    return 1.6 if not rate else 1.6 + min(5.0, max(0.0, math.log10(rate) - 2) * 0.7)
 
 
 def _label(edge: Edge) -> list[tuple[str, str]]:

@@ -11,7 +11,6 @@ from reconciler.model.reports.topology_map import (
     MapFlow,
     MapWave,
     PlanMark,
-    PlannedCounts,
     State,
     TopologyMap,
     worst_mark,
@@ -51,13 +50,13 @@ class Edge:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """None when that of one is not known."""
+        """None if that of one is not known."""
         rates = [flow.bytes_per_second for flow in self.flows]
         return None if None in rates else sum(rate or 0.0 for rate in rates)
 
     @property
     def figures(self) -> str:
-        """Rate and lag; empty where no flow was looked at."""
+        """Rate and lag; empty if no flow was looked at."""
         if all(flow.said == "not looked at" for flow in self.flows):
             return ""
         rates = [flow.records_per_second for flow in self.flows]
@@ -77,7 +76,7 @@ class Edge:
 
     @property
     def plan_words(self) -> str:
-        """``restarting`` of one flow, ``2 added, 1 restarting`` of several; empty where the plan leaves all alone."""
+        """``restarting`` of one flow, ``2 added, 1 restarting`` of several; empty if the plan leaves all alone."""
         marks = [flow.mark.value for flow in self.flows if flow.mark is not None]
         if len(self.flows) == 1:
             return marks[0] if marks else ""
@@ -93,25 +92,30 @@ UNKNOWN = "unknown"
 
 
 def cluster_facts(cluster: MapCluster) -> str:
-    """``3 brokers, 120 topics``; where it was not asked, what git declares there."""
+    """``3 brokers, 120 topics``; of a cluster that was not asked, what git declares there."""
     if cluster.brokers is None or cluster.topics is None:
         return f"{counted(cluster.declared, 'topic')} declared"
     return f"{counted(cluster.brokers, 'broker')}, {counted(cluster.topics, 'topic')}"
 
 
 def planned_words(cluster: MapCluster) -> str:
-    """``+3 ~2 -1, 1 HIGH, 1 blocked``; ``no change``; empty where no plan is drawn."""
+    """``+3 ~2 -1, 1 HIGH, 1 blocked``; ``no change``; empty if no plan is drawn."""
     if cluster.planned is None:
         return ""
-    return ", ".join([*_planned(cluster.planned)]) or "no change"
-
-
-def _planned(planned: PlannedCounts) -> Iterator[str]:
+    planned = cluster.planned
     signs = {"+": planned.added, "~": planned.changed, "-": planned.removed}
-    if any(signs.values()):
-        yield " ".join(f"{sign}{count:,}" for sign, count in signs.items() if count)
+    parts = [" ".join(f"{sign}{count:,}" for sign, count in signs.items() if count)] if any(signs.values()) else []
     words = {"HIGH risk": planned.high_risk, "blocked": planned.blocked, "unknown": planned.unknown}
-    yield from (f"{count:,} {word}" for word, count in words.items() if count)
+    return ", ".join([*parts, *(f"{count:,} {word}" for word, count in words.items() if count)]) or "no change"
+
+
+def cluster_lines(cluster: MapCluster) -> Iterator[str]:
+    """What a chart says of a cluster."""
+    yield cluster.name
+    yield cluster_facts(cluster)
+    yield from cluster.problems
+    if plan := planned_words(cluster):
+        yield plan
 
 
 def flow_rate(flow: MapFlow) -> str:
@@ -130,7 +134,7 @@ def flow_lag(flow: MapFlow) -> str:
 
 
 def flow_delivery(flow: MapFlow) -> str:
-    """``exactly_once``; ``exactly_once, same offsets`` where copies keep the source's."""
+    """``exactly_once``; ``exactly_once, same offsets`` if copies keep the source's."""
     return f"{flow.delivery}, same offsets" if flow.offsets == "same" else flow.delivery
 
 

@@ -207,6 +207,7 @@ def change_tables(plan: Plan, owners: Owners) -> Iterator[str]:
     by_kind = grouped((planned.change.kind, planned) for planned in plan.changes)
     for kind in (kind.name for kind in KINDS if kind.name in by_kind):
         rows: list[str] = []
+        # An owner reads the changes of its own topics; without labels there is one group, and it has no heading.
         by_owner: dict[str, list[Planned]] = {}
         for planned in by_kind[kind]:
             change = planned.change

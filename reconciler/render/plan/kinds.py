@@ -74,7 +74,8 @@ class Words(ABC, Generic[Changed]):
 
     @abstractmethod
     def signature(self, change: Changed) -> object:
-        """Equal for changes that can share an entry."""
+        """Equal for changes that can share an entry: they have the same headline and the same values. Names of their
+        own, and origins, may differ."""
 
     @abstractmethod
     def lines(self, changes: Sequence[Changed]) -> Iterable[str]:
@@ -167,7 +168,7 @@ class TopicWords(Words[TopicChange]):
             case AlterConfigs():
                 return "configs", _values(change.configs), change.reason.code
             case DeleteTopic():
-                return change
+                return change  # a reader looks at each: its records do not come back
             case _:
                 assert_never(change)
 
@@ -215,7 +216,7 @@ class ReplicaWords(Words[ReplicaChange]):
 
     def signature(self, change: ReplicaChange) -> object:
         if isinstance(change, FinishReassignment):
-            return change
+            return change  # each finishes reassignments of its own
         return "replicas", change.before, change.after, change.pace, change.in_flight > 0, change.reason.code
 
     def lines(self, changes: Sequence[ReplicaChange]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from reconciler.text import counted, first_of, grouped, size_words
 
 UNMANAGED_ACCESS = "Unmanaged access rules"
 _FEW = 4
-"""Names that a change of access is told with."""
+"""Names in an item on access."""
 MOST_LINES = 40
 """Of a section in text."""
 _OUTSIDE_SIGNS = {Outside.DELETED: "-", Outside.MADE_ANEW: "!", Outside.MIN_INSYNC: "!"}
@@ -35,13 +35,13 @@ _OUTSIDE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class SectionItem:
-    """``text`` with lines under it. ``sign`` marks an addition, change or removal; mostly empty. ``names``: all that it
-    is true of, if it is said once of several."""
-
     text: str
     more: tuple[str, ...] = ()
+    """Lines under the text."""
     sign: str = ""
+    """Marks an addition, change or removal; mostly empty."""
     names: tuple[str, ...] = ()
+    """All that the item is true of, if it is said once of several: each format cuts the list as it can."""
 
 
 Cell = str | tuple[str, ...]
@@ -58,15 +58,16 @@ class SectionTable:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``urgent``: a reader must see it before agreeing. ``count`` is shown even when items are left out. ``table``: the
-    same as the items for pages, where values are side by side."""
-
     title: str
     why: str
+    """Of the whole section, in its heading; may be empty."""
     items: tuple[SectionItem, ...]
     urgent: bool = False
+    """A reader must see it before agreeing: it comes before the changes, and no format folds it."""
     count: int | None = None
+    """Shown even if items are left out or stand for several; None: as many as there are items."""
     table: SectionTable | None = None
+    """The same as the items for pages, which have room for values side by side."""
 
     @property
     def heading(self) -> str:
@@ -76,18 +77,21 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report that is no plan, for Markdown and HTML. A workflow finds its comment again by ``kind``
-    (``markdown.marker``), with ``facts`` hidden beside it. ``basis``: of the plan that it is about. ``title``: of the
-    page, if that is not ``kind``. ``whole``: where all of it is, for a comment that is cut."""
+    """A report that is no plan, for Markdown and HTML."""
 
     kind: str
+    """By this word a workflow finds the comment that it keeps up to date (``markdown.marker``)."""
     environment: str
     verdict: str
     sections: tuple[Section, ...]
     basis: Basis | None = None
+    """Of the plan that it is about."""
     facts: Mapping[str, str] = field(default_factory=dict)
+    """Hidden beside ``kind``, for programs that read the comment."""
     title: str = ""
+    """Of the page, if that is not ``kind``."""
     whole: str = ""
+    """Where all of it is, for a comment that is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ def outside_sections(plan: Plan, elsewhere: Collection[str] = ()) -> tuple[Secti
             title = f"{counted(len(members), 'topic')} of {members[0].subject.cluster}"
             names = tuple(change.subject.name for change in members)
             items.append(replace(_outside_item(title, members[0]), names=names))
-    why = "by no apply; what apply does about it stands among the changes"
+    why = "not by an apply; what apply does about it is among the changes"
     section = Section("Changed outside of git", why, tuple(items), urgent=True, count=len(changes))
     return (section,) if changes else ()
 

@@ -33,7 +33,7 @@ def audit_text(verification: AuditVerification, style: Style = PLAIN) -> str:
         if (broken := report.broken) is not None:
             lines.append(f"  {broken.kind} of run {broken.run} at {broken.at}: {broken.problem}")
             lines.append(f"    digest that it carries: {broken.expected or 'none'}")
-            lines.append(f"    digest of the record that stands before it: {broken.present}")
+            lines.append(f"    digest of the record before it: {broken.present}")
         if report.pinned is False:
             why = "records were taken off its end, or the chain is another one"
             lines.append(f"  the head that was asked for is not in it: {why}")

@@ -10,22 +10,27 @@ from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Plan
 from reconciler.model.reports.explain import (
-    ExplainedValue,
     Explanation,
     FlowDetails,
-    MirrorDetails,
     RuleAnswer,
     TopicAnswer,
 )
 from reconciler.render.escape import lines_of
-from reconciler.render.report_json import report_json
+from reconciler.render.report_json import FORMAT_VERSION, report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import columns, counted
 
 
 def valid_text(place: str, topology: Topology, planned: Plan | None = None) -> str:
     """``environments/prod is valid: 2 clusters, 12 topics, 1 flow``. ``planned``: on the live clusters, if asked."""
-    return lines_of([f"{place} is valid: {_declared(topology)}", *(() if planned is None else _live(planned))])
+    lines = [f"{place} is valid: {_declared(topology)}"]
+    if planned is not None and not (planned.refused or planned.unknown):
+        lines.append("on the live clusters: nothing blocks a plan")
+    for unknown in planned.unknown if planned is not None else ():
+        lines += [f"  unknown: {unknown.subject}: {unknown.error}", f"    {unknown.todo}"]
+    for refusal in planned.refused if planned is not None else ():
+        lines += [f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]", f"    {refusal.todo}"]
+    return lines_of(lines)
 
 
 def valid_json(place: str, topology: Topology, planned: Plan | None = None) -> str:
@@ -37,17 +42,6 @@ def valid_json(place: str, topology: Topology, planned: Plan | None = None) -> s
     problems = [Problem(code, Where(place), text, "", todo) for text, code, todo in reasons]
     verdict = f"Valid, and not to be applied to the live clusters: {counted(len(problems), 'problem')}"
     return _document(topology.environment, verdict, problems, int(planned.exit_code))
-
-
-def _live(planned: Plan) -> Iterator[str]:
-    if not (planned.refused or planned.unknown):
-        yield "on the live clusters: nothing blocks a plan"
-    for unknown in planned.unknown:
-        yield f"  unknown: {unknown.subject}: {unknown.error}"
-        yield f"    {unknown.todo}"
-    for refusal in planned.refused:
-        yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"
-        yield f"    {refusal.todo}"
 
 
 def problems_json(environment: str, problems: Sequence[Problem]) -> str:
@@ -69,13 +63,17 @@ def _document(environment: str, verdict: str, problems: Sequence[Problem], exit_
     return report_json("validation", environment, verdict=verdict, exit_code=code, problems=documents)
 
 
-FORMAT_VERSION = 1
-
-
 def explanation_text(explanation: Explanation, style: Style = PLAIN) -> str:
     parts = [list(_topic(answer, style)) for answer in explanation.topics]
     parts += [list(_flow(flow, style)) for flow in explanation.flows]
-    parts += [list(_mirror(mirror, style)) for mirror in explanation.mirrors]
+    for mirror in explanation.mirrors:
+        declared = f" ({mirror.declared})" if mirror.declared else ""
+        lines = [f"{style.paint('bold', f'mirror {mirror.name}')}{declared}"]
+        if mirror.flows:
+            prints = f"fingerprint of the mirror {mirror.fingerprint}"
+            lines.append(f"  writes its status to {mirror.status_cluster}; {prints}")
+        lines += [f"  its job: {mirror.live}"] if mirror.live else []
+        parts.append([*lines, *_table(mirror.settings)])
     users = "SCRAM credentials of", explanation.users
     for title, rules in (("principal", explanation.access), ("quotas of", explanation.quotas), users):
         if rules:
@@ -83,8 +81,10 @@ def explanation_text(explanation: Explanation, style: Style = PLAIN) -> str:
     if not explanation.asked:
         parts.append(["From git alone; no cluster was asked."])
     if explanation.unknown:
-        told = [f"  {each.subject}: {'. '.join(filter(None, (each.error, each.todo)))}" for each in explanation.unknown]
-        parts.append([style.paint("alarm", "Not known, so this is from git alone:"), *told])
+        unknown = [
+            f"  {each.subject}: {'. '.join(filter(None, (each.error, each.todo)))}" for each in explanation.unknown
+        ]
+        parts.append([style.paint("alarm", "Not known, so this is from git alone:"), *unknown])
     return "\n".join(map(lines_of, parts))
 
 
@@ -100,7 +100,13 @@ def _topic(answer: TopicAnswer, style: Style) -> Iterator[str]:
     yield f"{style.paint('bold', f'topic {answer.ref}')}: {reason}"
     if answer.live:
         yield f"  {answer.live}"
-    rows = [(_key(each), each.wished or "-", each.live and f"live {each.live}", _from(each)) for each in answer.values]
+    rows = []
+    for value in answer.values:
+        # The key begins a line, where CI would obey ``::error::``.
+        key = value.key if value.key[:1].isalnum() else repr(value.key)
+        origin = f"{value.because}, {value.where}" if value.where else value.because
+        origin += f"; over {' and '.join(value.overridden)}" if value.overridden else ""
+        rows.append((key, value.wished or "-", value.live and f"live {value.live}", origin))
     yield from _table(rows)
     if answer.flows:
         yield f"  flows from {answer.ref.cluster}"
@@ -122,16 +128,6 @@ def _access(rules: Sequence[RuleAnswer]) -> Iterator[str]:
         yield f"    {rule_answer.cluster}: {rule_answer.rule}{state}: {rule_answer.because}{where}"
 
 
-def _key(value: ExplainedValue) -> str:
-    """It begins a line, where CI would obey ``::error::``."""
-    return value.key if value.key[:1].isalnum() else repr(value.key)
-
-
-def _from(value: ExplainedValue) -> str:
-    text = f"{value.because}, {value.where}" if value.where else value.because
-    return f"{text}; over {' and '.join(value.overridden)}" if value.overridden else text
-
-
 def _flow(flow: FlowDetails, style: Style) -> Iterator[str]:
     yield f"{style.paint('bold', f'flow {flow.name}')}{f' ({flow.declared})' if flow.declared else ''}"
     yield f"  carried by mirror {flow.mirror}; fingerprint of the flow {flow.fingerprint}"
@@ -141,15 +137,6 @@ def _flow(flow: FlowDetails, style: Style) -> Iterator[str]:
     if flow.left:
         yield f"  leaves {counted(len(flow.left), 'topic')}"
     yield from style.cut([f"    {answer.topic}: {answer.rule}" for answer in flow.left])
-
-
-def _mirror(mirror: MirrorDetails, style: Style) -> Iterator[str]:
-    yield f"{style.paint('bold', f'mirror {mirror.name}')}{f' ({mirror.declared})' if mirror.declared else ''}"
-    if mirror.flows:
-        yield f"  writes its status to {mirror.status_cluster}; fingerprint of the mirror {mirror.fingerprint}"
-    if mirror.live:
-        yield f"  its job: {mirror.live}"
-    yield from _table(mirror.settings)
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

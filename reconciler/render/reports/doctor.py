@@ -16,8 +16,8 @@ _PAINT = {DoctorVerdict.PROBLEM: "alarm", DoctorVerdict.UNKNOWN: "~", DoctorVerd
 _COUNTED = (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING)
 _WHYS = {
     DoctorVerdict.PROBLEM: "this does not work, or will not",
-    DoctorVerdict.UNKNOWN: "nobody answered, so nothing is concluded",
-    DoctorVerdict.WARNING: "it works, and somebody should know",
+    DoctorVerdict.UNKNOWN: "no answer, so nothing is concluded",
+    DoctorVerdict.WARNING: "it works, but you should know about it",
     DoctorVerdict.OK: "",
 }
 

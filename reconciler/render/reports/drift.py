@@ -63,16 +63,16 @@ def _shown_subjects(plan: Plan) -> frozenset[str]:
 
 
 def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPage:
-    found = differences(plan, history)
+    drift = differences(plan, history)
     items = []
-    for item in found:
+    for item in drift:
         values, cause = (f"live: {item.found}", item.aim), f"{item.cause}: {item.why}"
         if form is Format.MARKDOWN:  # a comment has no table, so that the values are in the line that a reader scans
             items.append(SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
         else:
             items.append(SectionItem(item.subject, (*values, cause), sign="~"))
     alike = grouped(
-        ((item.found, item.wished, item.origin or "declared", item.cause, item.why), item.subject) for item in found
+        ((item.found, item.wished, item.origin or "declared", item.cause, item.why), item.subject) for item in drift
     )
     rows = (
         (tuple(subjects), live, desired, origin, f"{cause}: {why}")

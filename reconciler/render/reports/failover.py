@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from reconciler.model.reports.failover import (
-    FailoverCheck,
     GroupMove,
-    GroupOffset,
     Level,
     PartedPartition,
     Report,
@@ -28,46 +25,47 @@ from reconciler.text import counted, total
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
 _COLOURS = {Level.FINE: "+", Level.WARNS: "~", Level.STOPS: "alarm"}
+_UNREAD = "again, at most (unread at the last checkpoint)"
 _DONE = {result: result.value for result in StepResult} | {StepResult.FAILED: "FAILED", StepResult.PLANNED: "would"}
 
 
 def failover_verdict(report: Report) -> str:
     move = report.seen.move
     description = f"{move.way} of {move.flow}"
+    # A dry run that would be stopped, and a run that failed, did not move anything to count.
     failed = [step for step in report.steps if step.result is StepResult.FAILED]
     if report.dry and report.blocked:
         stops = sum(check.level is Level.STOPS for check in report.checks)
         return f"Blocked: {description}: {stops} check{'s' if stops > 1 else ''} stop{'' if stops > 1 else 's'} it"
     if failed:
         return f"Failed: {description} at step {failed[0].name}"
-    groups_left = sum(_left_alone(move) for move in report.seen.groups)
+    groups_left = sum(map(_left_alone, report.seen.groups))
     groups = f"{counted(len(report.seen.groups) - groups_left, 'group')} from {move.origin} to {move.destination}"
     head = "Would move" if report.dry else "Moved"
     if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):
         head = "Nothing to do, already moved"
     alone = f"; {counted(groups_left, 'group')} left alone, with members on {move.destination}" if groups_left else ""
-    return f"{head} {groups}: {_sums(report)}{alone}"
+    moves = f"{head} {groups}: "
+
+    # What the groups that are moved read again or miss, exactly or as a bound.
+    moved = [move for move in report.seen.groups if not _left_alone(move)]
+    again, missed = (total([group_total(move, which) for move in moved]) for which in ("again", "missed"))
+    exact, went_on = all(map(_exact, moved)), any(map(_went_on, moved))
+    if again is None or missed is None:
+        unset = sum(group_total(move, "again") is None for move in moved)
+        without = f"{counted(unset, 'group')} without offsets for some partition"
+        return f"{moves}{without}; auto.offset.reset decides there{alone}"
+    if not report.seen.reachable and not exact:
+        unread = f"{counted(again, 'record')} unread there, {'<= ' if missed else ''}{missed:,} missed"
+        return f"{moves}by their last checkpoints, {unread}; what they read since then is read again{alone}"
+    bound = "" if exact else "at most "
+    at_most = "at most " if missed and went_on else bound
+    return f"{moves}{bound}{counted(again, 'record')} read again, {at_most}{missed:,} missed{alone}"
 
 
 def _left_alone(group: GroupMove) -> bool:
     """It reads at the destination, so its offsets are its own matter."""
     return bool(group.note) and group.destination.members > 0
-
-
-def _sums(report: Report) -> str:
-    """Of groups that are moved."""
-    moved = [move for move in report.seen.groups if not _left_alone(move)]
-    again, missed = (total([group_total(move, which) for move in moved]) for which in ("again", "missed"))
-    if again is None or missed is None:
-        unset = sum(group_total(move, "again") is None for move in moved)
-        return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
-    if not report.seen.reachable and not all(map(_exact, moved)):
-        bound = "<= " if missed and (any(map(_went_on, moved)) or not all(map(_exact, moved))) else ""
-        unread = f"{counted(again, 'record')} unread there, {bound}{missed:,} missed"
-        return f"by their last checkpoints, {unread}; what they read since then is read again"
-    bound = "" if all(map(_exact, moved)) else "at most "
-    at_most = "at most " if missed and any(map(_went_on, moved)) else bound
-    return f"{bound}{counted(again, 'record')} read again, {at_most}{missed:,} missed"
 
 
 def group_total(group: GroupMove, which: str) -> int | None:
@@ -86,35 +84,30 @@ def _went_on(group: GroupMove) -> bool:
 def failover_text(report: Report, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", failover_verdict(report))]
     lines.append(f"environment {report.environment}{', dry run: nothing was changed' if report.dry else ''}")
-    lines += ["", "checks", *(_check(check, style) for check in report.checks), "", "steps"]
+    lines += ["", "checks"]
+    for check in report.checks:
+        sign = style.paint(_COLOURS[check.level], f"{_SIGNS[check.level]:5}")
+        lines.append(f"  {sign} {check.text}" + (f"\n        {check.todo}" if check.todo else ""))
+    lines += ["", "steps"]
     for step in report.steps:
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
         lines.append(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{took}")
     if report.seen.groups:
-        lines += ["", *_table(report, style)]
+        move = report.seen.move
+        # Of a checkpoint only this is known: what is read again is at most all that was not read then.
+        again = "again" if report.seen.reachable else "unread"
+        rows = [("group", f"members {move.origin}", f"members {move.destination}", "offsets", again, "missed", "note")]
+        for group in report.seen.groups[:MOST_ROWS]:
+            members = str(group.origin.members) if report.seen.reachable else "?", str(group.destination.members)
+            unread = group_total(group, "again")
+            waiting = f"{unread:,}" if again == "unread" and unread is not None else _bounded(group, "again")
+            records = waiting, _bounded(group, "missed")
+            rows.append((group.group, *members, str(len(group.offsets)), *records, group.note))
+        lines += ["", *table_lines(rows, style.width)]
+        if len(report.seen.groups) > MOST_ROWS:
+            lines.append(f"and {len(report.seen.groups) - MOST_ROWS} more groups; --format json has them all")
     lines += _left_behind(report)
     return lines_of(lines, style)
-
-
-def _check(check: FailoverCheck, style: Style) -> str:
-    sign = style.paint(_COLOURS[check.level], f"{_SIGNS[check.level]:5}")
-    return f"  {sign} {check.text}" + (f"\n        {check.todo}" if check.todo else "")
-
-
-def _table(report: Report, style: Style) -> Iterator[str]:
-    move = report.seen.move
-    # Of a checkpoint only this is known: what is read again is at most all that was not read then.
-    again = "again" if report.seen.reachable else "unread"
-    rows = [("group", f"members {move.origin}", f"members {move.destination}", "offsets", again, "missed", "note")]
-    for group in report.seen.groups[:MOST_ROWS]:
-        members = str(group.origin.members) if report.seen.reachable else "?", str(group.destination.members)
-        unread = group_total(group, "again")
-        waiting = f"{unread:,}" if again == "unread" and unread is not None else _bounded(group, "again")
-        records = waiting, _bounded(group, "missed")
-        rows.append((group.group, *members, str(len(group.offsets)), *records, group.note))
-    yield from table_lines(rows, style.width)
-    if len(report.seen.groups) > MOST_ROWS:
-        yield f"and {len(report.seen.groups) - MOST_ROWS} more groups; --format json has them all"
 
 
 def _bounded(group: GroupMove, which: str) -> str:
@@ -140,7 +133,7 @@ def failover_markdown(report: Report) -> str:
     lines += [f"- {_SIGNS[check.level]}: {markdown(check.text)}" for check in report.checks]
     lines += ["", *(f"1. {_DONE[step.result]}: {markdown(step.text)}" for step in report.steps)]
     if report.seen.groups:
-        again = "again" if report.seen.reachable else "again, at most (unread at the last checkpoint)"
+        again = "again" if report.seen.reachable else _UNREAD
         lines += ["", f"| group | offsets | {again} | missed | note |", "|---|---|---|---|---|"]
         for group in report.seen.groups[:MOST_ROWS]:
             records = f"{_bounded(group, 'again')} | {_bounded(group, 'missed')}"
@@ -150,51 +143,65 @@ def failover_markdown(report: Report) -> str:
 
 
 def failover_html(report: Report) -> str:
-    """One page, in the dress of a plan's: what stops it first, then steps, groups and where each of them stands."""
-    stops = tuple(_check_item(check) for check in report.checks if check.level is Level.STOPS)
-    warnings = tuple(_check_item(check) for check in report.checks if check.level is Level.WARNS)
-    fine = tuple(_check_item(check) for check in report.checks if check.level is Level.FINE)
+    """One page, in the dress of a plan's: what stops it first, then steps and groups."""
+    checks: dict[Level, list[SectionItem]] = {level: [] for level in Level}
+    for check in report.checks:
+        checks[check.level].append(SectionItem(check.text, (check.todo,) if check.todo else ()))
     steps = tuple(SectionItem(f"{_DONE[step.result]}: {step.name}: {step.text}") for step in report.steps)
     sections = (
-        Section("Stops it", "nothing is done until somebody acts", stops, urgent=True),
-        Section("To know", "it goes on, and this comes of it", warnings, urgent=True),
+        Section("Stops it", "nothing is done until this is resolved", tuple(checks[Level.STOPS]), urgent=True),
+        Section("To know", "it goes on, with this consequence", tuple(checks[Level.WARNS]), urgent=True),
         Section("Steps", "dry run: nothing was changed" if report.dry else "", steps),
-        Section("In order", "", fine),
+        Section("In order", "", tuple(checks[Level.FINE])),
     )
     shown = tuple(section for section in sections if section.items)
     page = ReportPage(report.seen.move.way.value, report.environment, failover_verdict(report), shown)
-    body = [
-        *report_body(page),
-        *_groups_html(report),
-        *(f"<p>{safe(line)}</p>" for line in _left_behind(report) if line),
-    ]
+    body = report_body(page)
+    if report.seen.groups:
+        move = report.seen.move
+        body.append(f"<h2>Groups ({len(report.seen.groups):,})</h2>")
+        members = (f"members {safe(move.origin)}", f"members {safe(move.destination)}")
+        again = "again" if report.seen.reachable else _UNREAD
+        rows = []
+        for group in report.seen.groups:
+            at_origin = f"{group.origin.members:,}" if report.seen.reachable else "unknown"
+            counts = (_bounded(group, which).replace("?", "unknown") for which in ("again", "missed"))
+            cells = at_origin, f"{group.destination.members:,}", f"{len(group.offsets):,}", *counts, group.note
+            rows.append((code(group.group), *map(safe, cells)))
+        body.append(table(("group", *members, "offsets", again, "missed", "note"), rows))
+    body += [f"<p>{safe(line)}</p>" for line in _left_behind(report) if line]
     return page_html(f"{report.environment}: {report.seen.move.way}", body)
-
-
-def _check_item(check: FailoverCheck) -> SectionItem:
-    return SectionItem(check.text, (check.todo,) if check.todo else ())
-
-
-def _groups_html(report: Report) -> Iterator[str]:
-    if not report.seen.groups:
-        return
-    move = report.seen.move
-    yield f"<h2>Groups ({len(report.seen.groups):,})</h2>"
-    again = "again" if report.seen.reachable else "again, at most (unread at the last checkpoint)"
-    heads = ("group", f"members {safe(move.origin)}", f"members {safe(move.destination)}", "offsets", again, "missed")
-    rows = []
-    for group in report.seen.groups:
-        members = f"{group.origin.members:,}" if report.seen.reachable else "unknown"
-        counts = (_bounded(group, which).replace("?", "unknown") for which in ("again", "missed"))
-        cells = members, f"{group.destination.members:,}", f"{len(group.offsets):,}", *counts, group.note
-        rows.append((code(group.group), *map(safe, cells)))
-    yield table((*heads, "note"), rows)
 
 
 def failover_json(report: Report, exit_code: int) -> str:
     """As schemas/failover.schema.json."""
     facts = report.seen
     to_copy = None if facts.flow is None else facts.flow.left
+    groups = [
+        {
+            "group": move.group,
+            "members_origin": move.origin.members,
+            "members_destination": move.destination.members,
+            "read_again": group_total(move, "again"),
+            "missed": group_total(move, "missed"),
+            "exact": _exact(move),
+            "note": move.note,
+            "offsets": [
+                {
+                    "origin_topic": offset.origin[0],
+                    "destination_topic": offset.destination[0],
+                    "partition": offset.destination[1],
+                    "committed": offset.committed,
+                    "translated": offset.translated.offset,
+                    "exact": offset.translated.exact,
+                    "before": offset.before,
+                    "after": offset.after,
+                }
+                for offset in move.offsets
+            ],
+        }
+        for move in facts.groups
+    ]
     return report_json(
         facts.move.way,
         report.environment,
@@ -210,42 +217,16 @@ def failover_json(report: Report, exit_code: int) -> str:
         seconds=round(report.seconds, 3),
         checks=report.checks,
         steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],
-        groups=[_group(move) for move in facts.groups],
+        groups=groups,
         unsupported=dict(sorted(facts.unsupported.items())),
     )
-
-
-def _group(move: GroupMove) -> dict[str, Any]:
-    return {
-        "group": move.group,
-        "members_origin": move.origin.members,
-        "members_destination": move.destination.members,
-        "read_again": group_total(move, "again"),
-        "missed": group_total(move, "missed"),
-        "exact": _exact(move),
-        "note": move.note,
-        "offsets": [_offset(offset) for offset in move.offsets],
-    }
-
-
-def _offset(offset: GroupOffset) -> dict[str, Any]:
-    return {
-        "origin_topic": offset.origin[0],
-        "destination_topic": offset.destination[0],
-        "partition": offset.destination[1],
-        "committed": offset.committed,
-        "translated": offset.translated.offset,
-        "exact": offset.translated.exact,
-        "before": offset.before,
-        "after": offset.after,
-    }
 
 
 def parted_text(
     flow: str, clusters: tuple[str, str], partitions: Sequence[PartedPartition], compared: int, width: int | None = None
 ) -> str:
-    """What only one side of a flow that keeps offsets has. ``clusters``: its source and target; ``compared``: how many
-    partitions were looked at; ``width``: of the terminal, in columns."""
+    """What only one side of a flow with same offsets has. ``clusters``: its source and target; ``compared``: how many
+    partitions were compared; ``width``: of the terminal, in columns."""
     source, target = clusters
     if not partitions:
         return (
@@ -255,16 +236,12 @@ def parted_text(
     for each in partitions:
         name, numbers = f"{each.source[0]}-{each.source[1]}", (each.at, each.source_records, each.source_end)
         ours = [f"{number:,}" for number in (*numbers, each.target_records, each.target_end)]
-        rows.append((name, *(("?",) * 5 if each.unknown else ours), each.unknown or _verdict(each)))
+        behind = "the copy is behind" if each.source_records else "the target goes on"
+        said = each.unknown or ("diverged" if each.diverged else behind)
+        rows.append((name, *(("?",) * 5 if each.unknown else ours), said))
     diverged, unknown = sum(each.diverged for each in partitions), sum(bool(each.unknown) for each in partitions)
     parts = [f"{diverged} diverged"] if diverged else []
     parts += [f"{unknown} unknown"] if unknown else []
     parts += [f"{left} where one side goes on"] if (left := len(partitions) - diverged - unknown) else []
     head = f"Flow {flow}, {counted(compared, 'partition')}: {', '.join(parts)}; the others are the same"
     return "\n".join([head, "", *table_lines(rows, width, range(1, 6))]) + "\n"
-
-
-def _verdict(partition: PartedPartition) -> str:
-    if partition.diverged:
-        return "diverged"
-    return "the copy is behind" if partition.source_records else "the target goes on"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from reconciler.environment.importers.positions.judge import Inheritance
 from reconciler.environment.importers.positions.write_yaml import merged, written
 from reconciler.model.environment.topology import TopicRef
-from reconciler.model.reports.offsets import TranslatedOffset, Translations
+from reconciler.model.reports.offsets import Translations
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.wrap import table_lines
@@ -23,7 +22,13 @@ def translations_text(report: Translations, width: int | None = None) -> str:
     """One row a position, widths as the longest needs; what is not exact says why. ``width``: of the terminal, in
     columns."""
     head: tuple[str, ...] = "group", f"on {report.origin}", "offset", f"on {report.destination}", "offset", ""
-    rows = [_cells(row) for row in report.rows]
+    rows: list[tuple[str, ...]] = []
+    for row in report.rows:
+        to, offset = row.found, "-" if row.found.offset is None else str(row.found.offset)
+        how = f"exact{_EXACT[to.exactness.value]}" if to.exact else to.exactness.value
+        how += f": {to.reason}" if to.reason else ""
+        here, there = (f"{topic}-{row.partition}" for topic in (row.topic, row.other))
+        rows.append((row.group, here, str(row.offset), there, offset, how))
     if not any(row.group for row in report.rows):
         head, rows = head[1:], [cells[1:] for cells in rows]
     lines = table_lines((head, *rows), width)
@@ -63,15 +68,6 @@ def translations_csv(report: Translations) -> str:
     return "".join(f"{group}{row.other},{row.partition},{row.found.offset}\n" for group, row in rows)
 
 
-def _cells(row: TranslatedOffset) -> tuple[str, ...]:
-    translation = row.found
-    exactness = translation.exactness.value
-    how = f"exact{_EXACT[exactness]}" if translation.exact else exactness
-    how += f": {translation.reason}" if translation.reason else ""
-    offset = "-" if translation.offset is None else str(translation.offset)
-    return (row.group, f"{row.topic}-{row.partition}", str(row.offset), f"{row.other}-{row.partition}", offset, how)
-
-
 def positions_text(positions: TopicPositions) -> str:
     if not positions.moved and not positions.left:
         return lines_of(table(positions.standings))
@@ -103,10 +99,27 @@ def positions_json(positions: TopicPositions) -> str:
 
 
 def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]) -> str:
-    """``files``: those that were written; then the lines to write by hand are left out."""
+    """``files``: those that were written; without them the report has the lines to write."""
     lines: list[str] = []
     for inheritance in flows:
-        lines += [*_flow(inheritance), *([] if files else _to_write(inheritance)), ""]
+        flow, taken = inheritance.flow, [topic for topic in inheritance.topics if topic.positions]
+        count = sum(len(topic.positions) for topic in taken)
+        positions = f"{counted(count, 'position')} of {counted(len(taken), 'topic')}"
+        lines.append(f"flow {flow.name}: {positions} from {inheritance.place}")
+        rows = [("topic", "partitions", "positions", "behind", "goes on in")]
+        for topic in taken:
+            numbers = (str(topic.partitions), str(len(topic.positions)), f"{topic.behind:,}")
+            rows.append((topic.name, *numbers, f"{flow.target}/{topic.remote}"))
+        lines += [f"  {line}" for line in columns(rows, right=(1, 2, 3))] if taken else []
+        lines += ["  left aside:"] if inheritance.left else []
+        lines += [f"    {left.subject}: {left.why}" for left in inheritance.left]
+        lines += [f"  note: {note}" for note in inheritance.notes]
+        lines += [f"  prevents taking over: {why}" for why in inheritance.obstacles]
+        if inheritance.offsets and flow.start.kind != "timestamp" and not files:
+            lines.append(f"  into flow {flow.name} ({flow.where}), or run again with --write:")
+            to_write = written(merged(flow.start, inheritance.offsets), 4).splitlines()
+            lines += [line if line.startswith(" ") else f"    {line}" for line in to_write]
+        lines.append("")
     lines += [f"flow {name}: {place} is not there; nothing is taken over" for name, place in absent.items()]
     if files:
         then = "Then: reconciler plan ENV, reconciler apply ENV."
@@ -116,64 +129,35 @@ def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef],
     return lines_of(lines).rstrip("\n") + "\n"
 
 
-def _flow(inheritance: Inheritance) -> Iterator[str]:
-    taken = [topic for topic in inheritance.topics if topic.positions]
-    count = sum(len(topic.positions) for topic in taken)
-    positions = f"{counted(count, 'position')} of {counted(len(taken), 'topic')}"
-    yield f"flow {inheritance.flow.name}: {positions} from {inheritance.place}"
-    rows = [("topic", "partitions", "positions", "behind", "goes on in")]
-    for topic in taken:
-        numbers = (str(topic.partitions), str(len(topic.positions)), f"{topic.behind:,}")
-        rows.append((topic.name, *numbers, f"{inheritance.flow.target}/{topic.remote}"))
-    if taken:
-        yield from (f"  {line}" for line in columns(rows, right=(1, 2, 3)))
-    if inheritance.left:
-        yield "  left aside:"
-        yield from (f"    {left.subject}: {left.why}" for left in inheritance.left)
-    yield from (f"  note: {note}" for note in inheritance.notes)
-    yield from (f"  prevents taking over: {why}" for why in inheritance.obstacles)
-
-
-def _to_write(inheritance: Inheritance) -> Iterator[str]:
-    if inheritance.offsets and inheritance.flow.start.kind != "timestamp":
-        yield f"  into flow {inheritance.flow.name} ({inheritance.flow.where}), or run again with --write:"
-        for line in written(merged(inheritance.flow.start, inheritance.offsets), 4).splitlines():
-            yield line if line.startswith(" ") else f"    {line}"
-
-
 def inherited_json(
     environment: str, flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]
 ) -> str:
     """As schemas/reports/imported-positions.schema.json."""
-    lacking = [{"flow": name, **_offsets_topic(place)} for name, place in absent.items()]
-    documents = [_document(flow) for flow in flows]
+    documents = [
+        {
+            "flow": inheritance.flow.name,
+            "source": inheritance.flow.source,
+            "target": inheritance.flow.target,
+            "cluster": inheritance.place.cluster,
+            "offsets_topic": inheritance.place.name,
+            "topics": [
+                {
+                    "topic": topic.name,
+                    "remote_topic": topic.remote,
+                    "partitions": topic.partitions,
+                    "positions": dict(topic.positions),
+                    "behind": topic.behind,
+                    "without_position": topic.fresh,
+                    "stopped": topic.stopped,
+                }
+                for topic in inheritance.topics
+                if topic.positions or topic.fresh
+            ],
+            "left": inheritance.left,
+            "notes": inheritance.notes,
+            "obstacles": inheritance.obstacles,
+        }
+        for inheritance in flows
+    ]
+    lacking = [{"flow": name, "cluster": place.cluster, "offsets_topic": place.name} for name, place in absent.items()]
     return report_json("imported", environment, exit_code=0, flows=documents, absent=lacking, written=files)
-
-
-def _offsets_topic(place: TopicRef) -> dict[str, str]:
-    return {"cluster": place.cluster, "offsets_topic": place.name}
-
-
-def _document(inheritance: Inheritance) -> dict[str, Any]:
-    return {
-        "flow": inheritance.flow.name,
-        "source": inheritance.flow.source,
-        "target": inheritance.flow.target,
-        **_offsets_topic(inheritance.place),
-        "topics": [
-            {
-                "topic": topic.name,
-                "remote_topic": topic.remote,
-                "partitions": topic.partitions,
-                "positions": dict(topic.positions),
-                "behind": topic.behind,
-                "without_position": topic.fresh,
-                "stopped": topic.stopped,
-            }
-            for topic in inheritance.topics
-            if topic.positions or topic.fresh
-        ],
-        "left": inheritance.left,
-        "notes": inheritance.notes,
-        "obstacles": inheritance.obstacles,
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.model.replicas import ReassignmentInFlight, ReplicaFacts, largest
@@ -12,7 +11,7 @@ from reconciler.text import size_words
 
 
 def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
-    """Each reassignment of one cluster, whose it is, and what is left to copy; then what is throttled."""
+    """Each reassignment of one cluster, whose it is, and what is left to copy; then the throttles."""
     if isinstance(facts, Unknown):
         yield f"{cluster}: unknown: {facts.error}"
         yield f"  {facts.todo}"
@@ -35,28 +34,28 @@ def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
 def reassignments_json(environment: str, facts: Mapping[str, ReplicaFacts | Unknown]) -> str:
     """As schemas/reports/reassignments.schema.json. ``facts``: by cluster."""
     unknown = [each for each in facts.values() if isinstance(each, Unknown)]
-    clusters = {name: _document(each) for name, each in facts.items() if not isinstance(each, Unknown)}
+    clusters = {}
+    for name, each in facts.items():
+        if isinstance(each, Unknown):
+            continue
+        moves = [
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "before": move.before,
+                "after": move.target,
+                "bytes_left": _bytes_left(move, each),
+                "ours": each.ours(move),
+            }
+            for move in each.moves
+        ]
+        begun, throttled = each.journal is not None, _throttled(each)
+        clusters[name] = {"begun_by_apply": begun, "throttled_brokers": throttled, "reassignments": moves}
     return report_json("reassignments", environment, exit_code=1 if unknown else 0, clusters=clusters, unknown=unknown)
 
 
-def _document(facts: ReplicaFacts) -> dict[str, Any]:
-    moves = [
-        {
-            "topic": move.topic,
-            "partition": move.partition,
-            "before": move.before,
-            "after": move.target,
-            "bytes_left": _bytes_left(move, facts),
-            "ours": facts.ours(move),
-        }
-        for move in facts.moves
-    ]
-    begun, throttled = facts.journal is not None, _throttled(facts)
-    return {"begun_by_apply": begun, "throttled_brokers": throttled, "reassignments": moves}
-
-
 def _bytes_left(move: ReassignmentInFlight, facts: ReplicaFacts) -> int | None:
-    """Bytes that its new replicas still lack; None where no broker told the size of the partition."""
+    """Bytes that its new replicas still lack; None if no broker reported the size of the partition."""
     whole = largest(facts.sizes).get(move.key)
     if whole is None:
         return None

@@ -18,12 +18,12 @@ from reconciler.text import grouped
 
 Line = tuple[str, str, Mapping[str, Any]]
 """Level (info, warning, error), event, fields."""
-_Told = tuple[tuple[str, str, str, str], str]
-"""Level, event, name of the field that says why, and why; and the id of one change it is said of."""
+_Said = tuple[tuple[str, str, str, str], str]
+"""Level, event, name of the field that says why, and why; and the id of one change."""
 
 
 def round_lines(current: Round) -> Iterator[Line]:
-    """One line when nothing happened; otherwise that line last, after one line for each thing to know."""
+    """One line if nothing happened; otherwise that line last, after one line for each thing to know."""
     if current.taken_over:
         yield "info", "topology taken over", {}
     if current.kept:
@@ -37,38 +37,36 @@ def round_lines(current: Round) -> Iterator[Line]:
         yield "warning", "unknown", {"subject": unknown.subject, "error": unknown.error}
     for refused in current.plan.refused:
         yield "warning", "refused", {"subject": str(refused.subject), "why": refused.reason.text, "todo": refused.todo}
-    yield from _alike(_held_back(current))
+    held_back: list[_Said] = []
+    for held in current.held:
+        disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in current.contested)
+        held_back.append((("warning" if disputed else "info", "held back", "why", held.why), held.id))
+    yield from _alike(held_back)
     for outcome in current.outcomes:
         if outcome.result is Result.DONE:
             yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}
-    yield from _alike(_not_done(current))
+
+    # A change that was not begun is no error if it waits for its wave, or if nothing failed: then a requested stop left
+    # it out.
+    in_waves = current.plan.rollout is not None
+    failed = any(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in current.outcomes)
+    not_done: list[_Said] = []
+    for outcome in current.outcomes:
+        if outcome.result is Result.SKIPPED and in_waves:
+            not_done.append((("info", "waits", "why", outcome.error), outcome.id))
+        elif outcome.result is Result.SKIPPED and not failed:
+            not_done.append((("info", "not begun", "why", outcome.error), outcome.id))
+        elif outcome.result is not Result.DONE:
+            not_done.append((("error", outcome.result.value, "error", outcome.error), outcome.id))
+    yield from _alike(not_done)
     fields = {"round": current.number, "verdict": verdict(current.plan), "seconds": round(current.seconds, 2)}
     if current.outcomes:
         fields["done"] = sum(outcome.result is Result.DONE for outcome in current.outcomes)
     yield "info", "round", fields
 
 
-def _held_back(current: Round) -> Iterator[_Told]:
-    for held in current.held:
-        disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in current.contested)
-        yield ("warning" if disputed else "info", "held back", "why", held.why), held.id
-
-
-def _not_done(current: Round) -> Iterator[_Told]:
-    """What is not begun though nothing failed was left by a requested stop, and is no error."""
-    in_waves = current.plan is not None and current.plan.rollout is not None
-    failed = any(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in current.outcomes)
-    for outcome in current.outcomes:
-        if outcome.result is Result.SKIPPED and in_waves:
-            yield ("info", "waits", "why", outcome.error), outcome.id
-        elif outcome.result is Result.SKIPPED and not failed:
-            yield ("info", "not begun", "why", outcome.error), outcome.id
-        elif outcome.result is not Result.DONE:
-            yield ("error", outcome.result.value, "error", outcome.error), outcome.id
-
-
-def _alike(entries: Iterable[_Told]) -> Iterator[Line]:
-    """One line for all changes of which the same is to be said: each round says it again."""
+def _alike(entries: Iterable[_Said]) -> Iterator[Line]:
+    """Changes with the same words share a line: each round says it again."""
     for (level, event, word, why), changes in grouped(entries).items():
         if len(changes) == 1:
             yield level, event, {"change": changes[0], word: why}

@@ -9,7 +9,6 @@ from typing import Any
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.gates import RolloutStatus, wave_state
 from reconciler.errors import ExitCode, Unknown
-from reconciler.model.environment.rollout import CourseWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict
@@ -26,72 +25,25 @@ from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause import reported_pauses, words
 from reconciler.text import ANY_FOLDER, command_of, counted, time_words
 
-
-def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
-    """For JSON."""
-    kept = status.promotion if isinstance(status.promotion, Promotion) else None
-    return {
-        "under_way": None if isinstance(status.promotion, Unknown) else status.under_way,
-        "halted": kept.halted if kept else "",
-        "holder": _holder(status, now_ms) or None,
-        "waves": [
-            {"name": wave.name, "clusters": list(wave.clusters), "state": wave_state(wave, status.promotion)}
-            | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
-            for wave in status.course.waves
-        ],
-        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in status.found],
-    }
-
-
-def standing_lines(status: RolloutStatus, now_ms: int) -> list[str]:
-    if isinstance(status.promotion, Unknown):
-        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
-    elif status.under_way:
-        holder = _holder(status, now_ms)
-        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run goes on with it'}"]
-        lines += [f"  wave {wave.name}: {_wave_words(wave, status.promotion)}" for wave in status.course.waves]
-        if status.promotion is not None and status.promotion.halted:
-            lines.append(f"  halted: {status.promotion.halted}")
-    else:
-        lines = [f"rollout: none under way; waves: {', '.join(status.course.names)}"]
-    lines += [f"  gate: {fault}" for fault in status.found] or ["  all gates hold"]
-    return lines
-
-
-def _holder(status: RolloutStatus, now_ms: int) -> str:
-    if status.lock is None or status.lock.left_ms(now_ms) <= 0:
-        return ""
-    return status.lock.words(now_ms)
-
-
-def _wave_words(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
-    match wave_state(wave, kept):
-        case "begun":
-            return "begun, its changes are not all done"
-        case "soaking" if isinstance(kept, Promotion):
-            rest = max(0, wave.soak_ms - kept.soaked_ms(kept.pending(wave.clusters)))
-            return f"its changes are done, {time_words(rest / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
-        case other:
-            return other
-
-
 Lock = LockRecord | Unknown | None
-"""None: nobody ever held it. Unknown: it could not be read."""
+"""None: it was never held. Unknown: it could not be read."""
 _ALWAYS = ("pauses", "resuming_partitions", "lost", "rate_limit", "throttled_seconds", "catch_up")
-"""Figures of a flow that are in this document also while they say nothing."""
+"""Figures of a flow that this document has even if the record leaves them out."""
 CLOCKS_AGREE_MS = 30_000
 """A record that is further in the future says nothing of its age."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """What goes on in the environment besides. ``standing``: of its rollout; None where it has none. ``verdict`` None:
-    it follows from what was seen alone. ``check``: the command ends by the verdict."""
+    """What else happens in the environment."""
 
     lock: Lock
     standing: RolloutStatus | None = None
+    """Of its rollout; None if it has none."""
     verdict: Verdict | None = None
+    """None: it follows from what was seen alone."""
     check: bool = False
+    """The verdict decides the exit code."""
 
 
 def verdict_in(topology: Topology, live: LiveState, affairs: StatusInputs | None) -> Verdict:
@@ -100,13 +52,26 @@ def verdict_in(topology: Topology, live: LiveState, affairs: StatusInputs | None
 
 
 def status_json(topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
-    """As schemas/status-report.schema.json. ``affairs`` None: nobody looked."""
+    """As schemas/status-report.schema.json. ``affairs`` None: only clusters and mirrors were read."""
     more: dict[str, Any] = {}
     live = live.as_reported()
     verdict, docs_url = verdict_in(topology, live, affairs), topology.rules.docs_url
     checked = affairs is not None and affairs.check
     if affairs is not None:
-        more = {"lock": _lock_value(affairs.lock, now_ms)}
+        lock = affairs.lock
+        if isinstance(lock, Unknown):
+            more["lock"] = _unknown_value(lock)
+        elif lock is None or lock.left_ms(now_ms) <= 0:
+            more["lock"] = {"state": "free"}
+        else:
+            more["lock"] = {
+                "state": "held",
+                **{name: getattr(lock.holder, name) for name in ("who", "host", "pid", "purpose", "since_ms")},
+                "renewed_ms": lock.renewed_ms,
+                "lease_left_ms": lock.left_ms(now_ms),
+                "taken_from": lock.steal.who if lock.steal else None,
+                "taken_because": lock.steal.reason if lock.steal else None,
+            }
         more |= {"rollout": standing_value(affairs.standing, now_ms)} if affairs.standing is not None else {}
     return report_json(
         "status",
@@ -125,24 +90,8 @@ def _unknown_value(unknown: Unknown) -> dict[str, Any]:
     return {"state": "unknown", "error": unknown.error, "todo": unknown.todo}
 
 
-def _lock_value(lock: Lock, now_ms: int) -> Mapping[str, Any]:
-    """For JSON."""
-    if isinstance(lock, Unknown):
-        return _unknown_value(lock)
-    if lock is None or lock.left_ms(now_ms) <= 0:
-        return {"state": "free"}
-    return {
-        "state": "held",
-        **{name: getattr(lock.holder, name) for name in ("who", "host", "pid", "purpose", "since_ms")},
-        "renewed_ms": lock.renewed_ms,
-        "lease_left_ms": lock.left_ms(now_ms),
-        "taken_from": lock.steal.who if lock.steal else None,
-        "taken_because": lock.steal.reason if lock.steal else None,
-    }
-
-
 def unknown_words(unknown: Unknown, live: LiveState) -> str:
-    """A cluster that does not answer is told once, in its own line."""
+    """A cluster that does not answer has its error in its own line alone."""
     silent = [name for name, cluster in live.clusters.items() if getattr(cluster, "what", "") == unknown.what]
     return f"unknown, as cluster {silent[0]} is" if silent else f"unknown: {unknown.error}. {unknown.todo}"
 
@@ -191,32 +140,22 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int, docs_url: str) -> dict[st
         "started_at_ms": mirror.started_at_ms,
         "uptime_seconds": _seconds_since(mirror.started_at_ms, now_ms) if mirror.state is JobState.RUNNING else None,
         "status_age_seconds": _seconds_since(mirror.updated_at_ms, now_ms),
-        "flows": {
-            name: _flow(flow, docs_url) | ({} if mirror.lag_is_current else _last_reported(flow))
-            for name, flow in mirror.flows.items()
-        },
+        "flows": {name: _flow(flow, mirror.lag_is_current, docs_url) for name, flow in mirror.flows.items()},
     }
 
 
-def _flow(flow: FlowStatus, docs_url: str) -> dict[str, Any]:
-    """As in the record, with what that leaves out while it says nothing, and where each condition is explained."""
+def _flow(flow: FlowStatus, current: bool, docs_url: str) -> dict[str, Any]:
+    """As in the record, with the figures that it leaves out while they are empty, and the runbook of each condition."""
     value = {name: sparse_fields(FlowStatus)[name] for name in _ALWAYS} | flow_document(flow)
-    conditions = [
-        {
-            **condition,
-            "todo": command_of(condition["todo"], ANY_FOLDER, flow.name),
-            "runbook": runbook_of(condition["code"], docs_url),
-        }
-        for condition in value["conditions"]
-    ]
-    return {name: figure for name, figure in value.items() if name != "lanes"} | {"conditions": conditions}
-
-
-def _last_reported(flow: FlowStatus) -> dict[str, Any]:
-    """Of a job that says nothing now: its lag is as old as its last record, and no bound of that of now."""
-    last = {"records_lag": flow.records_lag, "seconds_lag": flow.seconds_lag}
-    unknown = dict.fromkeys(("records_lag", "seconds_lag", "oldest_unread_seconds"))
-    return {**unknown, "records_lag_at_least": 0, "last_reported": last}
+    for condition in value["conditions"]:
+        condition["todo"] = command_of(condition["todo"], ANY_FOLDER, flow.name)
+        condition["runbook"] = runbook_of(condition["code"], docs_url)
+    del value["lanes"]
+    if not current:  # the job reports nothing now: its lag is as old as its last record, and no bound of that of now
+        last = {"records_lag": flow.records_lag, "seconds_lag": flow.seconds_lag}
+        value |= dict.fromkeys(("records_lag", "seconds_lag", "oldest_unread_seconds"))
+        value |= {"records_lag_at_least": 0, "last_reported": last}
+    return value
 
 
 def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
@@ -229,6 +168,7 @@ def status_text(
     """``width``: of the terminal, in columns; None where lines stay whole."""
     live = live.as_reported()
     verdict = verdict_in(topology, live, affairs)
+    # What waits for a person comes first: on a terminal the rest may scroll away.
     lines = [headline(verdict, figures(live)), "", *cause_lines(verdict, topology.rules.docs_url)]
     lines += [""] if verdict.causes else []
     for name, cluster in live.clusters.items():  # why it is unknown is said above
@@ -241,20 +181,16 @@ def status_text(
             lines += ["", f"mirror {name}: unknown"]
         else:
             lines += ["", *_mirror_lines(mirror, now_ms, width)]
-            lines += _left_out(topology, live, name)
+            flows = topology.flows_of(topology.mirrors[name]) if name in topology.mirrors else ()
+            lines += [f"  {words}" for flow in flows if (words := left_out_by(flow, topology, live))]
     if not live.mirrors:
         lines += ["", f"environment {topology.environment} declares no flows, so there is no mirror"]
     return lines_of(lines)
 
 
-def _left_out(topology: Topology, live: LiveState, mirror: str) -> list[str]:
-    flows = topology.flows_of(topology.mirrors[mirror]) if mirror in topology.mirrors else ()
-    return [f"  {words}" for flow in flows if (words := left_out_by(flow, topology, live))]
-
-
 def figures(live: LiveState) -> str:
-    """Mirrors, lag and conditions in one line. Of a mirror that could not be asked, neither "not running" nor "no
-    condition" is said."""
+    """Mirrors, lag and conditions in one line. A mirror that could not be asked is neither "not running" nor
+    without conditions."""
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
     unknown = _unknown(live)
     running = sum(mirror.state.value == "running" for mirror in mirrors)
@@ -266,7 +202,7 @@ def figures(live: LiveState) -> str:
 
 
 def lag_of_all(live: LiveState) -> str:
-    """What no job says now is not known: a mirror that never ran, is unknown, or was heard of long ago."""
+    """Unknown if a job does not report now: its mirror never ran, is unknown, or reported last long ago."""
     mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)]
     current = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
     known = sum(flow.records_lag_at_least if flow.records_lag is None else flow.records_lag for flow in current)
@@ -296,7 +232,9 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[st
         head += f", application {mirror.application_id}, {when}, fingerprint {mirror.fingerprint}"
     lines = [head + (f" ({mirror.detail})" if mirror.detail else "")]
     rows = [["  flow", "state", "topics", "partitions", "records/s", "records lag", "seconds lag"]]
-    rows += [_flow_row(flow, mirror) for flow in mirror.flows.values()]
+    for flow in mirror.flows.values():
+        state, rate, lag, seconds = flow_cells(flow, mirror)
+        rows.append([f"  {flow.name}", state, f"{flow.topics:,}", f"{flow.partitions:,}", rate, lag, seconds])
     lines += table_lines(rows, width) if mirror.flows else ()
     for flow in mirror.flows.values():
         lines += [*work_lines(flow), *_same_lines(flow)]
@@ -307,7 +245,7 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[st
 
 
 def since_when(mirror: LiveMirror, now_ms: int) -> str:
-    """Only a job that runs is up. What another one told last is as old as its record."""
+    """Only a job that runs is up. The figures of any other are as old as its last record."""
     if mirror.state is JobState.RUNNING:
         return f"up {_duration(_seconds_since(mirror.started_at_ms, now_ms))}"
     if mirror.updated_at_ms is not None and mirror.updated_at_ms > now_ms + CLOCKS_AGREE_MS:
@@ -315,14 +253,9 @@ def since_when(mirror: LiveMirror, now_ms: int) -> str:
     return f"last heard of {_duration(_seconds_since(mirror.updated_at_ms, now_ms))} ago"
 
 
-def _flow_row(flow: FlowStatus, job: LiveMirror) -> list[str]:
-    state, rate, lag, seconds = flow_cells(flow, job)
-    return [f"  {flow.name}", state, f"{flow.topics:,}", f"{flow.partitions:,}", rate, lag, seconds]
-
-
 def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
     """State, records a second, lag in records and in seconds. A job that does not run copies nothing, whatever its last
-    record says, and how far it is behind now nobody knows."""
+    record says, and its lag of now is unknown."""
     runs = job.state is JobState.RUNNING
     lag, seconds = "unknown", "unknown"
     if not job.lag_is_current:
@@ -336,13 +269,13 @@ def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
 
 
 def waits(flow: FlowStatus) -> bool:
-    """It runs, and a condition that ends by itself keeps records waiting."""
+    """Whether it runs, and a condition that ends by itself keeps records waiting."""
     silent = flow.records_lag is None or flow.stalled_partitions > 0
     return flow.state == "running" and silent and any(code in WAITING for code, _ in flow.counted_conditions)
 
 
 def work_lines(flow: FlowStatus) -> list[str]:
-    """Of flows that ask for record work: why batches are opened, and what was kept from the target."""
+    """Of flows with record work: why batches are opened, and how many records were left out."""
     asked = {path.reason for path in flow.paths if path.reason.startswith("record work")}
     counts = {"filtered": flow.filtered, "not carried because of where they have been": flow.returning}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count is not None]
@@ -403,3 +336,51 @@ def _duration(seconds: int | None) -> str:
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
     shown = [f"{count}{unit}" for count, unit in parts if count][:2]
     return " ".join(shown) or "0s"
+
+
+# rollout
+
+
+def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
+    """For JSON."""
+    kept = status.promotion if isinstance(status.promotion, Promotion) else None
+    return {
+        "under_way": None if isinstance(status.promotion, Unknown) else status.under_way,
+        "halted": kept.halted if kept else "",
+        "holder": _holder(status, now_ms) or None,
+        "waves": [
+            {"name": wave.name, "clusters": list(wave.clusters), "state": wave_state(wave, status.promotion)}
+            | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
+            for wave in status.course.waves
+        ],
+        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in status.found],
+    }
+
+
+def standing_lines(status: RolloutStatus, now_ms: int) -> list[str]:
+    if isinstance(status.promotion, Unknown):
+        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
+    elif status.under_way:
+        holder = _holder(status, now_ms)
+        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run goes on with it'}"]
+        for wave in status.course.waves:
+            state = wave_state(wave, status.promotion)
+            if state == "begun":
+                state = "begun, its changes are not all done"
+            elif state == "soaking" and status.promotion is not None:
+                rest = max(0, wave.soak_ms - status.promotion.soaked_ms(status.promotion.pending(wave.clusters)))
+                left = f"{time_words(rest / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
+                state = f"its changes are done, {left}"
+            lines.append(f"  wave {wave.name}: {state}")
+        if status.promotion is not None and status.promotion.halted:
+            lines.append(f"  halted: {status.promotion.halted}")
+    else:
+        lines = [f"rollout: none under way; waves: {', '.join(status.course.names)}"]
+    lines += [f"  gate: {fault}" for fault in status.found] or ["  all gates hold"]
+    return lines
+
+
+def _holder(status: RolloutStatus, now_ms: int) -> str:
+    if status.lock is None or status.lock.left_ms(now_ms) <= 0:
+        return ""
+    return status.lock.words(now_ms)

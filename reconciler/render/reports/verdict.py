@@ -12,11 +12,11 @@ from reconciler.replication.names import runbook_of, runbooks_of
 from reconciler.text import counted
 
 MOST_CAUSES = 40
-"""In text; JSON has all that is known."""
+"""In text; JSON has all."""
 
 
 def check_code(health: Health) -> ExitCode:
-    """What ``status --check`` ends with: 2 is for somebody to look at, 3 is as somebody asked."""
+    """The exit code of ``status --check``: 2 asks for a look, 3 is a pause that was asked for."""
     match health:
         case Health.OK:
             return ExitCode.DONE
@@ -38,7 +38,7 @@ def headline(verdict: Verdict, figures: str) -> str:
 
 
 def brief_words(verdict: Verdict) -> str:
-    """The worst cause, of which there may be several alike, and how many others there are."""
+    """The worst cause, which may be in several places, and the number of the others."""
     first = verdict.causes[0]
     alike = Counter(map(_kind, verdict.causes))
     same = alike[_kind(first)]
@@ -54,7 +54,7 @@ def _kind(cause: VerdictCause) -> tuple[Health, str, str]:
 
 
 def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:
-    """Each reason with what to do, and below them the runbooks of their conditions, each once."""
+    """Each reason with what to do, then the runbooks of their conditions, each once."""
     if not verdict.causes:
         return
     yield "what to do"
@@ -75,18 +75,13 @@ def cause_words(cause: VerdictCause) -> str:
 
 def verdict_value(verdict: Verdict, docs_url: str) -> Mapping[str, Any]:
     """For JSON: ``health`` of schemas/status-report.schema.json."""
-    return {"state": verdict.health.value, "causes": [_cause_value(cause, docs_url) for cause in verdict.causes]}
-
-
-def _cause_value(cause: VerdictCause, docs_url: str) -> Mapping[str, Any]:
-    place = {"topic": cause.topic or None, "partition": cause.partition, "code": cause.code or None}
-    runbook = {"runbook": runbook_of(cause.code, docs_url)} if cause.code else {}
-    return {
-        "state": cause.health.value,
-        "subject": cause.subject,
-        "text": cause.text,
-        "todo": cause.todo,
-        "heals": cause.heals,
-        **{name: value for name, value in place.items() if value is not None},
-        **runbook,
-    }
+    causes = []
+    for cause in verdict.causes:
+        value = {"state": cause.health.value, "subject": cause.subject, "text": cause.text, "todo": cause.todo}
+        place = {"topic": cause.topic or None, "partition": cause.partition, "code": cause.code or None}
+        causes.append(
+            {**value, "heals": cause.heals}
+            | {name: known for name, known in place.items() if known is not None}
+            | ({"runbook": runbook_of(cause.code, docs_url)} if cause.code else {})
+        )
+    return {"state": verdict.health.value, "causes": causes}

@@ -137,15 +137,15 @@ def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
     more = f" ({first.count} in a row)" if first.count > 1 else ""
     match first.what:
         case ("missing",):
-            what = f"missing at the target{more}"
+            difference = f"missing at the target{more}"
         case ("extra",):
-            what = f"more at the target than at the source{more}"
+            difference = f"more at the target than at the source{more}"
         case ("swapped",):
-            what = "records are in another order"
+            difference = "records are in another order"
         case _:
             single = len(first.what) == 1 and first.what[0] != "headers"
-            what = f"{', '.join(first.what)} {'differs' if single else 'differ'}"
-    yield f"{head} part first at source {_at(first.source_offset)}, target {_at(first.target_offset)}: {what}"
+            difference = f"{', '.join(first.what)} {'differs' if single else 'differ'}"
+    yield f"{head} part first at source {_at(first.source_offset)}, target {_at(first.target_offset)}: {difference}"
     if first.what[0] in ("missing", "extra", "swapped"):
         at_source = first.source_offset is not None and first.what[0] != "extra"
         if (shown := first.source if at_source else first.target) is not None:

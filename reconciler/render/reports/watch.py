@@ -36,7 +36,7 @@ _UNKNOWN = "unknown"
 NO_TIME_LEFT: Mapping[tuple[str, str], str] = MappingProxyType({})
 _NO_FIGURES = ("-", "-", "-", "-", "-")
 _NARROW = 100
-"""Columns; below this, conditions stand in lines of their own under the table."""
+"""Columns; on a narrower terminal conditions get lines of their own under the table."""
 _WIDE = 160
 
 
@@ -77,17 +77,14 @@ def _rows(name: str, mirror: LiveMirror | Unknown, left: Mapping[tuple[str, str]
     if not mirror.flows:
         yield f"(mirror {name})", mirror.state.value, *_NO_FIGURES, mirror.detail
     for flow in mirror.flows.values():
-        yield _row(flow, mirror, left.get((name, flow.name), _UNKNOWN))
-
-
-def _row(flow: FlowStatus, job: LiveMirror, left: str) -> tuple[str, ...]:
-    state, rate, lag, seconds = flow_cells(flow, job)
-    megabytes = f"{flow.bytes_per_second / 1e6 if job.state is JobState.RUNNING else 0:,.1f}"
-    return flow.name, state, rate, megabytes, lag, seconds, left, _conditions(flow)
+        state, rate, lag, seconds = flow_cells(flow, mirror)
+        megabytes = f"{flow.bytes_per_second / 1e6 if mirror.state is JobState.RUNNING else 0:,.1f}"
+        time_left = left.get((name, flow.name), _UNKNOWN)
+        yield flow.name, state, rate, megabytes, lag, seconds, time_left, _conditions(flow)
 
 
 def _conditions(flow: FlowStatus) -> str:
-    """Each code once, with its count; ``!`` where a partition is not copied until someone acts."""
+    """Each code once, with its count; ``!`` if a partition is not copied until someone acts."""
     counts: Counter[str] = Counter()
     for (code, _), count in flow.counted_conditions.items():
         counts[code] += count
@@ -107,42 +104,42 @@ _AT_REST_SECONDS = 2.0
 
 @dataclass(slots=True)
 class LagTrend:
-    """Looked at again and again. ``samples``: of each flow, times in seconds and lags in records."""
+    """How long a flow needs until it has caught up, from how its lag changed while it was watched. ``samples``: of each
+    flow, times in seconds and lags in records."""
 
     samples: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
 
     def look(self, now: float, live: LiveState) -> Mapping[tuple[str, str], str]:
-        """Words by mirror and flow. A lag that is not known, or not current, begins anew: unknown stays unknown."""
-        return {
-            (name, flow.name): self._words((name, flow.name), now, flow, mirror)
-            for name, mirror in live.mirrors.items()
-            if isinstance(mirror, LiveMirror)
-            for flow in mirror.flows.values()
-        }
-
-    def _words(self, key: tuple[str, str], now: float, flow: FlowStatus, mirror: LiveMirror) -> str:
-        lag = flow.records_lag
-        if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or lag is None:
-            self.samples.pop(key, None)
-            return _UNKNOWN
-        kept = [sample for sample in self.samples.get(key, []) if now - sample[0] <= WINDOW_SECONDS] + [(now, lag)]
-        self.samples[key] = kept
-        if lag == 0 or (flow.seconds_lag is not None and flow.seconds_lag <= _AT_REST_SECONDS):
-            return "-"
-        (began, first), (last, _) = kept[0], kept[-1]
-        if last <= began:
-            return _UNKNOWN
-        fall = (first - lag) / (last - began)
-        return time_words(lag / fall) if fall > 0 else "not falling"
+        """Words by mirror and flow."""
+        words: dict[tuple[str, str], str] = {}
+        mirrors = [(name, mirror) for name, mirror in live.mirrors.items() if isinstance(mirror, LiveMirror)]
+        for name, mirror, flow in ((*named, flow) for named in mirrors for flow in named[1].flows.values()):
+            key, lag = (name, flow.name), flow.records_lag
+            # Behind a gap in what is known nothing is compared: the job may have been replaced, and its lag with it.
+            if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or lag is None:
+                self.samples.pop(key, None)
+                words[key] = _UNKNOWN
+                continue
+            kept = [sample for sample in self.samples.get(key, []) if now - sample[0] <= WINDOW_SECONDS] + [(now, lag)]
+            self.samples[key] = kept
+            (began, first), (last, _) = kept[0], kept[-1]
+            fall = (first - lag) / (last - began) if last > began else None
+            if lag == 0 or (flow.seconds_lag is not None and flow.seconds_lag <= _AT_REST_SECONDS):
+                words[key] = "-"
+            elif fall is None:
+                words[key] = _UNKNOWN
+            else:
+                words[key] = time_words(lag / fall) if fall > 0 else "not falling"
+        return words
 
 
 REFRESH_SECONDS = 2.0
 PLAIN_WIDTH = 160
-"""Columns where there is no terminal that has a width."""
+"""Columns if the output is no terminal."""
 
 
 def columns(out: TextIO) -> int:
-    """How wide ``out`` is."""
+    """Width of ``out``."""
     return Console(file=out).width if out.isatty() else PLAIN_WIDTH
 
 

@@ -18,8 +18,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+@pytest.mark.parametrize("stdin", [io.StringIO("y\n"), None], ids=["a pipe", "closed"])
+def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO | None) -> None:
+    """``None``: what Python makes of ``<&-``."""
+    monkeypatch.setattr("sys.stdin", stdin)
     with pytest.raises(ReconcilerError) as refused:
         require_agreement(*WORDS)
     assert refused.value.what == "nothing was applied: cannot ask for confirmation: standard input is not a terminal"

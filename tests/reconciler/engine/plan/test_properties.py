@@ -217,8 +217,9 @@ def test_a_copy_gets_no_lower_limit_that_no_file_declares_unless_it_is_named(
             of_git = declared is not None and where in declared.clusters
             layers = layers_of(wished, where, declared) if of_git else ()
             in_git = of_git and config.key in configs(layers)
-            built_in = source.configs[config.key].source is Source.BUILT_IN  # type: ignore[index]
-            if not in_git and not built_in and loses_earlier(config.key, config.before, config.after):
+            # ``use_defaults_from: source`` asks, in a file, for what the source's brokers give.
+            given = source.configs[config.key].source in (Source.BUILT_IN, Source.STATIC)  # type: ignore[index]
+            if not in_git and not given and loses_earlier(config.key, config.before, config.after):
                 assert f"{change.ref} {config.key}" in named
 
 

@@ -216,7 +216,7 @@ def test_of_many_topics_a_page_is_sent_and_all_can_be_found() -> None:
     assert "topic-00299" not in last
     chosen = text(view, LivePage(PageKind.TOPICS, cluster="hub", search="TOPIC-0039 declared"))
     assert "10 topics" in chosen
-    assert "no topic is so" in text(view, LivePage(PageKind.TOPICS, search="nothing"))
+    assert "no topic matches" in text(view, LivePage(PageKind.TOPICS, search="nothing"))
 
 
 def test_of_many_flows_the_first_page_has_those_with_a_problem() -> None:
