@@ -233,7 +233,7 @@ def show(text: str, form: str = "text") -> None:
     if sys.stdout is None:  # closed at the start (``>&-``)
         return
     with _writing():
-        if sys.stderr is not None:
+        if sys.stderr is not None:  # else progress stays in the middle of the output
             MOVING.erase(sys.stderr)
         text = filled_in(text, form)
         if form == "text":

@@ -31,9 +31,9 @@ def folded(summary: str, inner: str, name: str = "", opened: bool = False) -> st
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collection[str] = ()) -> str:
-    """``heads`` are words of ours; columns of ``numbers`` are aligned at their last digit. Where it is wider
-    than the page it is moved under its frame, also by keys. On a phone, where a row is no row any more, each cell has
-    its head before it, but two or three columns speak for themselves."""
+    """``heads`` are words of ours; columns of ``numbers`` are aligned at their last digit. A table that is wider than
+    the page moves under its frame, also by keys. On a phone, which breaks rows up, each cell has its head before it;
+    two or three columns need none."""
     labelled = len(heads) > 3
     classes = [' class="number"' if head in numbers else "" for head in heads]
     head = "".join(column_head(each, css) for each, css in zip(heads, classes, strict=True))

@@ -22,12 +22,11 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """``full`` lists every name where the concise form folds. ``width``: columns of the terminal; None where lines stay
-    whole."""
-
     colour: bool = False
     full: bool = False
+    """Lists every name that the concise form folds."""
     width: int | None = None
+    """Columns of the terminal; None: lines stay whole."""
 
     def paint(self, kind: str, text: str) -> str:
         return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if self.colour else text

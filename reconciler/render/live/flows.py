@@ -69,6 +69,7 @@ def flow_table(view: LiveView, live: LiveState, health: Verdict, most: int | Non
 
 
 def _row(view: LiveView, flow: Flow, live: LiveState, health: Verdict) -> tuple[str, tuple[str, ...]]:
+    # The guards go from what is known least to what is known most: an unknown job says nothing of its flows.
     name, ends = flow_link(flow.name), f"{code(flow.source)} \u2192 {code(flow.target)}"
     mirror_name, mirror = job_of(view, flow.name, live)
     status = mirror.flows.get(flow.name) if isinstance(mirror, LiveMirror) else None

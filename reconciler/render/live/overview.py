@@ -94,6 +94,7 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
 def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, health: Verdict, now_ms: int) -> Iterator[str]:
     words = health.health.value + (f": {brief_words(health)}" if health.causes else "")
     yield tile("verdict", words, STATE_OF[health.health], "#todo" if health.causes else "#flows")
+    # Each tile is coloured by the worst verdict of its kind, and its words count what is known.
     answering = sum(isinstance(cluster, LiveCluster) for cluster in live.clusters.values())
     words = f"{answering} of {len(live.clusters)} answer"
     yield tile("clusters", words, STATE_OF[health.of_each("cluster")], "#clusters")

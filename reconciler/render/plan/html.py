@@ -97,6 +97,7 @@ def plan_body(
 ) -> list[str]:
     """The elements of ``plan_html``: what a reader must see before agreeing comes first, what is only for reference
     last."""
+    # The same sections as in Markdown and text, in another order: a page is not cut, and has an index at its top.
     steps, outside = outline(plan), outside_sections(plan)
     sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
     body = [
@@ -162,6 +163,7 @@ def _links(steps: Sequence[PlanStep], sections: Iterable[Section]) -> str:
 
 
 def _anchor(section: Section) -> str:
+    """By its title, so that a link to a section holds in the next plan, too."""
     return "-".join(word for word in "".join(c if c.isalnum() else " " for c in section.title.lower()).split())
 
 
@@ -249,6 +251,7 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
     )
     for members in alike.values():
         one_row = len(members) >= FOLD or isinstance(members[0].change, AclChange)
+        # Two equal changes are read faster as two rows than as a fold; rules of one purpose always belong together.
         together += [members] if one_row else [[planned] for planned in members]
     together.sort(key=lambda members: (step_of[members[0].wave, members[0].stage], members[0].change.cluster))
     for members in together:
@@ -336,16 +339,9 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
         why = f"<small>{safe(section.why)}</small>" if section.why else ""
         inner = _list(section.items)
         if section.table is not None:
-            rows: list[list[str]] = []
-            for row in section.table.rows:
-                rows.append([])
-                for cell in row:
-                    if isinstance(cell, str):
-                        rows[-1].append(safe(cell))
-                    else:
-                        few = len(cell) <= _CELL_NAMES
-                        rows[-1].append(codes(cell) if few else folded(f"{len(cell):,} alike", codes(cell)))
-            inner = table(section.table.heads, rows)
+            rows = section.table.rows
+            cells = ([safe(cell) if isinstance(cell, str) else _names(cell) for cell in row] for row in rows)
+            inner = table(section.table.heads, cells)
         if section.urgent:
             title = f'<h2 id="{_anchor(section)}">{safe(section.title)} ({count:,}) {why}</h2>'
             yield f'<section class="urgent">{title}{inner}</section>'
@@ -353,6 +349,11 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
             opened = " open" if len(section.items) <= _OPEN else ""
             summary = f"<summary>{safe(section.title)} ({count:,}) {why}</summary>"
             yield f'<details class="section" id="{_anchor(section)}"{opened}>{summary}{inner}</details>'
+
+
+def _names(names: Sequence[str]) -> str:
+    """In a cell: three stay in sight, more are folded."""
+    return codes(names) if len(names) <= _CELL_NAMES else folded(f"{len(names):,} alike", codes(names))
 
 
 def _list(items: Iterable[SectionItem]) -> str:

@@ -21,6 +21,7 @@ def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
     known = [impact for impact in impacts if impact is not None]
     if not known:
         return ()
+    # A sum is unknown as soon as one of its parts is: "holds 3 records" must not hide a topic that was not measured.
     lines: list[str] = []
     records = total(impact.records for impact in known)
     taken = total(impact.bytes for impact in known)
@@ -29,7 +30,7 @@ def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
     expiring = total(impact.expiring for impact in known)
     if expiring == 0 and records:
         lines.append("none of them is older than that by now")
-    elif expiring and records:
+    elif expiring and records:  # bytes are not counted by age: their share is that of the records
         share = f", about {size(taken * expiring / records)}" if taken is not None else ""
         lines.append(f"of these at most {expiring:,} are older than that and go at once{share}")
 

@@ -46,12 +46,15 @@ _NAMES = 60
 
 
 class Detail(IntEnum):
-    """How much is shown. The first that fits is taken."""
+    """How much is shown. The first that fits is taken: each step down gives up what a reader misses least."""
 
     ALL = 0
     SHORT_LISTS = 1
+    """Folded lists end after 60 lines; what is urgent stays whole."""
     NO_VALUES = 2
+    """Each change has its headline, stakes, risk and needs; what its values were and will be is in the saved plan."""
     NAMES = 3
+    """A line for each sign and cluster, with the names."""
     COUNTS = 4
 
     @property

@@ -137,6 +137,7 @@ def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
         owner = each.risk_why.partition(EXCLUDE)[0] if excluded else ""
         key = signature(each.change), each.risk, owner, each.needs_why, bool(each.wave_why)
         alike.setdefault(key, []).append(each)
+    # Fewer than ``FOLD`` equal changes stay entries of their own: "2 topics, each" hides more than it saves.
     shown: list[PlanEntry] = []
     for members in alike.values():
         if isinstance(members[0].change, AclChange):
@@ -205,6 +206,10 @@ def risk_label(risk: Risk) -> str:
     return f"{risk.upper() if risk is Risk.HIGH else risk} risk"
 
 
+# The reasons of folded changes differ in the name of a source, or in how many partitions it has. The first reason of a
+# group is shown, and how many more are like it.
+
+
 @dataclass(slots=True)
 class _Alike:
     """Reasons that are ``words`` but for one name, which comes ``at`` these places."""
@@ -218,6 +223,7 @@ class _Alike:
             return False
         pairs = [(i, a, b) for i, (a, b) in enumerate(zip(self.words, words, strict=True)) if a != b]
         at = frozenset(i for i, _, _ in pairs)
+        # One name may come twice in a reason, with other punctuation; two names that differ make two reasons.
         if len({(a.strip(",;:"), b.strip(",;:")) for _, a, b in pairs}) != 1 or (self.at and at != self.at):
             return False
         self.at = at

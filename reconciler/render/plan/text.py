@@ -59,7 +59,7 @@ def plan_text(
     lines += [*about.lines, *outside_lines(plan, style)]
     if plan.rollout and plan.changes:
         lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))
-    for step in outline(plan, bool(ignoring)):
+    for step in outline(plan, bool(ignoring)):  # the same list in the same order as apply walks
         lines += ["", style.paint("bold", step.opens)] if step.opens else []
         lines += ["", f"{step.number}. {step.title}, {step.why}"]
         for place in step.places:

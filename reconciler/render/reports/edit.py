@@ -67,6 +67,7 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
         why = (*job.because, *(f"needs no restart: {line}" for line in job.harmless))
         mirrors.append(SectionItem(f"mirror {job.mirror} {job.fate}{prints}", why, _FATES[job.fate]))
     count = sum(flow.count for flow in comparison.flows)
+    # The first section stays even if it is empty: its ``why`` is the verdict, the headline of an edit without a plan.
     first, *more = (
         Section(_TITLE, said, tuple(folded(items)), count=len(items)),
         Section("Declared topics that flows gain or lose", "what was copied stays", tuple(flows), count=count),

@@ -78,9 +78,11 @@ def round_figures(current: Round, live: LiveState | None, verdict: Verdict | Non
     """``live``: what the round saw, and the ``verdict`` of that."""
     if current.plan is None or current.error:
         return Figures(current.seconds, topology_kept=bool(current.kept))
+    # A change that was planned and not done stays pending until a later round does it.
     kinds = {planned.id: planned.change.word for planned in current.plan.changes}
     done = Counter(kinds[outcome.id] for outcome in current.outcomes if outcome.result is Result.DONE)
     not_done = Counter(kinds.values()) - done
+    # A lag that is not current is left out rather than exported: an alert must not fire, or rest, on an old figure.
     reported = list(live.as_reported().mirrors.values()) if live else []
     mirrors = [mirror for mirror in reported if isinstance(mirror, LiveMirror)]
     flows = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]

@@ -203,6 +203,7 @@ def figures(live: LiveState) -> str:
 
 def lag_of_all(live: LiveState) -> str:
     """Unknown if a job does not report now: its mirror never ran, is unknown, or reported last long ago."""
+    # "0 records behind" is said only if every job reports now, and knows it of every flow.
     mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)]
     current = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
     known = sum(flow.records_lag_at_least if flow.records_lag is None else flow.records_lag for flow in current)
@@ -248,6 +249,7 @@ def since_when(mirror: LiveMirror, now_ms: int) -> str:
     """Only a job that runs is up. The figures of any other are as old as its last record."""
     if mirror.state is JobState.RUNNING:
         return f"up {_duration(_seconds_since(mirror.started_at_ms, now_ms))}"
+    # The record has the time of the job's machine; an age from the future would read as "0s ago".
     if mirror.updated_at_ms is not None and mirror.updated_at_ms > now_ms + CLOCKS_AGREE_MS:
         return "last heard of at a time that its clock had wrong"
     return f"last heard of {_duration(_seconds_since(mirror.updated_at_ms, now_ms))} ago"
@@ -256,6 +258,7 @@ def since_when(mirror: LiveMirror, now_ms: int) -> str:
 def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
     """State, records a second, lag in records and in seconds. A job that does not run copies nothing, whatever its last
     record says, and its lag of now is unknown."""
+    # The order of what is known: a lag of now, the last reported one, a bound from some partitions, nothing.
     runs = job.state is JobState.RUNNING
     lag, seconds = "unknown", "unknown"
     if not job.lag_is_current:

@@ -39,6 +39,7 @@ def headline(verdict: Verdict, figures: str) -> str:
 
 def brief_words(verdict: Verdict) -> str:
     """The worst cause, which may be in several places, and the number of the others."""
+    # A condition of many partitions is one cause for a reader: counted, so that it does not hide the other causes.
     first = verdict.causes[0]
     alike = Counter(map(_kind, verdict.causes))
     same = alike[_kind(first)]
