@@ -26,7 +26,7 @@ from reconciler_sandbox.brokers.up_down import running
 from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import THROTTLED_REPLICAS
 

@@ -11,6 +11,7 @@ import shlex
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -128,6 +129,12 @@ def pace_words(done: int, of: int, seconds: float) -> str:
 def counted(count: int, name: str, many: str = "") -> str:
     """``many`` only where the plural is not ``name`` and an s."""
     return f"{count:,} {name if count == 1 else many or name + 's'}"
+
+
+def batched(items: Iterable[Value], size: int) -> Iterator[list[Value]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

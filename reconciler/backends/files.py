@@ -40,11 +40,24 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
     if (leads_out := _leads_out(folder, checkout)) is not None:
         return {}, (leads_out,)
     if checkout is not None:
-        problems += _repositories_above(folder, checkout)
+        real = Path(os.path.realpath(folder))
+        if checkout.brought is not None and checkout.brought != real:
+            problems.append(_nested(checkout.brought))
+        for above in real.parents:
+            if above.is_relative_to(checkout.root) and above != checkout.root and looks_like_repository(above):
+                problems.append(_nested(above))
     paths = sorted(_files(folder, problems, checkout))
     untracked = _untracked([path for path in paths if path.is_symlink()], checkout)
     for path in paths:
-        read = _misnamed(path) or _leads_out(path, checkout) or untracked.get(path) or _text(path)
+        try:
+            str(path.absolute()).encode()
+        except UnicodeEncodeError:
+            why = "Plans, records and the lock hold the names of folder and files as UTF-8"
+            where, todo = Where(str(path)), "Rename the folder or file"
+            problems.append(Problem("not-utf8", where, "the path is not UTF-8", why, todo))
+            continue
+        # Where a link leads is judged before it is read: problems show its text.
+        read = _leads_out(path, checkout) or untracked.get(path) or _text(path)
         if isinstance(read, Problem):
             problems.append(read)
         else:
@@ -57,7 +70,7 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
 
 
 def environment_name(folder: Path) -> str:
-    """Its own, whatever link leads to it, and whether it is there or not. Never raises."""
+    """The name of the folder itself, whatever link leads to it, and whether it exists or not. Never raises."""
     return Path(os.path.realpath(folder)).name  # Path.resolve raises where links lead to each other, before Python 3.13
 
 
@@ -94,8 +107,16 @@ def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
             with _writable(path):
                 real = path.resolve()
                 real.parent.mkdir(parents=True, exist_ok=True)
-                drafts[real] = real.parent / f".{real.name}.{secrets.token_hex(4)}"
-                _draft(drafts[real], text, real, permissions)
+                draft = drafts[real] = real.parent / f".{real.name}.{secrets.token_hex(4)}"
+                opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
+                with open(opened, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123 - a descriptor
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if real.exists():
+                    draft.chmod(real.stat().st_mode & 0o777)
+                if real.is_dir():
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         for real, draft in drafts.items():
             with _writable(real):
                 draft.replace(real)
@@ -104,18 +125,6 @@ def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
             with contextlib.suppress(OSError):
                 draft.unlink()
         raise
-
-
-def _draft(draft: Path, text: str, path: Path, permissions: int) -> None:
-    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
-    with open(opened, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123 - a descriptor
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    if path.exists():
-        draft.chmod(path.stat().st_mode & 0o777)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
 @contextmanager
@@ -161,43 +170,38 @@ def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> 
         problems.append(_unreadable(Path(error.filename or folder), error))
 
     for root, folders, names in os.walk(folder, onerror=denied):
-        problems += _repositories_in(Path(root), (*folders, *names), checkout)
+        here = Path(root)
+        # Folders that git would treat as separate repositories: this one, or those directly in it.
+        if looks_like_repository(here):
+            problems.append(_nested(here))
+        for path in (here / name for name in (*folders, *names) if name.startswith(".")):
+            own = checkout is not None and path.name == ".git" and Path(os.path.realpath(here)) == checkout.root
+            if not own and (path.name.lower() == ".git" or looks_like_repository(path)):
+                problems.append(_nested(path))
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for link in (path for name in folders if (path := Path(root) / name).is_symlink()):
+        for link in (path for name in folders if (path := here / name).is_symlink()):
             if (leads_out := _leads_out(link, checkout)) is not None:
                 problems.append(leads_out)
-            elif _is_linked_part(link):
-                problems.append(_linked(link))
-        if not folders and not names and checkout is not None and _is_submodule(Path(root), checkout):
-            problems.append(_not_fetched(Path(root)))
-        for name in names:
-            path = Path(root) / name
-            if name.startswith("."):
-                continue
+            elif any(name.endswith(".yaml") for _, _, below in os.walk(link) for name in below):
+                problem = f"the folder is a link to {link.readlink()}"
+                why = "Links to folders are not followed, so its *.yaml files would be left out silently"
+                todo = "Put the folder there, or link each of its files"
+                problems.append(Problem("linked-folder", Where(str(link)), problem, why, todo))
+        if not folders and not names and checkout is not None and _is_submodule(here, checkout):
+            problem = "the folder is a git submodule that is not checked out here"
+            why = (
+                "What its files declare would look as if it were not wanted, and its repository is not the one that is"
+                " reviewed"
+            )
+            todo = "Put its files into the repository, in place of the submodule"
+            problems.append(Problem("not-fetched", Where(root), problem, why, todo))
+        for path in (here / name for name in names if not name.startswith(".")):
             if path.suffix == ".yaml":
                 yield path
             elif path.suffix.lower() in (".yml", ".yaml"):
-                problem = f"the file ends in {path.suffix}"
                 why = "Only *.yaml is read, so it would be left out silently"
+                problem = f"the file ends in {path.suffix}"
                 problems.append(Problem("wrong-extension", Where(str(path)), problem, why, "Rename it to .yaml"))
-
-
-def _repositories_in(folder: Path, names: Sequence[str], checkout: Checkout | None) -> Iterator[Problem]:
-    """Folders that git would treat as separate repositories: ``folder``, or those directly in it."""
-    if looks_like_repository(folder):
-        yield _nested(folder)
-    for path in (folder / name for name in names if name.startswith(".")):
-        own = checkout is not None and path.name == ".git" and Path(os.path.realpath(folder)) == checkout.root
-        if not own and (path.name.lower() == ".git" or looks_like_repository(path)):
-            yield _nested(path)
-
-
-def _repositories_above(folder: Path, checkout: Checkout) -> Iterator[Problem]:
-    if checkout.brought is not None and checkout.brought != Path(os.path.realpath(folder)):
-        yield _nested(checkout.brought)
-    for above in Path(os.path.realpath(folder)).parents:
-        if above.is_relative_to(checkout.root) and above != checkout.root and looks_like_repository(above):
-            yield _nested(above)
 
 
 def _nested(path: Path) -> Problem:
@@ -249,16 +253,6 @@ def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path
     }
 
 
-def _is_linked_part(path: Path) -> bool:
-    return any(name.endswith(".yaml") for _, _, names in os.walk(path) for name in names)
-
-
-def _linked(path: Path) -> Problem:
-    problem = f"the folder is a link to {path.readlink()}"
-    why = "Links to folders are not followed, so its *.yaml files would be left out silently"
-    return Problem("linked-folder", Where(str(path)), problem, why, "Put the folder there, or link each of its files")
-
-
 def _is_submodule(path: Path, checkout: Checkout) -> bool:
     """Whether the repository around names ``path`` as a submodule, by its file ``.gitmodules``."""
     try:
@@ -269,27 +263,6 @@ def _is_submodule(path: Path, checkout: Checkout) -> bool:
     return any(
         key.strip() == "path" and checkout.root / value.strip(' "\t') == path.resolve() for key, _, value in named
     )
-
-
-def _not_fetched(path: Path) -> Problem:
-    problem = "the folder is a git submodule that is not checked out here"
-    why = (
-        "What its files declare would look as if it were not wanted, and its repository is not the one that is reviewed"
-    )
-    todo = "Put its files into the repository, in place of the submodule"
-    return Problem("not-fetched", Where(str(path)), problem, why, todo)
-
-
-def _misnamed(path: Path) -> Problem | None:
-    try:
-        str(path.absolute()).encode()
-    except UnicodeEncodeError:
-        problem, why = (
-            "the path is not UTF-8",
-            "Plans, records and the lock hold the names of folder and files as UTF-8",
-        )
-        return Problem("not-utf8", Where(str(path)), problem, why, "Rename the folder or file")
-    return None
 
 
 def _text(path: Path) -> str | Problem:

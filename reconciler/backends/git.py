@@ -5,6 +5,7 @@ Nothing is checked out: files of another commit are read from git's own store.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -69,30 +70,29 @@ def revision(folder: Path) -> Revision:
         dirty = is_touched(folder, _snapshot(repository, checkout, "HEAD", commit))
     except ReconcilerError:  # its files, here or there, cannot be read
         dirty = True
-    return Revision(commit, dirty, _origin(repository, folder))
+    remotes = repository.remotes()
+    url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else "")
+    where = repository_of(url)
+    inside = Path(os.path.realpath(folder)).relative_to(repository.root).as_posix()
+    return Revision(commit, dirty, f"{where}:{inside}" if where else "")
 
 
 def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
     """Of ``folder``; ``here`` is its revision, ``before`` and ``commit`` are what an earlier run left.
 
-    Who has that commit is of the same repository, whatever its remote is called: a fork, a mirror, a renamed one.
+    A repository that holds that commit is the same one, whatever its remote is called: a fork, a mirror, a renamed one.
     """
-    if before and here.origin and commit and before != here.origin and _holds(folder, commit):
-        return f"{before.rpartition(':')[0]}:{here.origin.rpartition(':')[2]}"
-    return here.origin
-
-
-def _holds(folder: Path, commit: str) -> bool:
-    """A shallow clone, or one that is behind, may not."""
-    try:
+    if not (before and here.origin and commit) or before == here.origin:
+        return here.origin
+    holds = False  # as for a shallow clone, or one that is behind
+    with contextlib.suppress(ReconcilerError):
         checkout = checkout_around(folder)
-        return checkout is not None and bool(Repository(checkout).commit(commit))
-    except ReconcilerError:
-        return False
+        holds = checkout is not None and bool(Repository(checkout).commit(commit))
+    return f"{before.rpartition(':')[0]}:{here.origin.rpartition(':')[2]}" if holds else here.origin
 
 
 def repository_of(url: str) -> str:
-    """``host/path``, the same for all ways to reach it and without anybody's name or password; empty for a path."""
+    """``host/path``, the same for all ways to reach it and without a user's name or password; empty for a path."""
     scheme, sign, rest = url.partition("://")
     if sign:
         authority, _, path = rest.partition("/")
@@ -104,13 +104,6 @@ def repository_of(url: str) -> str:
         if not sign or "/" in host or len(host) == 1:  # a path, perhaps with a drive
             return ""
     return f"{host}/{path.strip('/').removesuffix('.git')}".lower() if host and path else ""
-
-
-def _origin(repository: Repository, folder: Path) -> str:
-    remotes = repository.remotes()
-    url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else "")
-    where = repository_of(url)
-    return f"{where}:{Path(os.path.realpath(folder)).relative_to(repository.root).as_posix()}" if where else ""
 
 
 def snapshot(folder: Path, ref: str) -> Snapshot:
@@ -173,18 +166,27 @@ def _snapshot(repository: Repository, checkout: Checkout, ref: str, commit: str)
     files = dict(tree.files(place)) if place is not None else {}
     blobs = repository.texts(commit, (entry.name for entry in files.values()))
     prefix = checkout.folder.as_posix()
-    texts = {path: _text(blobs[entry.name], f"{commit[:12]}:{prefix}/{path}") for path, entry in files.items()}
-    return Snapshot(ref, commit, texts, prefix, _relinked(checkout.links, links, bool(files)))
-
-
-def _relinked(now: Links, then: Links, there: bool) -> str:
-    if now == then:
-        return ""
-    path = next(pair[0] for pair in (*now, *then) if (pair in now) != (pair in then))
-    is_link, was_link = dict(now).get(path), dict(then).get(path)
-    is_words = f"is a link to {is_link}" if is_link is not None else "is no link"
-    was_words = f"was a link to {was_link}" if was_link is not None else "was a folder" if there else "was not there"
-    return f"{path} {is_words}, {was_words}"
+    texts: dict[str, str] = {}
+    for path, entry in files.items():
+        try:
+            texts[path] = blobs[entry.name].decode("utf-8")
+        except UnicodeDecodeError as error:
+            name = f"{commit[:12]}:{prefix}/{path}"
+            raise ReconcilerError(
+                f"{name}: byte {error.start} is not UTF-8", "YAML files are UTF-8 here.", ""
+            ) from None
+    # With another link on its path the folder is another one: the first that differs says how.
+    relinked = ""
+    if links != checkout.links:
+        both = (*checkout.links, *links)
+        path = next(pair[0] for pair in both if (pair in checkout.links) != (pair in links))
+        is_link, was_link = dict(checkout.links).get(path), dict(links).get(path)
+        is_words = f"is a link to {is_link}" if is_link is not None else "is no link"
+        was_words = "was a folder" if files else "was not there"
+        if was_link is not None:
+            was_words = f"was a link to {was_link}"
+        relinked = f"{path} {is_words}, {was_words}"
+    return Snapshot(ref, commit, texts, prefix, relinked)
 
 
 class _Tree:
@@ -196,10 +198,12 @@ class _Tree:
         self._known: dict[str, TreeEntry | None] = {"": TreeEntry("040000", "tree", commit)}
 
     def files(self, place: PurePosixPath) -> Iterator[tuple[str, TreeEntry]]:
-        """Each ``*.yaml`` of an environment by its path below ``place``, with the blob that has its text."""
+        """Each ``*.yaml`` of an environment by its path below ``place``, with the blob that has its text. Raises
+        ReconcilerError for a submodule, and for a link that leads to no file."""
         if (tree := self._entry(place)) is None or tree.kind != "tree":
             return
-        for path, entry in self._repository.entries(self._commit, *_at(place), below=True).items():
+        paths = () if place == PurePosixPath() else (place.as_posix(),)
+        for path, entry in self._repository.entries(self._commit, *paths, below=True).items():
             inner = PurePosixPath(path).relative_to(place)
             if any(part.startswith(".") for part in inner.parts):
                 continue
@@ -209,30 +213,29 @@ class _Tree:
                     "Anyone who may edit the environment chooses that repository, so nothing is compared with it.",
                     "Put its files into the repository; until that is merged, plan without --base and --changed-since.",
                 )
-            if entry.kind == "blob" and inner.suffix == ".yaml":
-                yield inner.as_posix(), self._followed(PurePosixPath(path), entry)
+            if entry.kind != "blob" or inner.suffix != ".yaml":
+                continue
+            if entry.mode != LINK:
+                yield inner.as_posix(), entry
+                continue
+            # Environments may share a file by links: what counts is the target at the same commit.
+            target, _ = self.resolve(PurePosixPath(path))
+            followed = self._entry(target) if target is not None else None
+            if followed is None or followed.kind != "blob":
+                raise ReconcilerError(
+                    f"{self._commit[:12]}:{path} is a symbolic link to {self._target(entry)}, and that is no file of"
+                    " this commit",
+                    "At another commit only what the repository itself holds can be read.",
+                    "Link to a file of the repository, by a relative path; or put the file there.",
+                )
+            yield inner.as_posix(), followed
 
     def resolve(self, path: PurePosixPath) -> tuple[PurePosixPath | None, Links]:
-        return follow(path, self._link)
+        def link_at(path: PurePosixPath) -> str | None:
+            entry = self._entry(path)
+            return None if entry is None else self._target(entry) if entry.mode == LINK else ""
 
-    def _link(self, path: PurePosixPath) -> str | None:
-        entry = self._entry(path)
-        return None if entry is None else self._target(entry) if entry.mode == LINK else ""
-
-    def _followed(self, path: PurePosixPath, entry: TreeEntry) -> TreeEntry:
-        """What a link leads to at the same commit: environments may share a file by links. Raises ReconcilerError."""
-        if entry.mode != LINK:
-            return entry
-        place, _ = self.resolve(path)
-        target = self._entry(place) if place is not None else None
-        if target is not None and target.kind == "blob":
-            return target
-        raise ReconcilerError(
-            f"{self._commit[:12]}:{path} is a symbolic link to {self._target(entry)}, and that is no file of this"
-            " commit",
-            "At another commit only what the repository itself holds can be read.",
-            "Link to a file of the repository, by a relative path; or put the file there.",
-        )
+        return follow(path, link_at)
 
     def _entry(self, path: PurePosixPath) -> TreeEntry | None:
         name = "" if path == PurePosixPath() else path.as_posix()
@@ -242,14 +245,3 @@ class _Tree:
 
     def _target(self, link: TreeEntry) -> str:
         return os.fsdecode(self._repository.texts(self._commit, (link.name,))[link.name])
-
-
-def _at(place: PurePosixPath) -> tuple[str, ...]:
-    return () if place == PurePosixPath() else (place.as_posix(),)
-
-
-def _text(blob: bytes, name: str) -> str:
-    try:
-        return blob.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ReconcilerError(f"{name}: byte {error.start} is not UTF-8", "YAML files are UTF-8 here.", "") from None

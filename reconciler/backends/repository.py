@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -150,7 +150,11 @@ class Repository:
             lines = self._run("ls-tree", "-z", "--full-tree", *options, commit, "--", *paths)
         except OSError as error:
             raise _missing(self.root, commit, error) from None
-        return dict(map(_entry, lines.split(b"\0")[:-1]))
+        entries: dict[str, TreeEntry] = {}
+        for line in lines.split(b"\0")[:-1]:
+            words, _, path = line.decode("utf-8", "surrogateescape").partition("\t")
+            entries[path] = TreeEntry(*words.split(" "))
+        return entries
 
     def texts(self, commit: str, names: Iterable[str]) -> dict[str, bytes]:
         """The contents of blobs by their names."""
@@ -164,7 +168,17 @@ class Repository:
                 answer = self._run("cat-file", "--batch", "--buffer", stdin=lines)
             except OSError as error:
                 raise _missing(self.root, commit, error) from None
-        return dict(_blobs(answer, self.root, commit))
+        # Each blob as "NAME blob SIZE", a line end, its bytes, a line end; "NAME missing" for one that is not here.
+        blobs: dict[str, bytes] = {}
+        at = 0
+        while at < len(answer):
+            begin = answer.index(b"\n", at) + 1
+            words = answer[at : begin - 1].decode().split(" ")
+            if len(words) != 3:
+                raise _missing(self.root, commit, words[0])
+            at = begin + int(words[2]) + 1
+            blobs[words[0]] = answer[begin : at - 1]
+        return blobs
 
     def tracked(self, paths: Iterable[str]) -> dict[str, str]:
         """Modes of what the index holds at ``paths`` (below the root), or below them."""
@@ -180,7 +194,7 @@ class Repository:
 
     def _run(self, *words: str, stdin: BinaryIO | None = None) -> bytes:
         """Raises OSError with what git said."""
-        import git  # only who needs it waits for it
+        import git  # its import takes long, so commands that need no git do not wait for it
 
         unset = [word for name in _REDIRECTS if name in os.environ for word in ("-u", name)]
         variables = (f"GIT_CEILING_DIRECTORIES={self.root.parent}", *_VARIABLES)
@@ -204,14 +218,19 @@ def _around(way: Path) -> Checkout | None:
     root: Path | None = None
     outer: Path | None = None
     brought: Path | None = None
+    # Git's own variable, for users with a repository around all others, such as one of a home folder.
+    named = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
+    ceilings = [Path(os.path.realpath(ceiling)) for ceiling in named if ceiling]
     for above in (*reversed(way.parents), way):
-        if not os.path.lexists(above / ".git") or _beyond_ceiling(above):
+        if not os.path.lexists(above / ".git") or any(ceiling.is_relative_to(above) for ceiling in ceilings):
             continue
         real = Path(os.path.realpath(above))
         if root is None:
             root, start = real, above
         elif real.is_relative_to(root) and real != root:
-            if above == way or _is_submodule(real / ".git", root / ".git"):
+            # A submodule is kept within the repository around it; a further work tree of that repository is none.
+            inner, kept = real / ".git", os.path.realpath(_git_dir(root / ".git") / "modules")
+            if above == way or (inner.is_file() and _git_dir(inner).is_relative_to(kept)):
                 brought = real
                 break
             outer, root, start = root, real, above
@@ -246,18 +265,6 @@ def follow(path: PurePosixPath, link_at: Callable[[PurePosixPath], str | None]) 
     return done, tuple(links.items())
 
 
-def _beyond_ceiling(folder: Path) -> bool:
-    """Git's own variable, for who has a repository around all others, such as one of a home folder."""
-    ceilings = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
-    return any(Path(os.path.realpath(ceiling)).is_relative_to(folder) for ceiling in ceilings if ceiling)
-
-
-def _is_submodule(inner: Path, outer: Path) -> bool:
-    """Whether the repository at ``inner`` is kept within that at ``outer``, and is no further work tree of it."""
-    kept = _git_dir(outer) / "modules"
-    return inner.is_file() and _git_dir(inner).is_relative_to(os.path.realpath(kept))
-
-
 def _git_dir(place: Path) -> Path:
     """Where a file ``.git`` leads to."""
     if not place.is_file():
@@ -265,23 +272,6 @@ def _git_dir(place: Path) -> Path:
     with place.open("rb") as file:
         text = os.fsdecode(file.read(4096)).strip().removeprefix("gitdir:").strip()
     return Path(os.path.realpath(place.parent / text)) if "\0" not in text else place
-
-
-def _entry(line: bytes) -> tuple[str, TreeEntry]:
-    words, _, path = line.decode("utf-8", "surrogateescape").partition("\t")
-    mode, kind, name = words.split(" ")
-    return path, TreeEntry(mode, kind, name)
-
-
-def _blobs(answer: bytes, root: Path, commit: str) -> Iterator[tuple[str, bytes]]:
-    at = 0
-    while at < len(answer):
-        end = answer.index(b"\n", at)
-        words = answer[at:end].decode().split(" ")
-        if len(words) != 3:  # NAME missing
-            raise _missing(root, commit, words[0])
-        yield words[0], answer[end + 1 : end + 1 + int(words[2])]
-        at = end + int(words[2]) + 2
 
 
 def _brought(inner: Path, outer: Path) -> ReconcilerError:

@@ -1,6 +1,6 @@
-"""Host and port of brokers and of token endpoints: one parser for who checks, allows or opens an address.
+"""Host and port of brokers and of token endpoints: one parser for checking, allowing and opening an address.
 
-What two parsers read differently is refused: a list of addresses is one address for neither (decision 201).
+It refuses what two parsers would read differently: a list of addresses is one address for neither (decision 201).
 """
 
 from __future__ import annotations
@@ -39,7 +39,22 @@ def host_port(text: str) -> HostPort:
     host, colon, port = text.rpartition(":")
     if not colon or not _PORT.fullmatch(port) or not 0 < int(port) < 2**16:
         raise ValueError(f"{text!a} is not host:port with a port from 1 to 65535")
-    return HostPort(_host(host, text), int(port))
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            if "%" in host:
+                raise ValueError
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            raise ValueError(f"{text!a} has no IPv6 address between its brackets") from None
+        return HostPort(host[1:-1], int(port))
+    if len(host) > _LONGEST or not _NAME.fullmatch(host):
+        raise ValueError(f"{text!a} has no host's name or address before its port")
+    if _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):  # resolvers read it as an IPv4 address
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise ValueError(f"{text!a} ends in a number and is no IPv4 address") from None
+    return HostPort(host, int(port))
 
 
 def url_address(url: str) -> HostPort:
@@ -50,22 +65,3 @@ def url_address(url: str) -> HostPort:
     scheme, authority, _ = match.groups()
     bare = authority.endswith("]") or ":" not in authority
     return host_port(f"{authority}:{80 if scheme == 'http' else 443}" if bare else authority)
-
-
-def _host(host: str, text: str) -> str:
-    if host.startswith("[") and host.endswith("]"):
-        try:
-            if "%" in host:
-                raise ValueError
-            ipaddress.IPv6Address(host[1:-1])
-        except ValueError:
-            raise ValueError(f"{text!a} has no IPv6 address between its brackets") from None
-        return host[1:-1]
-    if len(host) > _LONGEST or not _NAME.fullmatch(host):
-        raise ValueError(f"{text!a} has no host's name or address before its port")
-    if _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):  # resolvers read it as an IPv4 address
-        try:
-            ipaddress.IPv4Address(host)
-        except ValueError:
-            raise ValueError(f"{text!a} ends in a number and is no IPv4 address") from None
-    return host

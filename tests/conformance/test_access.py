@@ -10,7 +10,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
-from reconciler.backends.state.audit.topic import read_copy
+from reconciler.backends.state.audit import read_copy
 from reconciler.errors import ClusterError, SecretError, Unknown
 from reconciler.model.changes import CreateTopic, DeleteTopic, Role
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef

@@ -11,7 +11,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler.backends.clusters import facts, permissions
 from reconciler.backends.clusters.acls import AclRequests
 from reconciler.backends.clusters.quotas import QuotaRequests
-from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserRequests
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, Unknown
@@ -69,13 +69,13 @@ def test_each_way_to_log_in_serves_every_request(
         assert replicas.moves() == ()
         assert (topic, 0, 1) in replicas.sizes_on(replicas.brokers(), None)
         assert replicas.sizes_on([99], None) == {}, "a broker that is not there is not any broker"
-    told = facts._over_our_connection(cluster, PLAN)
+    told = facts.over_our_connection(cluster, PLAN)
     assert not [one for one in told.values() if isinstance(one, Unknown)]
     assert "metadata.version" in told["features"]
     assert "DescribeUserScramCredentials" in told["apis"]
     assert abs(told["skew_ms"]) <= 5_000 + told["skew_error_ms"]
-    for ask in (permissions._groups, permissions._described, permissions._transactional_ids):
-        answer = permissions._tried(cluster, PLAN, "x", ask, ["nobodys"])
+    for ask in (permissions.heartbeat, permissions.describe_groups, permissions.end_transaction):
+        answer = permissions.tried(cluster, PLAN, "x", ask, ["nobodys"])
         assert not isinstance(answer, Unknown)
         assert answer.keys() == {"nobodys"}
 

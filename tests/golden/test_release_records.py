@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.state import ownership, reassignment_journal
+from reconciler.backends.state import environment_records, ownership
 from reconciler.model.state import last_apply, lock, rollout_progress
 from reconciler.replication.records import pauses
 
@@ -46,7 +46,7 @@ AGAIN: dict[str, Callable[[bytes], bytes]] = {
     "lock": lambda value: lock.dumps(lock.loads(value)),
     "lock_stolen": lambda value: lock.dumps(lock.loads(value)),
     "rollout": lambda value: rollout_progress.dumps(rollout_progress.loads(value)),
-    "journal": lambda value: reassignment_journal.dumps(reassignment_journal.loads(value)),
+    "journal": lambda value: environment_records.JOURNAL.dumps(environment_records.JOURNAL.loads(value)),
     "owned": written_acl,
     "pending": written_pending,
     "pending_not_ours": written_pending,

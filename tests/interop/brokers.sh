@@ -15,7 +15,7 @@ run() { # SANDBOX_KAFKA TESTS
 }
 
 # Reading and changing topics, access rules, quotas, users and factors; pauses and status; doctor.
-reconciler="tests/conformance tests/e2e/test_doctor.py tests/reconciler/backends/state/lock/test_kafka_lock.py
+reconciler="tests/conformance tests/e2e/test_doctor.py tests/reconciler/backends/state/test_lock.py
     tests/reconciler/replication/records/test_on_brokers.py
     tests/reconciler/backends/clusters/test_marker_rights.py tests/reconciler/backends/clusters/test_copy_facts.py"
 # Exactly once with killed lanes and brokers, equal bytes, offsets of groups; then the real job with awkward records.

@@ -1,17 +1,16 @@
 """Reads, creates and deletes the ACLs of one cluster, in batches; each change is confirmed by reading again.
 
-Made rules are written to the ownership record before they are made, deleted ones struck from it after they are gone, so
+New rules are written to the ownership record before they are made, deleted ones struck from it after they are gone, so
 that a run that is cut off leaves at most an entry too many, never a rule without an entry.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from reconciler.backends.clusters.acl_codes import acl_of, binding_of, not_understood
 from reconciler.backends.clusters.in_batches import KindControl, unless_refused, until_shown
-from reconciler.backends.clusters.topics.name_batches import batched
 from reconciler.backends.connections.errors import SECURITY_DISABLED, Asked
 from reconciler.backends.connections.requests import Requests
 from reconciler.backends.state.ownership import OWNED, PENDING, SubjectRecord
@@ -19,10 +18,74 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.protocol import acls as wire_acls
-from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.kafka.protocol.acls import Acl
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason, Why
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, LiveAccess, Made
+from reconciler.text import batched
+
+RESOURCES = {
+    2: ResourceType.TOPIC,
+    3: ResourceType.GROUP,
+    4: ResourceType.CLUSTER,
+    5: ResourceType.TRANSACTIONAL_ID,
+    6: ResourceType.DELEGATION_TOKEN,
+    7: ResourceType.USER,
+}
+OPERATIONS = {
+    2: Operation.ALL,
+    3: Operation.READ,
+    4: Operation.WRITE,
+    5: Operation.CREATE,
+    6: Operation.DELETE,
+    7: Operation.ALTER,
+    8: Operation.DESCRIBE,
+    9: Operation.CLUSTER_ACTION,
+    10: Operation.DESCRIBE_CONFIGS,
+    11: Operation.ALTER_CONFIGS,
+    12: Operation.IDEMPOTENT_WRITE,
+    13: Operation.CREATE_TOKENS,
+    14: Operation.DESCRIBE_TOKENS,
+    15: Operation.TWO_PHASE_COMMIT,
+}
+PATTERNS = {3: PatternType.LITERAL, 4: PatternType.PREFIXED}
+PERMISSIONS = {2: Permission.DENY, 3: Permission.ALLOW}
+
+_RESOURCE_CODES = {word: code for code, word in RESOURCES.items()}
+_OPERATION_CODES = {word: code for code, word in OPERATIONS.items()}
+_PATTERN_CODES = {word: code for code, word in PATTERNS.items()}
+_PERMISSION_CODES = {word: code for code, word in PERMISSIONS.items()}
+
+
+def binding_of(acl: Acl) -> AclBinding | None:
+    """None for a rule this version has no words for."""
+    resource, operation = RESOURCES.get(acl.resource), OPERATIONS.get(acl.operation)
+    pattern, permission = PATTERNS.get(acl.pattern), PERMISSIONS.get(acl.permission)
+    if resource is None or operation is None or pattern is None or permission is None:
+        return None
+    return AclBinding(resource, acl.name, pattern, acl.principal, acl.host, operation, permission)
+
+
+def acl_of(binding: AclBinding) -> Acl:
+    return Acl(
+        _RESOURCE_CODES[binding.resource],
+        binding.name,
+        _PATTERN_CODES[binding.pattern],
+        binding.principal,
+        binding.host,
+        _OPERATION_CODES[binding.operation],
+        _PERMISSION_CODES[binding.permission],
+    )
+
+
+def not_understood(acl: Acl) -> str:
+    """Words for a rule without words."""
+    return (
+        f"{acl.principal} on {acl.name}: resource {acl.resource}, pattern {acl.pattern}, operation {acl.operation},"
+        f" permission {acl.permission} (numbers of Kafka's protocol)"
+    )
+
 
 DESCRIBE = Asked("read the access rules", "Describe", "--cluster")
 ALTER = Asked("change access rules", "Alter", "--cluster")
@@ -36,10 +99,10 @@ class AclRequests(Requests):
 
     patience = PATIENCE_SECONDS
 
-    def described(self, broker: int | None = None) -> list[wire_acls.Acl] | Unsupported:
+    def described(self, broker: int | None = None) -> list[Acl] | Unsupported:
         """Every rule, as the authorizer of ``broker`` knows it now."""
 
-        async def session(connection: Connection) -> list[wire_acls.Acl] | Unsupported:
+        async def session(connection: Connection) -> list[Acl] | Unsupported:
             try:
                 return await wire_acls.described(connection, self.patience)
             except BrokerError as error:
@@ -56,7 +119,7 @@ class AclRequests(Requests):
         return frozenset(binding for acl in acls if (binding := binding_of(acl)) is not None)
 
     def changed(self, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
-        """Why each is not done that is not, or is not shown by every broker."""
+        """Why a change failed, or which broker does not show it; changes that are done and shown are left out."""
         creates = [change.acl for change in changes if isinstance(change, CreateAcl)]
         deletes = [change.acl for change in changes if isinstance(change, DeleteAcl)]
         failed: dict[AclBinding, str] = {}
@@ -72,10 +135,10 @@ class AclRequests(Requests):
             shown = self.shown(broker)
             return [acl for acl, change in sent.items() if (acl in shown) is isinstance(change, DeleteAcl)]
 
-        late = until_shown(self.brokers() if sent else (), differing)
-        return failed | {
-            acl: f"{_unlike(sent[acl])} on broker {broker}\nRun plan again." for acl, broker in late.items()
-        }
+        for acl, broker in until_shown(self.brokers() if sent else (), differing).items():
+            state = "is not there yet" if isinstance(sent[acl], CreateAcl) else "is still there"
+            failed[acl] = f"{state} on broker {broker}\nRun plan again."
+        return failed
 
 
 class AccessControl(KindControl[AclChange]):
@@ -90,7 +153,12 @@ class AccessControl(KindControl[AclChange]):
 
     def read(self) -> LiveAccess:
         """A refusal is Unknown with the rule to add. Raises ClusterError where the cluster does not answer at all."""
-        acls = unless_refused(f"access of {self.cluster.name}", self._described, "unreachable", "authentication")
+
+        def described() -> list[Acl] | Unsupported:
+            with AclRequests(self.cluster, self.principal) as requests:
+                return requests.described()
+
+        acls = unless_refused(f"access of {self.cluster.name}", described, "unreachable", "authentication")
         if isinstance(acls, Unknown | Unsupported):
             return LiveAccess(acls)
         words = [(acl, binding_of(acl)) for acl in acls]
@@ -103,17 +171,13 @@ class AccessControl(KindControl[AclChange]):
             not_understood=tuple(sorted(not_understood(acl) for acl, binding in words if binding is None)),
         )
 
-    def _described(self) -> list[wire_acls.Acl] | Unsupported:
-        with AclRequests(self.cluster, self.principal) as requests:
-            return requests.described()
-
     def by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
         """What each broker's authorizer knows now. Raises ClusterError."""
         with AclRequests(self.cluster, self.principal) as requests:
             return {broker: requests.shown(broker) for broker in requests.brokers()}
 
     def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
-        """Why each failed that did. What was ours is ours before it is there again; what was not, is struck last."""
+        """Why a rule could not be put back; rules that were are left out."""
         kept = {acl: state.made for acl, state in before.items() if state.made is not None}
         struck = {acl: None for acl, state in before.items() if state.made is None}
         changes = [
@@ -122,6 +186,8 @@ class AccessControl(KindControl[AclChange]):
         ]
         failures: dict[AclBinding, str] = {}
         try:
+            # Rules of ours are recorded before they exist again, those of others struck once they are as they were: a
+            # run that is cut off leaves an entry too many, never a rule of ours without one.
             self.record.write(kept)
             for batch in batched(changes, self.most):
                 failures |= self.sent(batch)
@@ -146,26 +212,22 @@ class AccessControl(KindControl[AclChange]):
             if gone:
                 self.record.write(dict.fromkeys(gone))
         except ClusterError as error:
-            return self._cut_off(changes, f"{self.cluster.name}: {error}")
+            # The request may have been carried out all the same: what the cluster shows decides. A deletion counts as
+            # failed, because its entry may still be in the record.
+            made: frozenset[AclBinding] = frozenset()
+            with contextlib.suppress(ClusterError):
+                shown = self.read().acls
+                made = shown if isinstance(shown, frozenset) else made
+            return [
+                ""
+                if isinstance(change, CreateAcl) and change.acl in made
+                else f"{change.acl}: {self.cluster.name}: {error}"
+                for change in changes
+            ]
         return [errors_by_rule.get(change.acl, "") for change in changes]
 
-    def _cut_off(self, changes: Sequence[AclChange], error: str) -> list[str]:
-        """After a request that may or may not have been carried out: what the cluster shows decides."""
-        try:
-            shown = self.read().acls
-        except ClusterError:
-            shown = Unknown(f"access of {self.cluster.name}", "no answer")
-        done = shown if isinstance(shown, frozenset) else frozenset()
-        return [
-            "" if isinstance(change, CreateAcl) and change.acl in done else f"{change.acl}: {error}"
-            for change in changes
-        ]
-
     def sent(self, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
+        """Why a change failed, in words that name cluster and rule."""
         with AclRequests(self.cluster, self.principal) as requests:
             failed = requests.changed(changes)
         return {acl: f"{self.cluster.name}: {acl}: {words}" for acl, words in failed.items()}
-
-
-def _unlike(change: AclChange) -> str:
-    return "is not there yet" if isinstance(change, CreateAcl) else "is still there"

@@ -41,8 +41,8 @@ from reconciler.model.reports.health import ClusterHealth, Short, lacks_replicas
 
 
 class KafkaCluster:
-    """Connects at the first request; secrets are resolved then. Methods raise ClusterError, or SecretError for a
-    reference that cannot be resolved. One thread at a time; a context manager."""
+    """Connects, and resolves secrets, at the first request. Methods raise ClusterError, or SecretError for a reference
+    that cannot be resolved. One thread at a time; a context manager."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class KafkaCluster:
         environment: str = "",
         ahead: Callable[[], LiveCluster | None] | None = None,
     ) -> None:
-        """``environment``: whose ownership record says which access rules, quotas and users are ours. ``ahead`` gives
-        what the first whole read finds, which has begun elsewhere, or None when that failed."""
+        """``environment``: its ownership record says which access rules, quotas and users are ours. ``ahead`` returns
+        the first whole read, which has begun elsewhere, or None when that failed."""
         self.cluster = cluster
         self.principal = principal
         self.access = AccessControl(cluster, principal, environment)
@@ -72,16 +72,30 @@ class KafkaCluster:
             cluster = begun()
         elif topics is None or len(topics) > FROM_TOPICS:
             cluster = read_in_bulk(self.cluster, self.principal, topics)
-        # Who kept silent until now is not given the whole time once more.
+        # A cluster that was silent so far does not get the whole time once more.
         seconds_left = max(CONNECT_SECONDS / 2, CONNECT_SECONDS - (time.monotonic() - began))
         return cluster or read_cluster(self._connected(), topics, within=seconds_left)
 
     def health(self) -> ClusterHealth:
-        """What gates of a rollout ask: cheap, whatever the number of topics. Without what is being reassigned: a new
-        replica that is not in sync yet is none that is missing (KIP-455)."""
-        health = _health(self._connected())
+        """For gates of a rollout: cheap, whatever the number of topics. Covers topics that the principal may see."""
+        connection = self._connected()
+        described = connection.cluster()
+        try:
+            topics = connection.admin.list_topics(timeout=REQUEST_SECONDS).topics
+        except KafkaException as error:
+            raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
+        offline: list[str] = []
+        short: list[Short] = []
+        for name in sorted(topics):
+            for index, part in sorted(topics[name].partitions.items()):
+                if part.leader < 0:
+                    offline.append(f"{name}-{index}")
+                if not set(part.replicas) <= set(part.isrs):
+                    short.append(Short(name, index, tuple(part.replicas), tuple(part.isrs)))
+        health = ClusterHealth(self.name, len(described.nodes), tuple(offline), tuple(short))
         if not health.short:
             return health
+        # A new replica of a reassignment that is not in sync yet is not missing (KIP-455).
         moves: dict[Partition, ReassignmentInFlight] = {}
         with contextlib.suppress(ClusterError), self.replicas("") as replicas:
             moves = {move.key: move for move in replicas.moves()}
@@ -167,21 +181,3 @@ class KafkaCluster:
         if self._connection is None or self._connection.closed:
             self._connection = AdminConnection(self.cluster, self.principal)
         return self._connection
-
-
-def _health(connection: AdminConnection) -> ClusterHealth:
-    """Of the topics that the principal may see. Raises ClusterError."""
-    described = connection.cluster()
-    try:
-        topics = connection.admin.list_topics(timeout=REQUEST_SECONDS).topics
-    except KafkaException as error:
-        raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
-    offline: list[str] = []
-    short: list[Short] = []
-    for name in sorted(topics):
-        for index, part in sorted(topics[name].partitions.items()):
-            if part.leader < 0:
-                offline.append(f"{name}-{index}")
-            if not set(part.replicas) <= set(part.isrs):
-                short.append(Short(name, index, tuple(part.replicas), tuple(part.isrs)))
-    return ClusterHealth(connection.speaker.cluster, len(described.nodes), tuple(offline), tuple(short))

@@ -37,6 +37,7 @@ from reconciler.model.reports.doctor import Address, ClusterFacts
 
 _NO_CLOCK = "the controllers do not report their time (before Kafka 3.3)"
 _QUORUM = errors.Asked("ask for the controllers' clock", "Describe", "--cluster")
+_CONFIGS = errors.Asked("read the configs of the brokers", "DescribeConfigs", "--cluster")
 _ANY_ACL = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
@@ -44,8 +45,16 @@ _ANY_ACL = AclBindingFilter(
 
 def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
     """Never raises for a cluster that does not answer. ``cluster_id`` None: no address answered as a broker."""
+
+    def address(server: str) -> Address:
+        try:
+            settings = client_settings(cluster, principal)
+        except ReconcilerError as error:
+            return Address(server, error.what)
+        return dial(server, settings, cluster.client_for(principal))
+
     with ThreadPoolExecutor(len(cluster.bootstrap_servers)) as pool:
-        addresses = tuple(pool.map(partial(_address, cluster, principal), cluster.bootstrap_servers))
+        addresses = tuple(pool.map(address, cluster.bootstrap_servers))
     silent = Unknown(f"cluster {cluster.name}", "the cluster did not answer")
     try:
         connection = AdminConnection(cluster, principal)
@@ -55,32 +64,32 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
     brokers = _brokers(connection, [node.id for node in described.nodes])
     authorizer = _authorizer(connection, cluster, principal)
     connection.close()
-    return replace(
-        ClusterFacts(cluster.name, addresses, described.cluster_id, brokers, authorizer),
-        **_over_our_connection(cluster, principal),
-    )
+    facts = ClusterFacts(cluster.name, addresses, described.cluster_id, brokers, authorizer)
+
+    return replace(facts, **over_our_connection(cluster, principal))
 
 
-def _over_our_connection(cluster: Cluster, principal: Principal) -> Mapping[str, Any]:
-    """Fields of ClusterFacts."""
+def over_our_connection(cluster: Cluster, principal: Principal) -> Mapping[str, Any]:
+    """Fields of ClusterFacts for which librdkafka has no call. Never raises for a cluster that does not answer."""
+    subject = f"cluster {cluster.name}"
+
+    async def finalized(connection: WireConnection) -> Mapping[str, int]:
+        """Features (KIP-584) with their level."""
+        return dict(sorted(connection.features.items()))
+
     try:
         with QuotaRequests(cluster, principal) as requests:
-            skew = or_unknown_why(f"cluster {cluster.name}", partial(skew_ms, requests))
+            skew = or_unknown_why(subject, partial(skew_ms, requests))
             return {
-                "features": requests.ask(errors.DESCRIBE_CLUSTER, _features),
+                "features": requests.ask(errors.DESCRIBE_CLUSTER, finalized),
                 "apis": {protocol.api_name(key): high for key, (_, high) in requests.versions().items()},
                 "skew_ms": skew if isinstance(skew, Unknown) else skew[0],
                 "skew_error_ms": 0 if isinstance(skew, Unknown) else skew[1],
-                "quotas": or_unknown_why(f"cluster {cluster.name}", partial(mutation_quotas, requests)),
+                "quotas": or_unknown_why(subject, partial(mutation_quotas, requests)),
             }
     except ReconcilerError as error:
-        unknown = Unknown.of(f"cluster {cluster.name}", error)
+        unknown = Unknown.of(subject, error)
         return {"features": unknown, "skew_ms": unknown, "quotas": unknown}
-
-
-async def _features(connection: WireConnection) -> Mapping[str, int]:
-    """Finalized features (KIP-584) with their level."""
-    return dict(sorted(connection.features.items()))
 
 
 def skew_ms(requests: Requests) -> tuple[int, int]:
@@ -110,28 +119,24 @@ def skew_ms(requests: Requests) -> tuple[int, int]:
 
 
 def mutation_quotas(requests: QuotaRequests) -> Mapping[str, float]:
-    """controller_mutation_rate (KIP-599) by whom it is for; empty when there is none."""
+    """controller_mutation_rate (KIP-599) by the entity that it is for; empty when no such quota is set."""
     key = "controller_mutation_rate"
     return {str(whom): limits[key] for whom, limits in requests.described().items() if key in limits}
 
 
 def _brokers(connection: AdminConnection, ids: list[int]) -> Mapping[int, Mapping[str, str | None]] | Unknown:
+    """Configs of each broker; Unknown if one of them cannot be read."""
     brokers: dict[int, Mapping[str, str | None]] = {}
     for number in ids:
-        asked = connection.admin.describe_configs(
-            [ConfigResource(ResourceType.BROKER, str(number))], request_timeout=REQUEST_SECONDS
-        )
+        resource = ConfigResource(ResourceType.BROKER, str(number))
+        [future] = connection.admin.describe_configs([resource], request_timeout=REQUEST_SECONDS).values()
         try:
-            connection.settle(asked.values())
+            connection.settle((future,))
+            if failed := connection.failure(future, _CONFIGS):
+                raise failed
         except ReconcilerError as error:
             return Unknown(f"configs of broker {number}", error.what, error.todo)
-        for future in asked.values():
-            failed = connection.failure(
-                future, errors.Asked("read the configs of the brokers", "DescribeConfigs", "--cluster")
-            )
-            if failed is not None:
-                return Unknown(f"configs of broker {number}", failed.what, failed.todo)
-            brokers[number] = {key: entry.value for key, entry in future.result().items()}
+        brokers[number] = {key: entry.value for key, entry in future.result().items()}
     return brokers
 
 
@@ -155,11 +160,3 @@ def _authorizer(connection: AdminConnection, cluster: Cluster, principal: Princi
         return False
     failed = connection.error(refusal, errors.DESCRIBE_CLUSTER)
     return Unknown("authorizer", failed.what, failed.todo)
-
-
-def _address(cluster: Cluster, principal: Principal, server: str) -> Address:
-    try:
-        settings = client_settings(cluster, principal)
-    except ReconcilerError as error:
-        return Address(server, error.what)
-    return dial(server, settings, cluster.client_for(principal))

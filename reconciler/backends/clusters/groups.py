@@ -12,17 +12,18 @@ from typing import TypeVar
 
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import Speaker, authentication, unreachable
-from reconciler.backends.connections.group_refusals import refused, words_of
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient
 from reconciler.kafka.client.errors import (
     DENIED,
+    UNKNOWN_TOPIC,
     AuthenticationFailedError,
     BrokerError,
     ConnectionLostError,
     SettingError,
     WireError,
+    name_of,
 )
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
@@ -42,7 +43,6 @@ from reconciler.replication.offsets.translate import ClusterSides, translate
 
 ANSWERS_WITHIN = 15.0
 UNDECIDED_WITHIN = 10.0
-UNKNOWN_TOPIC = 3
 
 Answer = TypeVar("Answer")
 
@@ -89,7 +89,33 @@ class Side:
 
     def groups(self, selector: GroupSelector) -> GroupsSeen:
         """With members and all committed offsets; transactional commits that are undecided are waited for."""
-        return self.ask(lambda cluster: _groups(cluster, selector, self._share_starts))
+
+        async def read(cluster: ClusterClient) -> GroupsSeen:
+            groups = GroupClient(cluster)
+            listed = {name: group for name, group in (await groups.listed()).items() if selector.why_not(name) is None}
+            # Share groups are carried where their start offsets are asked for and the cluster serves them (KIP-932).
+            share = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
+            carried = share if share and self._share_starts and await groups.has_share_offsets() else frozenset()
+            # Groups of a kind that cannot be moved are not asked for more.
+            refused: dict[str, str] = {}
+            for name, group in listed.items():
+                if why := unsupported(group.kind, name, "", (), share_starts=name in carried):
+                    refused[name] = why.value
+            mine = {name: group for name, group in listed.items() if name not in refused or name in carried}
+            described = await groups.described(group for group in mine.values() if group.state not in ("Empty", "Dead"))
+            offsets = await _offsets(groups, mine, carried)
+            # Members and topics may be a reason, too.
+            states: dict[str, GroupState] = {}
+            for name, group in mine.items():
+                assignor = described[name].assignor if name in described else ""
+                topics = {topic for topic, _ in offsets.get(name, {})}
+                if why := unsupported(group.kind, name, assignor, topics, share_starts=name in carried):
+                    refused[name] = why.value
+                members = len(described[name].members) if name in described else 0
+                states[name] = GroupState(group.kind.value, group.state, members)
+            return GroupsSeen(states, offsets, refused)
+
+        return self.ask(read)
 
     def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, GroupPosition]]:
         return self.ask(lambda cluster: _offsets(GroupClient(cluster), groups))
@@ -123,7 +149,7 @@ class Side:
         return self.ask(read)
 
     def denied_topics(self, names: Sequence[str]) -> list[str]:
-        """Those that this principal may not describe, whether they exist or not."""
+        """Topics that this principal may not describe, whether they exist or not."""
 
         async def read(cluster: ClusterClient) -> list[str]:
             await cluster.refresh(set(names))
@@ -132,7 +158,7 @@ class Side:
         return self.ask(read) if names else []
 
     def is_denied_group(self, group: str) -> bool:
-        """Whether this principal may not describe a group of that name, whether it exists or not."""
+        """Whether this principal may not describe the group, whether it exists or not."""
         try:
             self.offsets([group])
         except ClusterError as error:
@@ -142,8 +168,24 @@ class Side:
         return False
 
     def bounds(self, keys: Iterable[Key]) -> Mapping[Key, PartitionBounds]:
-        """Those that do not exist, or whose leader does not answer, are left out."""
-        return self.ask(lambda cluster: _bounds(cluster, set(keys)))
+        """Partitions that do not exist, or whose leader does not answer, are left out."""
+
+        async def read(cluster: ClusterClient) -> dict[Key, PartitionBounds]:
+            wanted = set(keys)
+            if not wanted:
+                return {}
+            await cluster.refresh({topic for topic, _ in wanted})
+            begin = await cluster.list_offsets(dict.fromkeys(wanted, EARLIEST), committed=False)
+            stable = await cluster.list_offsets(dict.fromkeys(wanted, LATEST), committed=True)
+            end = await cluster.list_offsets(dict.fromkeys(wanted, LATEST), committed=False)
+            bounds: dict[Key, PartitionBounds] = {}
+            for key in wanted:
+                numbers = [each for each in (begin[key], stable[key], end[key]) if isinstance(each, int)]
+                if len(numbers) == 3:
+                    bounds[key] = PartitionBounds(*numbers)
+            return bounds
+
+        return self.ask(read)
 
     def positions(self, flow: str) -> Mapping[Key, int]:
         """Positions of a flow whose target this is, by remote topic and partition. Without those that another client
@@ -183,7 +225,7 @@ class Side:
         return visited((source, self) if source is not None else (self,), asked)
 
     def checkpoints(self, source: str, separator: str) -> Mapping[tuple[str, str, int], Checkpoint]:
-        """The last ones of the flow's groups; empty when there is no such topic."""
+        """The last checkpoints of the flow's groups; empty when the topic does not exist."""
         return self.ask(
             _unless_missing(lambda cluster: CheckpointLog(cluster, checkpoints_topic(source, separator)).read(), {})
         )
@@ -266,36 +308,10 @@ def _unless_missing(
     return asked
 
 
-async def _groups(cluster: ClusterClient, selector: GroupSelector, share_starts: bool) -> GroupsSeen:
-    groups = GroupClient(cluster)
-    listed = {name: group for name, group in (await groups.listed()).items() if selector.why_not(name) is None}
-    share = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
-    carried = share if share and share_starts and await groups.has_share_offsets() else frozenset()
-    kinds = {
-        name: unsupported_group
-        for name, group in listed.items()
-        if (unsupported_group := unsupported(group.kind, name, "", (), share_starts=name in carried))
-    }
-    mine = {name: group for name, group in listed.items() if name not in kinds or name in carried}
-    described = await groups.described(group for group in mine.values() if group.state not in ("Empty", "Dead"))
-    offsets = await _offsets(groups, mine, carried)
-    texts = {name: why.value for name, why in kinds.items()}
-    for name, group in mine.items():
-        assignor = described[name].assignor if name in described else ""
-        topics = {topic for topic, _ in offsets.get(name, {})}
-        if why := unsupported(group.kind, name, assignor, topics, share_starts=name in carried):
-            texts[name] = why.value
-    states = {
-        name: GroupState(group.kind.value, group.state, len(described[name].members) if name in described else 0)
-        for name, group in mine.items()
-    }
-    return GroupsSeen(states, offsets, texts)
-
-
 async def _offsets(
     groups: GroupClient, names: Iterable[str], share: Collection[str] = ()
 ) -> dict[str, dict[Key, GroupPosition]]:
-    """Decided offsets; one that stays undecided is returned with its last decided value."""
+    """Decided offsets; an offset that stays undecided is returned with its last decided value."""
     wanted = list(names)
     group_offsets = await groups.offsets(wanted, stable=True, share=share)
     until = asyncio.get_running_loop().time() + UNDECIDED_WITHIN
@@ -314,17 +330,28 @@ async def _offsets(
     }
 
 
-async def _bounds(cluster: ClusterClient, keys: set[Key]) -> dict[Key, PartitionBounds]:
-    if not keys:
-        return {}
-    await cluster.refresh({topic for topic, _ in keys})
-    begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
-    stable = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=True)
-    end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
-    partition_bounds: dict[Key, PartitionBounds] = {}
-    for key in keys:
-        three = (begin[key], stable[key], end[key])
-        numbers = [number for number in three if isinstance(number, int)]
-        if len(numbers) == 3:
-            partition_bounds[key] = PartitionBounds(*numbers)
-    return partition_bounds
+_LACKING = {29: ("Read", "--topic '*'"), 30: ("Read", "--group '*'"), 31: ("Describe", "--cluster")}
+"""The right that is missing, by the code of a refusal, as widely as the role ``mirror`` and the pages have it."""
+
+
+def refused(speakers: Sequence[Speaker], error: BrokerError) -> ClusterError:
+    """Adds the principal and the missing right to a broker's refusal, which names a group or topic and mostly its
+    cluster. ``speakers``: of all sides that were asked; the last one counts where the refusal names no cluster."""
+    speaker = next((each for each in speakers if f" on {each.cluster}:" in str(error)), speakers[-1])
+    name = speaker.cluster
+    if error.code not in _LACKING:
+        return ClusterError(name, "other", f"{name}: {error}")
+    operation, resource = _LACKING[error.code]
+    return ClusterError(
+        name,
+        "denied",
+        f"principal {speaker.principal} may not do this on cluster {name}: {error}",
+        f"It lacks operation {operation} on {resource.removeprefix('--')}",
+        f"Allow it: {speaker.acl_command(operation, resource)}",
+    )
+
+
+def words_of(key: Key, code: int) -> str:
+    """Why the cluster did not take an offset of a partition."""
+    lacks = {29: f": it lacks Read on topic {key[0]}", 30: ": it lacks Read on the group"}
+    return f"{name_of(code)}{lacks.get(code, '')}"

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.backends.clusters.connect_offsets import OpenTransactionError, looks_like_offsets, records_in
+from reconciler.backends.clusters.mirrormaker import OpenTransactionError, looks_like_offsets, records_in
 from reconciler.backends.connections.credentials import speaker_of
-from reconciler.backends.connections.errors import Speaker
+from reconciler.backends.connections.errors import SECURITY_DISABLED, Speaker
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.kafka.client import small_topics
@@ -25,7 +26,6 @@ from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol import acls, log_dirs, transactions
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
-from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
 from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.kafka.records.batches import CONTROL, scan
 from reconciler.kafka.records.records import key_and_value, records_of
@@ -54,23 +54,56 @@ MOST_OFFSETS_TOPICS = 20
 DENIED = (29, 30, 31)
 TELLS_WRITERS = frozenset({61, 65})
 """DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
-SECURITY_DISABLED = 54
-NOBODYS = (5, "reconciler-probe")
+UNUSED_ID = (5, "reconciler-probe")
 """An unused transactional id: asking for its rules shows whether there is an authorizer, and costs nothing."""
 POSITIONS = "mirror."
 """Groups of this prefix hold positions of a mirror and read nothing."""
+_WORKERS = re.compile(r"-mm2$")
+"""Groups of a dedicated MirrorMaker 2."""
+NO_FLOWS: Mapping[str, str] = MappingProxyType({})
+_FAILURES = (ReconcilerError, WireError, OSError, TimeoutError, ValueError)
 
 Questions = Sequence[ImpactQuery]
 Answer = TypeVar("Answer")
-Told = tuple[Answer | None, str]
+Offsets = dict[Key, int]
 
 
-def read_stakes(declared: DeclaredCluster, principal: Principal, questions: Questions) -> Mapping[str, Stakes]:
-    """By topic; each question has an answer."""
+def _visited(
+    declared: DeclaredCluster,
+    principal: Principal,
+    ask: Callable[[ClusterClient], Awaitable[Answer]],
+    within_s: float | None = None,
+) -> Answer:
+    """Opens connections to a cluster, asks, and closes them. Raises ``_FAILURES``."""
+
+    async def visit() -> Answer:
+        cluster = cluster_of(declared, principal)
+        try:
+            async with asyncio.timeout(within_s):
+                return await ask(cluster)
+        finally:
+            cluster.close()
+
+    return asyncio.run(visit())
+
+
+async def _or_why(subject: str, asked: Awaitable[Answer]) -> tuple[Answer | None, str]:
+    """One answer of several: None, with the reason, where it does not come. The others are still reported."""
     try:
-        return asyncio.run(_read(declared, principal, questions))
-    except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
-        return {query.topic: Stakes(unknown=(_words("what is at stake", error),)) for query in questions}
+        return await asyncio.wait_for(asked, WITHIN_SECONDS), ""
+    except (WireError, OSError, TimeoutError, ValueError) as error:
+        return None, _words(subject, error)
+
+
+def _words(subject: str, error: BaseException) -> str:
+    match error:
+        case BrokerError(code=code) if code in DENIED:
+            return f"{subject}: this principal may not ask ({name_of(code)})"
+        case TimeoutError():
+            return f"{subject}: no answer within {WITHIN_SECONDS:.0f} s"
+        case ReconcilerError():
+            return f"{subject}: {error.what}"
+    return f"{subject}: {error}"
 
 
 def ask_stakes(
@@ -86,84 +119,164 @@ def ask_stakes(
     }
 
 
+def read_stakes(declared: DeclaredCluster, principal: Principal, questions: Questions) -> Mapping[str, Stakes]:
+    """By topic; each question has an answer."""
+
+    async def read(cluster: ClusterClient) -> dict[str, Stakes]:
+        await asyncio.wait_for(cluster.refresh([query.topic for query in questions]), WITHIN_SECONDS)
+        counts = {query.topic: query.partitions for query in questions}
+        keys = [(query.topic, number) for query in questions for number in range(query.partitions)]
+        # The first offset that the planned retention keeps; -1 where it keeps none.
+        now = int(time.time() * 1000)
+        cut_ms = {query.topic: now - query.keep_ms for query in questions if query.keep_ms is not None}
+        sizes, ends, begins, cuts, readers = await asyncio.gather(
+            _or_why("its bytes", log_dirs.sizes(cluster, counts)),
+            _or_why("its records", _offsets(cluster, dict.fromkeys(keys, LATEST))),
+            _or_why("its records", _offsets(cluster, dict.fromkeys(keys, EARLIEST))),
+            _or_why("how much expires", _offsets(cluster, {key: cut_ms[key[0]] for key in keys if key[0] in cut_ms})),
+            _or_why("who reads it", _readers(cluster, frozenset(counts))),
+        )
+        return {query.topic: _stakes(query, sizes, begins, ends, cuts, readers) for query in questions}
+
+    try:
+        return _visited(declared, principal, read)
+    except _FAILURES as error:
+        return {query.topic: Stakes(unknown=(_words("what is at stake", error),)) for query in questions}
+
+
+def _stakes(
+    query: ImpactQuery,
+    sizes: tuple[Offsets | None, str],
+    begins: tuple[Offsets | None, str],
+    ends: tuple[Offsets | None, str],
+    cuts: tuple[Offsets | None, str],
+    readers: tuple[dict[str, dict[str, _Group]] | None, str],
+) -> Stakes:
+    """A sum over partitions is unknown as soon as one of them is."""
+    keys = [(query.topic, number) for number in range(query.partitions)]
+    size = records = expiring = mine = None
+    if (known := sizes[0]) is not None and all(key in known for key in keys):  # not where all replicas are offline
+        size = sum(known[key] for key in keys)
+    first, end, cut = begins[0] or {}, ends[0] or {}, cuts[0] or {}
+    if begins[0] is not None and ends[0] is not None and all(key in first and key in end for key in keys):
+        records = sum(end[key] - first[key] for key in keys)
+        if cuts[0] is not None and query.keep_ms is not None and all(key in cut for key in keys):
+            expiring = sum(max(0, (end[key] if cut[key] < 0 else cut[key]) - first[key]) for key in keys)
+    if readers[0] is not None:
+        mine = tuple(
+            ReadingGroup(name, group.state, group.members, group.lag(query.topic, end))
+            for name, group in sorted(readers[0].get(query.topic, {}).items())
+        )
+    whys = [sizes[1], begins[1], ends[1], readers[1], cuts[1] if query.keep_ms is not None else ""]
+    return Stakes(size, records, expiring, mine, (), tuple(dict.fromkeys(filter(None, whys))))
+
+
+async def _offsets(cluster: ClusterClient, wanted: Mapping[Key, int]) -> Offsets:
+    offsets = await cluster.list_offsets(wanted, committed=False)
+    return {key: entry for key, entry in offsets.items() if not isinstance(entry, BrokerError)}
+
+
+class _Group:
+    """One group with its committed offsets and the number of its members."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+        self.members = 0
+        self.committed: Offsets = {}
+
+    def lag(self, topic: str, ends: Mapping[Key, int]) -> int | None:
+        mine = {key: offset for key, offset in self.committed.items() if key[0] == topic}
+        if not mine or any(key not in ends for key in mine):
+            return None
+        return sum(max(0, ends[key] - offset) for key, offset in mine.items())
+
+
+async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, dict[str, _Group]]:
+    """Topic -> its groups: those that committed an offset of it, or have a member with a partition of it."""
+    groups = GroupClient(cluster)
+    listed = {
+        name: group
+        for name, group in (await groups.listed()).items()
+        if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER) and not name.startswith(POSITIONS)
+    }
+    if len(listed) > MOST_GROUPS:
+        raise ValueError(f"{len(listed)} groups are too many to look at, {MOST_GROUPS} are the most")
+    known = {name: _Group(group.state) for name, group in listed.items()}
+    read: dict[str, dict[str, _Group]] = {}
+    for name, offsets in (await groups.offsets(listed)).items():
+        if not offsets.error:
+            known[name].committed = {key: at.offset for key, at in offsets.offsets.items() if key[0] in topics}
+    described = await groups.described(group for group in listed.values() if group.state != "Empty")
+    for name, group in known.items():
+        members = described[name].members if name in described else ()
+        group.members = len(members)
+        assigned = {key[0] for member in members for key in member.assigned}
+        for topic in (assigned & topics) | {topic for topic, _ in group.committed}:
+            read.setdefault(topic, {})[name] = group
+    return read
+
+
 def read_nature(declared: DeclaredCluster, principal: Principal) -> ClusterFeatures:
-    try:
-        return asyncio.run(_nature(declared, principal))
-    except (ReconcilerError, WireError, OSError, TimeoutError, ValueError):
-        return ClusterFeatures()
+    """Each part is None where the cluster does not report it."""
 
-
-async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFeatures:
-    cluster = cluster_of(declared, principal)
-    try:
+    async def read(cluster: ClusterClient) -> ClusterFeatures:
         connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
-        level = connection.features.get("metadata.version")
         try:
-            await acls.described(connection, WITHIN_SECONDS, resource=NOBODYS)
+            await acls.described(connection, WITHIN_SECONDS, resource=UNUSED_ID)
             authorizer: bool | None = True
         except BrokerError as error:
             authorizer = {SECURITY_DISABLED: False, 31: True}.get(error.code)
         apis = {key: high for key, (_, high) in connection.versions.items()}
-        return ClusterFeatures(level, authorizer, apis)
-    finally:
-        cluster.close()
+        return ClusterFeatures(connection.features.get("metadata.version"), authorizer, apis)
 
-
-_WORKERS = re.compile(r"-mm2$")
-"""Groups of a dedicated MirrorMaker 2."""
-NO_FLOWS: Mapping[str, str] = MappingProxyType({})
+    try:
+        return _visited(declared, principal, read)
+    except _FAILURES:
+        return ClusterFeatures()
 
 
 def read_copy_facts(
     declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Mapping[str, str] = NO_FLOWS
 ) -> CopyFacts:
-    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition. ``flows``: by the names of their
-    states, those whose positions are kept there."""
-    try:
-        return asyncio.run(_copy_facts(declared, principal, at, flows))
-    except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
-        return CopyFacts(unknown=_words("where its topics begin", error))
+    """``at``: EARLIEST, LATEST or a time in ms, by topic and partition. ``flows``: flows whose positions this cluster
+    keeps, by the names of their states."""
 
-
-async def _copy_facts(
-    declared: DeclaredCluster, principal: Principal, at: Mapping[Key, int], flows: Mapping[str, str]
-) -> CopyFacts:
-    cluster = cluster_of(declared, principal)
-    try:
+    async def read(cluster: ClusterClient) -> CopyFacts:
         connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
-        knows = connection.versions.keys() >= TELLS_WRITERS
-        known: dict[Key, int] = {}
-        whys: list[str] = []
+        known: Offsets | None = None
+        groups, whys = None, ["", ""]
         if at:
             await asyncio.wait_for(cluster.refresh({topic for topic, _ in at}), WITHIN_SECONDS)
-            offsets, why = await _or_why("where its topics begin", cluster.list_offsets(at, committed=False))
-            known = {key: entry for key, entry in (offsets or {}).items() if isinstance(entry, int)}
-            whys.append(why)
+            known, whys[0] = await _or_why("where its topics begin", _offsets(cluster, at))
         names = {position_group(state): flow for state, flow in flows.items()}
-        groups, why = await _or_why(
-            "positions of flows", GroupClient(cluster).offsets(names) if names else _no_groups()
-        )
+        if names:
+            groups, whys[1] = await _or_why("positions of flows", GroupClient(cluster).offsets(names))
         positions = {
             names[group]: {key: committed.metadata for key, committed in offsets.offsets.items()}
             for group, offsets in (groups or {}).items()
             if not offsets.error
         }
-        return CopyFacts(knows, known, positions, "; ".join(filter(None, (*whys, why))))
-    finally:
-        cluster.close()
+        tells_writers = connection.versions.keys() >= TELLS_WRITERS
+        return CopyFacts(tells_writers, known or {}, positions, "; ".join(filter(None, whys)))
+
+    try:
+        return _visited(declared, principal, read)
+    except _FAILURES as error:
+        return CopyFacts(unknown=_words("where its topics begin", error))
 
 
 def read_remote_facts(
     declared: DeclaredCluster, principals: Sequence[Principal], flows: Sequence[FlowCopies]
 ) -> RemoteFacts:
-    """What ``flows``, whose target this is, would copy into. Nothing but positions is asked where each partition has
-    one. ``principals``: the next one is asked where one may not see the positions."""
+    """What ``flows``, whose target this is, would copy into. Asks for positions alone where each partition has one.
+    ``principals``: asks as the next one where one may not see the positions."""
     facts = RemoteFacts(untold={flow.state: "it was not asked" for flow in flows})
     for principal in principals:
         unknown = replace(facts, unknown="")
         try:
-            facts = asyncio.run(asyncio.wait_for(_remote_facts(declared, principal, flows), 3 * WITHIN_SECONDS))
-        except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
+            speaker = speaker_of(declared, principal)
+            facts = _visited(declared, principal, partial(_remote_facts, speaker, flows), 3 * WITHIN_SECONDS)
+        except _FAILURES as error:
             why = _words("positions and ends of its remote topics", error)
             facts = unknown if unknown.positions else replace(unknown, untold={flow.state: why for flow in flows})
         if not facts.untold:
@@ -171,88 +284,52 @@ def read_remote_facts(
     return facts
 
 
-async def _remote_facts(declared: DeclaredCluster, principal: Principal, flows: Sequence[FlowCopies]) -> RemoteFacts:
-    """Ends are read before positions are read once more: a job that begins meanwhile commits a position before it
-    writes."""
-    cluster = cluster_of(declared, principal)
-    try:
-        groups = GroupClient(cluster)
-        positions, untold = await _positions(groups, [flow.state for flow in flows])
-        fresh = {key for flow in flows for key in flow.partitions.keys() - positions.get(flow.state, {}).keys()}
-        if not fresh:
-            return RemoteFacts(positions, untold)
-        await cluster.refresh({topic for topic, _ in fresh})
-        begins, ends = await asyncio.gather(
-            cluster.list_offsets(dict.fromkeys(fresh, EARLIEST), committed=False),
-            cluster.list_offsets(dict.fromkeys(fresh, LATEST), committed=False),
-        )
-        unread = sorted(
-            key for key in fresh if isinstance(begins[key], BrokerError) or isinstance(ends[key], BrokerError)
-        )
-        why = (
-            f"where {unread[0][0]}-{unread[0][1]} ends: {max(map(str, (begins[unread[0]], ends[unread[0]])))}"
-            if unread
-            else ""
-        )
-        held = {
-            key: (begin, end)
-            for key in fresh
-            if isinstance(begin := begins[key], int) and isinstance(end := ends[key], int) and end > 0
-        }
-        others, workers = await _other_writers(groups, fresh, {position_group(flow.state) for flow in flows})
-        copied, last, writers, connect = {}, None, None, {}
-        if held:
-            positions, untold = await _positions(groups, [flow.state for flow in flows])
-            copied = {flow.state: await _copied(cluster, flow, held) for flow in flows}
-            last, _ = await _or_why("its last producers", _last_written(cluster, held))
-            writers, _ = await _or_why("their transactional ids", _transactional_ids(cluster, last or {}))
-            connect = await _connect_offsets(cluster, speaker_of(declared, principal))
-        written = {topic: max(producers.values()) for topic, producers in (last or {}).items()}
-        return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, connect, why)
-    finally:
-        cluster.close()
-
-
-def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) -> str | Unknown:
-    """Which record of the topic ``heartbeats`` is no heartbeat of MirrorMaker 2, in words; empty: none that was looked
-    at, the first and the last of each partition. ``principals``: the next one is asked where one may not read."""
-    unread = Unknown("", "")
-    for principal in principals:
-        try:
-            return asyncio.run(asyncio.wait_for(_foreign_in_heartbeats(declared, principal), WITHIN_SECONDS))
-        except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
-            subject = f"topic {HEARTBEATS} on {declared.name}"
-            todo = "Plan again once it answers"
-            if isinstance(error, BrokerError) and error.code in DENIED:
-                todo = f"Grant it: {speaker_of(declared, principal).acl_command('Read', f'--topic {HEARTBEATS}')}"
-            todo += "; or write mirrormaker_topics: {heartbeats: false} under the flow"
-            unread = Unknown(subject, f"{_words('its records', error)}; whether they are an application's", todo)
-    return unread
-
-
-async def _foreign_in_heartbeats(declared: DeclaredCluster, principal: Principal) -> str:
-    """Aged records tell whose the topic was before a mirror wrote there, late ones who writes now."""
-    cluster = cluster_of(declared, principal)
-    try:
-        await small_topics.leaders(cluster, [HEARTBEATS])
-        keys = [(HEARTBEATS, number) for number in cluster.topics[HEARTBEATS].leaders]
-        begins, ends = await small_topics.begins(cluster, keys), await small_topics.ends(cluster, keys)
-        late = {key: max(begins[key], ends[key] - LOOKED_AT) for key in keys}
-        early = {key: min(late[key], begins[key] + LOOKED_AT) for key in keys}
-        for first, until in ((begins, early), (late, ends)):
-            foreign = [
-                f"the record at {record.offset} of partition {answer.partition}: {why}"
-                async for answer in small_topics.read(cluster, first, until)
-                for batch in scan(answer.records)
-                if not batch.attributes & CONTROL
-                for record in records_of(answer.records, batch)
-                if (why := no_heartbeat(*key_and_value(record)))
-            ]
-            if foreign:
-                return foreign[0]
-        return ""
-    finally:
-        cluster.close()
+async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: ClusterClient) -> RemoteFacts:
+    groups = GroupClient(cluster)
+    states = [flow.state for flow in flows]
+    positions, untold = await _positions(groups, states)
+    fresh = {key for flow in flows for key in flow.partitions.keys() - positions.get(flow.state, {}).keys()}
+    if not fresh:
+        return RemoteFacts(positions, untold)
+    # Partitions without a position: those that hold records already need an explanation.
+    await cluster.refresh({topic for topic, _ in fresh})
+    begins, ends = await asyncio.gather(
+        cluster.list_offsets(dict.fromkeys(fresh, EARLIEST), committed=False),
+        cluster.list_offsets(dict.fromkeys(fresh, LATEST), committed=False),
+    )
+    why, held = "", dict[Key, tuple[int, int]]()
+    for key in sorted(fresh):
+        begin, end = begins[key], ends[key]
+        if isinstance(begin, BrokerError) or isinstance(end, BrokerError):
+            why = why or f"where {key[0]}-{key[1]} ends: {max(map(str, (begin, end)))}"
+        elif end > 0:
+            held[key] = begin, end
+    # Other writers: groups of other flows with a position there, and workers of a MirrorMaker 2 with members. A broker
+    # hides groups that this principal may not describe.
+    listed = await groups.listed()
+    ours = {position_group(state) for state in states}
+    named = [name for name in listed if name.startswith(POSITIONS) and name not in ours]
+    others: dict[Key, tuple[str, PositionMark]] = {}
+    for group, answer in (await groups.offsets(named[:MOST_GROUPS]) if named else {}).items():
+        for key, at in answer.offsets.items():
+            if key in fresh:
+                others.setdefault(key, (group, mark_of(key, at.offset, at.metadata or "")))
+    workers = {name: group.state for name, group in listed.items() if _WORKERS.search(name) and group.state != "Dead"}
+    if not held:
+        return RemoteFacts(positions, untold, held, others, {}, workers, unknown=why)
+    # Positions are read again after the ends: a job that begins meanwhile commits a position before it writes.
+    positions, untold = await _positions(groups, states)
+    copied: dict[str, dict[Key, tuple[str, int]]] = {}
+    for flow in flows:
+        wanted = {key: tuple(map(parsed_id, flow.ids[key])) for key in flow.partitions.keys() & held}
+        sources = {flow.partitions[key]: (ids[0], ids[1]) for key, ids in wanted.items()}
+        before = await copied_before(cluster, sources)
+        copied[flow.state] = {key: before[flow.partitions[key]] for key in wanted if flow.partitions[key] in before}
+    last, _ = await _or_why("its last producers", _last_written(cluster, held))
+    writers, _ = await _or_why("their transactional ids", _transactional_ids(cluster, last or {}))
+    connect = await _connect_offsets(cluster, speaker)
+    written = {topic: max(producers.values()) for topic, producers in (last or {}).items()}
+    return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, connect, why)
 
 
 async def _positions(
@@ -270,29 +347,6 @@ async def _positions(
                 key: mark_of(key, at.offset, at.metadata or "") for key, at in answer.offsets.items()
             }
     return positions, untold
-
-
-async def _other_writers(
-    groups: GroupClient, keys: Collection[Key], ours: Collection[str]
-) -> tuple[dict[Key, tuple[str, PositionMark]], dict[str, str]]:
-    """Groups of other flows with a position for one of ``keys``, and groups of MirrorMaker 2's workers with members. A
-    broker hides groups that this principal may not describe."""
-    listed = await groups.listed()
-    named = [name for name in listed if name.startswith(POSITIONS) and name not in ours]
-    others: dict[Key, tuple[str, PositionMark]] = {}
-    for group, answer in (await groups.offsets(named[:MOST_GROUPS]) if named else {}).items():
-        for key, at in answer.offsets.items():
-            if key in keys:
-                others.setdefault(key, (group, mark_of(key, at.offset, at.metadata or "")))
-    workers = {name: group.state for name, group in listed.items() if _WORKERS.search(name) and group.state != "Dead"}
-    return others, workers
-
-
-async def _copied(cluster: ClusterClient, flow: FlowCopies, held: Collection[Key]) -> dict[Key, tuple[str, int]]:
-    wanted = {key: tuple(map(parsed_id, flow.ids[key])) for key in flow.partitions.keys() & held}
-    sources = {flow.partitions[key]: (ids[0], ids[1]) for key, ids in wanted.items()}
-    before = await copied_before(cluster, sources)
-    return {key: before[flow.partitions[key]] for key in wanted if flow.partitions[key] in before}
 
 
 async def _connect_offsets(
@@ -333,138 +387,47 @@ async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str
 async def _transactional_ids(
     cluster: ClusterClient, last: Mapping[str, Mapping[int, int]]
 ) -> dict[str, tuple[str, ...]]:
-    """By topic, of the producers that wrote there. A coordinator each knows some, and hides those that this principal
-    may not describe; a producer without one is not there."""
+    """By topic, transactional ids of the producers that wrote there. Each coordinator knows some, and hides those that
+    this principal may not describe; producers without a transactional id are left out."""
     asked = sorted({producer_id for producers in last.values() for producer_id in producers})[:MOST_PRODUCERS]
     answers = [await transactions.listed(await cluster.control(node), asked) for node in cluster.brokers]
     known = {producer_id: name for ids in answers for producer_id, name in ids.items()}
     return {topic: tuple(sorted({known[each] for each in some if each in known})) for topic, some in last.items()}
 
 
-async def _no_groups() -> dict[str, GroupOffsets]:
-    return {}
+def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) -> str | Unknown:
+    """Which record of the topic ``heartbeats`` is no heartbeat of MirrorMaker 2, in words; empty if none is among the
+    first and the last records of each partition. ``principals``: asks as the next one where one may not read."""
 
+    async def foreign(cluster: ClusterClient) -> str:
+        # Old records say whose the topic was before a mirror wrote there, late ones who writes now.
+        await small_topics.leaders(cluster, [HEARTBEATS])
+        keys = [(HEARTBEATS, number) for number in cluster.topics[HEARTBEATS].leaders]
+        begins, ends = await small_topics.begins(cluster, keys), await small_topics.ends(cluster, keys)
+        late = {key: max(begins[key], ends[key] - LOOKED_AT) for key in keys}
+        early = {key: min(late[key], begins[key] + LOOKED_AT) for key in keys}
+        for first, until in ((begins, early), (late, ends)):
+            strangers = [
+                f"the record at {record.offset} of partition {answer.partition}: {why}"
+                async for answer in small_topics.read(cluster, first, until)
+                for batch in scan(answer.records)
+                if not batch.attributes & CONTROL
+                for record in records_of(answer.records, batch)
+                if (why := no_heartbeat(*key_and_value(record)))
+            ]
+            if strangers:
+                return strangers[0]
+        return ""
 
-async def _read(declared: DeclaredCluster, principal: Principal, questions: Questions) -> dict[str, Stakes]:
-    cluster = cluster_of(declared, principal)
-    try:
-        await asyncio.wait_for(cluster.refresh([query.topic for query in questions]), WITHIN_SECONDS)
-        counts = {query.topic: query.partitions for query in questions}
-        sizes, ends, begins, cuts, readers = await asyncio.gather(
-            _or_why("its bytes", log_dirs.sizes(cluster, counts)),
-            _or_why("its records", _offsets(cluster, counts, LATEST)),
-            _or_why("its records", _offsets(cluster, counts, EARLIEST)),
-            _or_why("how much expires", _cuts(cluster, questions)),
-            _or_why("who reads it", _readers(cluster, frozenset(counts))),
-        )
-        return {query.topic: _stakes(query, sizes, (begins, ends, cuts), readers) for query in questions}
-    finally:
-        cluster.close()
-
-
-def _stakes(
-    query: ImpactQuery,
-    sizes: Told[dict[Key, int]],
-    offsets: tuple[Told[dict[Key, int]], Told[dict[Key, int]], Told[dict[Key, int]]],
-    readers: Told[dict[str, dict[str, _Group]]],
-) -> Stakes:
-    keys = [(query.topic, number) for number in range(query.partitions)]
-    (begins, _), (ends, _), (cuts, _) = offsets
-    records = expiring = None
-    if begins is not None and ends is not None and all(key in begins and key in ends for key in keys):
-        records = sum(ends[key] - begins[key] for key in keys)
-        if cuts is not None and query.keep_ms is not None and all(key in cuts for key in keys):
-            expiring = sum(max(0, (ends[key] if cuts[key] < 0 else cuts[key]) - begins[key]) for key in keys)
-    mine = None
-    if readers[0] is not None:
-        mine = tuple(
-            ReadingGroup(name, group.state, group.members, group.lag(query.topic, ends or {}))
-            for name, group in sorted(readers[0].get(query.topic, {}).items())
-        )
-    asked = [sizes, offsets[0], offsets[1], readers, *([offsets[2]] if query.keep_ms is not None else [])]
-    size = None
-    if sizes[0] is not None and all(key in sizes[0] for key in keys):  # no broker has one: its replicas are offline
-        size = sum(sizes[0][key] for key in keys)
-    return Stakes(size, records, expiring, mine, (), tuple(dict.fromkeys(why for _, why in asked if why)))
-
-
-async def _or_why(subject: str, asked: Awaitable[Answer]) -> Told[Answer]:
-    try:
-        return await asyncio.wait_for(asked, WITHIN_SECONDS), ""
-    except (WireError, OSError, TimeoutError, ValueError) as error:
-        return None, _words(subject, error)
-
-
-def _words(subject: str, error: BaseException) -> str:
-    match error:
-        case BrokerError(code=code) if code in DENIED:
-            return f"{subject}: this principal may not ask ({name_of(code)})"
-        case TimeoutError():
-            return f"{subject}: no answer within {WITHIN_SECONDS:.0f} s"
-        case ReconcilerError():
-            return f"{subject}: {error.what}"
-    return f"{subject}: {error}"
-
-
-async def _offsets(cluster: ClusterClient, counts: Mapping[str, int], at: int) -> dict[Key, int]:
-    wanted = {(topic, number): at for topic, count in counts.items() for number in range(count)}
-    offsets = await cluster.list_offsets(wanted, committed=False)
-    return {key: entry for key, entry in offsets.items() if not isinstance(entry, BrokerError)}
-
-
-async def _cuts(cluster: ClusterClient, questions: Sequence[ImpactQuery]) -> dict[Key, int]:
-    """The first offset that stays, by partition; -1 where none does."""
-    now = int(time.time() * 1000)
-    wanted = {
-        (query.topic, number): now - query.keep_ms
-        for query in questions
-        if query.keep_ms is not None
-        for number in range(query.partitions)
-    }
-    cuts = await cluster.list_offsets(wanted, committed=False) if wanted else {}
-    return {key: entry for key, entry in cuts.items() if not isinstance(entry, BrokerError)}
-
-
-class _Group:
-    """One group with what it committed and who is in it."""
-
-    def __init__(self, state: str) -> None:
-        self.state = state
-        self.members = 0
-        self.committed: dict[Key, int] = {}
-
-    def lag(self, topic: str, ends: Mapping[Key, int]) -> int | None:
-        mine = {key: offset for key, offset in self.committed.items() if key[0] == topic}
-        if not mine or any(key not in ends for key in mine):
-            return None
-        return sum(max(0, ends[key] - offset) for key, offset in mine.items())
-
-
-async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, dict[str, _Group]]:
-    """Topic -> group; those that committed an offset of it, or have a member that is assigned a partition of it."""
-    groups = GroupClient(cluster)
-    listed = {
-        name: group
-        for name, group in (await groups.listed()).items()
-        if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER) and not name.startswith(POSITIONS)
-    }
-    if len(listed) > MOST_GROUPS:
-        raise ValueError(f"{len(listed)} groups are too many to look at, {MOST_GROUPS} are the most")
-    readers = {name: _Group(group.state) for name, group in listed.items()}
-    for name, offsets in (await groups.offsets(listed)).items():
-        if not offsets.error:
-            readers[name].committed = {
-                key: committed.offset for key, committed in offsets.offsets.items() if key[0] in topics
-            }
-    read: dict[str, dict[str, _Group]] = {}
-    for name, described_group in (
-        await groups.described(group for group in listed.values() if group.state != "Empty")
-    ).items():
-        assigned = {key[0] for member in described_group.members for key in member.assigned}
-        readers[name].members = len(described_group.members)
-        for topic in assigned & topics:
-            read.setdefault(topic, {})[name] = readers[name]
-    for name, group in readers.items():
-        for topic, _ in group.committed:
-            read.setdefault(topic, {})[name] = group
-    return read
+    unread = Unknown("", "")
+    for principal in principals:
+        try:
+            return _visited(declared, principal, foreign, WITHIN_SECONDS)
+        except _FAILURES as error:
+            subject = f"topic {HEARTBEATS} on {declared.name}"
+            todo = "Plan again once it answers"
+            if isinstance(error, BrokerError) and error.code in DENIED:
+                todo = f"Grant it: {speaker_of(declared, principal).acl_command('Read', f'--topic {HEARTBEATS}')}"
+            todo += "; or write mirrormaker_topics: {heartbeats: false} under the flow"
+            unread = Unknown(subject, f"{_words('its records', error)}; whether they are an application's", todo)
+    return unread

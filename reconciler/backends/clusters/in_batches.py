@@ -1,5 +1,5 @@
 """What all kinds of resource on a cluster have in common: changes go out in batches, one request each, and count once
-every broker shows them; what may not be read is Unknown."""
+every broker shows them; what the principal may not read is Unknown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from typing import Any, Generic, TypeVar
 
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
-from reconciler.backends.clusters.topics.name_batches import batched
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.plan import Outcome, Planned, Result
+from reconciler.text import batched
 
 SHOWN_SECONDS = 30.0
 
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 class KindControl(Generic[Made]):
     """One kind of resource on one cluster, as one principal. Opens a connection for each call and keeps none.
 
-    ``classes``: of its changes, of which one request takes ``most``.
+    ``classes``: the changes of this kind. ``most``: how many of them go into one request.
     """
 
     classes: tuple[type[Made], ...]
@@ -38,19 +38,21 @@ class KindControl(Generic[Made]):
         """One outcome a change, in order; never raises for one. ``changes`` are all of this kind, each subject once."""
 
         def failures(batch: Sequence[Planned]) -> Sequence[str]:
-            return self.failures([self._narrowed(planned) for planned in batch])
+            narrowed: list[Made] = []
+            for planned in batch:
+                change: object = planned.change
+                if not isinstance(change, self.classes):
+                    raise ValueError(
+                        f"{planned.id} is no change of {' or '.join(each.__name__ for each in self.classes)}"
+                    )
+                narrowed.append(change)
+            return self.failures(narrowed)
 
         return perform_in_batches(batched(changes, self.most), failures, progress)
 
     def failures(self, changes: Sequence[Made]) -> Sequence[str]:
-        """Carries them out. Why each is not done, or empty."""
+        """Carries them out, and says why each is not done, or nothing for one that is."""
         raise NotImplementedError
-
-    def _narrowed(self, planned: Planned) -> Made:
-        change: object = planned.change
-        if not isinstance(change, self.classes):
-            raise ValueError(f"{planned.id} is no change of {' or '.join(change.__name__ for change in self.classes)}")
-        return change
 
 
 def perform_in_batches(
@@ -58,7 +60,7 @@ def perform_in_batches(
     failures: Callable[[Sequence[Change]], Sequence[str]],
     progress: Callable[[Outcome], None],
 ) -> tuple[Outcome, ...]:
-    """``failures``: carries some out and says of each, in order, why it is not done, or empty. It never raises."""
+    """``failures`` carries out a batch and says why each change, in order, is not done, or nothing. It never raises."""
     outcomes: list[Outcome] = []
     for batch in batches:
         began = time.monotonic()
@@ -74,9 +76,9 @@ def perform_in_batches(
 def until_shown(
     brokers: Iterable[int], differing: Callable[[int], Collection[Subject]], seconds: float = SHOWN_SECONDS
 ) -> dict[Subject, int]:
-    """Asks each broker until it shows what was done: each acts by its own copy. ``differing``: what a broker shows
-    otherwise now. Gives what still differs after ``seconds``, and on which broker; the brokers after it are not asked.
-    """
+    """Asks each broker until it shows what was done, because each acts by its own copy. ``differing``: subjects that a
+    broker does not show as wanted yet. Returns what still differs after ``seconds``, with its broker; the brokers after
+    it are not asked."""
     until = time.monotonic() + seconds
     for broker in brokers:
         pause = 0.01
@@ -89,8 +91,8 @@ def until_shown(
 
 
 def not_shown(requests: Any, done: Mapping[Subject, Made], shows: Callable[[Made, Any], bool]) -> Mapping[Subject, str]:
-    """Of whose change a broker shows nothing, in words. ``requests``: with ``brokers`` and ``described``, whose answers
-    ``shows`` looks at."""
+    """Subjects whose change some broker does not show, with words that name it. ``requests`` has ``brokers`` and
+    ``described``; ``shows`` looks for a change in an answer of the latter."""
 
     def differing(broker: int) -> list[Subject]:
         shown = requests.described(broker)
@@ -101,7 +103,7 @@ def not_shown(requests: Any, done: Mapping[Subject, Made], shows: Callable[[Made
 
 
 def unless_refused(subject: str, ask: Callable[[], Answer], *raised: str) -> Answer | Unknown:
-    """What may not be asked is Unknown, with the rule to add. Raises ClusterError of the kinds in ``raised``."""
+    """A refusal is Unknown, with the rule to add. Raises ClusterError of the kinds in ``raised``."""
     try:
         return ask()
     except ClusterError as error:

@@ -1,11 +1,10 @@
 """Asks the brokers which permissions a principal has, without changing anything.
 
-Topics: the operations brokers themselves say are allowed (KIP-430). Creates: validate-only requests. Groups and
-transactional ids: requests that are authorized first and then refused, because the member or producer id they
+Topics: the operations that brokers report as allowed (KIP-430). Creates: validate-only requests. Groups and
+transactional ids: requests that brokers authorize first and then refuse, because the member or producer id that they
 name does not exist: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs
-Describe.
-Topics that are not there: a Fetch and a Produce without a record, which are authorized before the broker looks for the
-topic.
+Describe. Topics that do not exist yet: a Fetch and a Produce without a record, which brokers authorize before they look
+for the topic.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from functools import partial
 from typing import Any
 
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
-from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, batched
+from reconciler.backends.clusters.topics.config_cache import VISIBILITY_PROBE
 from reconciler.backends.clusters.topics.read import DESCRIBE_TOPICS_BATCH, describe_topics
-from reconciler.backends.clusters.topics.requests import send
+from reconciler.backends.clusters.topics.write import send
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
-from reconciler.kafka.client.errors import DENIED
+from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol.producers.write_markers import DENIED as MARKERS_DENIED
 from reconciler.kafka.protocol.producers.write_markers import UNSUPPORTED, Epochs, write_markers
@@ -31,12 +30,12 @@ from reconciler.model.changes import CreateTopic, Reason, Role, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.impact import MarkerRight
+from reconciler.text import batched
 
 NO_PRODUCER = 1 << 61
 """A producer id that no cluster has handed out."""
-NOBODYS_PARTITION = "?", 0
-"""No topic can have that name, so no marker can be written there."""
-UNKNOWN_TOPIC = 3
+NO_PARTITION = "?", 0
+"""No topic can have this name, so no marker can be written there."""
 _ANY = errors.Asked("ask what it may", "Describe", "--cluster")
 
 Question = Callable[[Requests, Collection[str]], Mapping[str, int]]
@@ -46,40 +45,71 @@ Question = Callable[[Requests, Collection[str]], Mapping[str, int]]
 def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
     """Never raises for a cluster that does not answer: then ``failed`` says why."""
     speaker, server = f"<principal {principal}>", cluster.bootstrap_servers[0]
+    operations: dict[str, frozenset[str]] = {}
+    denied: set[str] = set()
     try:
         connection = AdminConnection(cluster, principal)
         speaker = connection.speaker.kafka_principal
         asked = connection.admin.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
         allowed = connection.first(asked, errors.DESCRIBE_CLUSTER).authorized_operations
-        operations, denied, sees_all = _topics(connection, ask.topics)
-        creates = _creates(connection, ask.creates)
+        for topic, described in describe_topics(connection, ask.topics, include_authorized_operations=True):
+            if isinstance(described, ClusterError):
+                denied.add(topic)
+            else:
+                operations[topic] = frozenset(operation.name for operation in described.authorized_operations or ())
+        because = Reason(Why.PROBE, "asked without being made")
+        items = [
+            PlannedTopicChange(name, CreateTopic(TopicRef(cluster.name, name), 1, None, (), Role.DECLARED, because))
+            for name in ask.creates
+        ]
+        creates = or_unknown("creating topics", lambda: send(connection, items, validate_only=True))
         connection.close()
     except ReconcilerError as error:
         return Rights(principal, speaker, server, Unknown.of(f"cluster {cluster.name}", error))
-    tried = partial(_tried, cluster, principal)
+
+    def refused(error: ClusterError | None) -> bool:
+        return error is not None and error.kind == "denied"
+
+    allows = partial(tried, cluster, principal)
     return Rights(
         principal,
         speaker,
         server,
         operations=operations,
-        denied=denied,
-        sees_all=sees_all,
-        creates=creates,
-        groups=tried("groups", _groups, ask.groups),
-        transactional_ids=tried("transactional ids", _transactional_ids, ask.transactional_ids),
-        described=tried("groups", _described, ask.described),
-        reads=tried("reading", fetch_nothing, ask.reads),
-        writes=tried("writing", produce_nothing, ask.writes),
+        denied=frozenset(denied - {VISIBILITY_PROBE}),
+        sees_all=VISIBILITY_PROBE not in denied,
+        creates=creates if isinstance(creates, Unknown) else {name: not refused(e) for name, e in creates.items()},
+        groups=allows("groups", heartbeat, ask.groups),
+        transactional_ids=allows("transactional ids", end_transaction, ask.transactional_ids),
+        described=allows("groups", describe_groups, ask.described),
+        reads=allows("reading", fetch_nothing, ask.reads),
+        writes=allows("writing", produce_nothing, ask.writes),
         cluster=frozenset(operation.name for operation in allowed or ()),  # librdkafka: None for none at all
         markers=may_write_markers(cluster, principal) if ask.markers else None,
     )
 
 
+def tried(
+    cluster: Cluster, principal: Principal, subject: str, question: Question, names: Collection[str]
+) -> Mapping[str, bool] | Unknown:
+    """Whether each of ``names`` is allowed. A connection for each subject: one that is lost costs no other."""
+    by_name: dict[str, bool] = {}
+    if not names:
+        return by_name
+    try:
+        with Requests(cluster, principal) as requests:
+            for batch in batched(names, DESCRIBE_TOPICS_BATCH):
+                by_name |= {name: code not in DENIED for name, code in question(requests, batch).items()}
+    except ReconcilerError as error:
+        return Unknown(subject, f"{subject} could not be asked for: {error}", "Look at kafka-acls.sh --list")
+    return by_name
+
+
 def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
-    """Whether WriteTxnMarkers is allowed: ClusterAction or Alter on the cluster. Asked with a marker for a partition
-    that cannot be there, which brokers refuse only after they have looked at the right. Writes nothing."""
+    """Whether WriteTxnMarkers is allowed: ClusterAction or Alter on the cluster. Asks with a marker for a partition
+    that cannot exist, which brokers refuse only after they have checked the right. Writes nothing."""
     subject = "transaction markers"
-    markers = {NOBODYS_PARTITION: Epochs(0, 0)}
+    markers = {NO_PARTITION: Epochs(0, 0)}
     try:
         with Requests(cluster, principal) as requests:
             answers = requests.ask(
@@ -88,7 +118,7 @@ def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
     except ReconcilerError as error:
         text = f"whether {principal} may write {subject} could not be asked for: {error}"
         return Unknown(subject, text, "Look at kafka-acls.sh --list --cluster")
-    code = answers.get(NOBODYS_PARTITION, UNSUPPORTED)
+    code = answers.get(NO_PARTITION, UNSUPPORTED)
     if code in (UNKNOWN_TOPIC, MARKERS_DENIED):
         return code == UNKNOWN_TOPIC
     text = f"whether {principal} may write {subject} is not known: brokers answered a WriteTxnMarkers with error {code}"
@@ -102,53 +132,8 @@ def read_marker_right(cluster: Cluster, principal: Principal) -> MarkerRight:
     return MarkerRight(may_write_markers(cluster, principal), speaker.kafka_principal, command)
 
 
-def _topics(
-    connection: AdminConnection, names: Iterable[str]
-) -> tuple[dict[str, frozenset[str]], frozenset[str], bool]:
-    operations: dict[str, frozenset[str]] = {}
-    denied: set[str] = set()
-    sees_all = True
-    for topic, described in describe_topics(connection, names, include_authorized_operations=True):
-        if not isinstance(described, ClusterError):
-            allowed = described.authorized_operations or ()
-            operations[topic] = frozenset(operation.name for operation in allowed)
-        else:
-            sees_all = sees_all and topic != VISIBILITY_PROBE
-            denied.update({topic} - {VISIBILITY_PROBE})
-    return operations, frozenset(denied), sees_all
-
-
-def _creates(connection: AdminConnection, names: Iterable[str]) -> dict[str, bool] | Unknown:
-    because = Reason(Why.PROBE, "asked without being made")
-    cluster = connection.speaker.cluster
-    items = [
-        PlannedTopicChange(name, CreateTopic(TopicRef(cluster, name), 1, None, (), Role.DECLARED, because))
-        for name in names
-    ]
-    answers = or_unknown("creating topics", lambda: send(connection, items, validate_only=True))
-    if isinstance(answers, Unknown):
-        return answers
-    return {name: error is None or error.kind != "denied" for name, error in answers.items()}
-
-
-def _tried(
-    cluster: Cluster, principal: Principal, subject: str, ask: Question, names: Collection[str]
-) -> Mapping[str, bool] | Unknown:
-    """Whether each is allowed."""
-    by_name: dict[str, bool] = {}
-    if not names:
-        return by_name
-    try:
-        with Requests(cluster, principal) as requests:
-            for batch in batched(names, DESCRIBE_TOPICS_BATCH):
-                by_name |= {name: code not in DENIED for name, code in ask(requests, batch).items()}
-    except ReconcilerError as error:
-        return Unknown(subject, f"{subject} could not be asked for: {error}", "Look at kafka-acls.sh --list")
-    return by_name
-
-
 def fetch_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, int]:
-    """The error code of each topic, none of which need be there: 29 without Read on it. Waits for nothing."""
+    """The error code of each topic, whether it exists or not: 29 without Read on it. Waits for no record."""
     kind = protocol.FetchRequest
     partition = kind.FetchTopic.FetchPartition(
         partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1
@@ -169,8 +154,8 @@ def fetch_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, i
 
 
 def produce_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, int]:
-    """The error code of each topic, none of which need be there: 29 without Write on it. Carries no record, which a
-    topic that is there refuses."""
+    """The error code of each topic, whether it exists or not: 29 without Write on it. Carries no record, which a topic
+    that exists refuses."""
     kind = protocol.ProduceRequest.TopicProduceData
     partition = kind.PartitionProduceData(index=0, records=b"")
     answer = requests.send(
@@ -184,20 +169,20 @@ def produce_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str,
     return {response.name: int(response.partition_responses[0].error_code) for response in answer.responses}
 
 
-def _groups(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
+def heartbeat(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
     """Heartbeats of a member that does not exist."""
     no_member: dict[str, Any] = {"generation_id": -1, "member_id": "reconciler-doctor"}
     kind = protocol.HeartbeatRequest
     return {name: requests.send(_ANY, kind, group_id=name, **no_member).error_code for name in names}
 
 
-def _described(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
+def describe_groups(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
     kind = protocol.DescribeGroupsRequest
     answer = requests.send(_ANY, kind, groups=list(names), include_authorized_operations=False)
     return {group.group_id: group.error_code for group in answer.groups}
 
 
-def _transactional_ids(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
+def end_transaction(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
     """The end of a transaction of a producer that does not exist."""
     no_producer: dict[str, Any] = {"producer_id": NO_PRODUCER, "producer_epoch": 0, "committed": False}
     kind = protocol.EndTxnRequest

@@ -1,15 +1,15 @@
 """Reads and alters the client quotas of one cluster (KIP-546), in batches.
 
-A change counts as done when every broker shows it: each enforces its own copy. What is set is written to the ownership
-record before, and struck from it after it is gone.
+A change counts as done when every broker shows it: each enforces its own copy. A key is written to the ownership record
+before it is set, and struck from it after it is removed.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from reconciler.backends.clusters.in_batches import KindControl, not_shown
-from reconciler.backends.clusters.topics.name_batches import batched
 from reconciler.backends.connections.errors import Asked
 from reconciler.backends.connections.requests import Requests
 from reconciler.backends.state.ownership import QUOTAS, SubjectRecord
@@ -18,6 +18,7 @@ from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.changes import AlterQuota, Subject
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.quotas import Limits, QuotaEntity, entity
+from reconciler.text import batched
 
 DESCRIBE = Asked("read the quotas", "DescribeConfigs", "--cluster")
 ALTER = Asked("change quotas", "AlterConfigs", "--cluster")
@@ -39,7 +40,7 @@ class QuotaRequests(Requests):
         }
 
     def altered(self, changes: Sequence[AlterQuota], validate_only: bool = False) -> dict[QuotaEntity, ClusterError]:
-        """What was refused, with the broker's words. The answers name their entities."""
+        """Refused entities with the broker's words."""
         data = protocol.AlterClientQuotasRequest.EntryData
         entries = [
             data(
@@ -76,11 +77,11 @@ class QuotaControl(KindControl[AlterQuota]):
             return requests.described()
 
     def keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
-        """Which keys of whose quotas runs of this environment set. Raises ClusterError."""
+        """The keys that runs of this environment set, by entity. Raises ClusterError."""
         return self.record.read()
 
     def validate(self, changes: Sequence[AlterQuota]) -> Mapping[Subject, str]:
-        """Subject -> the broker's refusal, by validate-only requests. Raises ClusterError without the right to ask."""
+        """Subject -> the broker's refusal of a validate-only request. Raises ClusterError without the right to ask."""
         refusals: dict[Subject, str] = {}
         with QuotaRequests(self.cluster, self.principal) as requests:
             for batch in batched(changes, self.most):
@@ -109,31 +110,30 @@ class QuotaControl(KindControl[AlterQuota]):
                 known, {change.entity: known.get(change.entity, NO_KEYS) - _keys(change, gone=True) for change in sent}
             )
         except ReconcilerError as error:
-            return self._cut_off(changes, f"{self.cluster.name}: {error}")
+            # The request may have been carried out all the same: what the cluster shows decides.
+            shown: Mapping[QuotaEntity, Limits] = {}
+            with contextlib.suppress(ReconcilerError):
+                shown = self.read()
+            return [
+                ""
+                if any(limit.after for limit in change.limits) and _holds(change, shown)
+                else f"{self.cluster.name}: {error}"
+                for change in changes
+            ]
         words = {whom: f"{self.cluster.name}: {whom}: {text}" for whom, text in {**refused, **late}.items()}
         return [words.get(change.entity, "") for change in changes]
 
     def _write(
         self, known: Mapping[QuotaEntity, frozenset[str]], entries: Mapping[QuotaEntity, frozenset[str]]
     ) -> None:
-        """Only what differs; a client of whom no key is ours is struck."""
+        """Writes entries that differ, and strikes those without a key of ours."""
         differing = {whom: keys or None for whom, keys in entries.items() if keys != known.get(whom, NO_KEYS)}
         if differing:
             self.record.write(differing)
 
-    def _cut_off(self, changes: Sequence[AlterQuota], error: str) -> list[str]:
-        """After a request that may or may not have been carried out: what the cluster shows decides."""
-        try:
-            shown = self.read()
-        except ReconcilerError:
-            shown = {}
-        return [
-            "" if any(limit.after for limit in change.limits) and _holds(change, shown) else error for change in changes
-        ]
-
 
 def _keys(change: AlterQuota, *, gone: bool) -> frozenset[str]:
-    """Those that it takes away, or those that it sets."""
+    """``gone``: the keys that a change removes; else those that it sets."""
     return frozenset(limit.key for limit in change.limits if (limit.after is None) is gone)
 
 

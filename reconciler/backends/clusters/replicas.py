@@ -7,17 +7,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from reconciler.backends.clusters.replica_requests import ReplicaRequests
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection, kafka_error_of
-from reconciler.backends.state.reassignment_journal import JournalLog
+from reconciler.backends.connections.requests import Requests
+from reconciler.backends.state.environment_records import JournalLog
 from reconciler.errors import ClusterError
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import log_dirs
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveCluster
-from reconciler.model.replicas import RATES, Journal, ReplicaFacts, ThrottleEdit
+from reconciler.model.replicas import RATES, Journal, Partition, ReassignmentInFlight, ReplicaFacts, ThrottleEdit
+from reconciler.text import batched, grouped
+
+PREFERRED = 0
+NOTHING_IN_FLIGHT = 85
+TIMEOUT_MS = 30_000
+PARTITIONS_PER_REQUEST = 1_000
 
 SEEN_SECONDS = 15.0
 DYNAMIC_BROKER = 2
@@ -27,6 +36,97 @@ _OPERATIONS = {
     "append": AlterConfigOpType.APPEND,
     "subtract": AlterConfigOpType.SUBTRACT,
 }
+_LIST = errors.Asked("list reassignments", "Describe", "--cluster")
+_ALTER = errors.Asked("move replicas", "Alter", "--cluster")
+_SIZES = errors.Asked("see the sizes of replicas", "Describe", "--cluster")
+_ELECT = errors.Asked("elect preferred leaders", "Alter", "--cluster")
+
+
+class ReplicaRequests(Requests):
+    """Requests that librdkafka has no call for: reassignments (KIP-455), log dirs, elections.
+
+    Brokers pass requests for the controller on to it (KRaft), so any broker may be asked. Raises ClusterError.
+    """
+
+    def moves(self) -> tuple[ReassignmentInFlight, ...]:
+        answer = self.send(_LIST, protocol.ListPartitionReassignmentsRequest, timeout_ms=TIMEOUT_MS, topics=None)
+        self.check(answer.error_code, _LIST)
+        return tuple(
+            ReassignmentInFlight(
+                topic.name,
+                part.partition_index,
+                tuple(part.replicas),
+                tuple(part.adding_replicas),
+                tuple(part.removing_replicas),
+            )
+            for topic in answer.topics or ()
+            for part in topic.partitions
+        )
+
+    def sizes_on(
+        self, brokers: Iterable[int], topics: Mapping[str, Collection[int]] | None
+    ) -> dict[tuple[str, int, int], int]:
+        """Bytes by topic, partition and broker. ``topics`` None: all. A broker that does not answer is left out; a copy
+        that moves to another disk does not count."""
+        sizes: dict[tuple[str, int, int], int] = {}
+        kind = protocol.DescribeLogDirsRequest.DescribableLogDirTopic
+        wanted = None if topics is None else [kind(topic=name, partitions=list(ps)) for name, ps in topics.items()]
+        for broker in brokers:
+            try:
+                answer = self.send(_SIZES, protocol.DescribeLogDirsRequest, broker, topics=wanted)
+            except ClusterError:
+                continue
+            self.check(log_dirs.refusal(answer), _SIZES)
+            for folder in answer.results:
+                for topic in folder.topics:
+                    for part in topic.partitions:
+                        if not part.is_future_key:
+                            sizes[topic.name, part.partition_index, broker] = int(part.partition_size)
+        return sizes
+
+    def reassign(
+        self, targets: Mapping[Partition, tuple[int, ...] | None], factor_changes: bool
+    ) -> dict[Partition, str]:
+        """Refused partitions with the reason. None cancels; it is no error if nothing is in flight any more."""
+        refused: dict[Partition, str] = {}
+        topic_type = protocol.AlterPartitionReassignmentsRequest.ReassignableTopic
+        for batch in batched(targets.items(), PARTITIONS_PER_REQUEST):
+            some = dict(batch)
+            topics = []
+            for name, indexes in grouped(some).items():
+                wanted = [(index, some[name, index]) for index in indexes]
+                partitions = [
+                    topic_type.ReassignablePartition(partition_index=index, replicas=None if to is None else list(to))
+                    for index, to in wanted
+                ]
+                topics.append(topic_type(name=name, partitions=partitions))
+            answer = self.send(
+                _ALTER,
+                protocol.AlterPartitionReassignmentsRequest,
+                timeout_ms=TIMEOUT_MS,
+                allow_replication_factor_change=factor_changes,  # of version 1; not sent to older brokers
+                topics=topics,
+            )
+            self.check(answer.error_code, _ALTER)
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    key = topic.name, part.partition_index
+                    if part.error_code and not (some[key] is None and part.error_code == NOTHING_IN_FLIGHT):
+                        refused[key] = f"{part.error_message or 'refused'} ({KafkaError(part.error_code).name()})"
+        return refused
+
+    def elect_preferred(self, partitions: Collection[Partition]) -> None:
+        kind = protocol.ElectLeadersRequest
+        answer = self.send(
+            _ELECT,
+            kind,
+            election_type=PREFERRED,
+            topic_partitions=[
+                kind.TopicPartitions(topic=name, partitions=parts) for name, parts in grouped(partitions).items()
+            ],
+            timeout_ms=TIMEOUT_MS,
+        )
+        self.check(getattr(answer, "error_code", 0) or 0, _ELECT)
 
 
 class KafkaReplicas(ReplicaRequests):
@@ -72,42 +172,65 @@ class KafkaReplicas(ReplicaRequests):
         self._journal.write(journal)
 
     def throttle(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
-        """A broker shows its rates only when it follows them, and what was written before them."""
+        """Why edits failed. A broker shows its rates only when it follows them, and what was written before them."""
         if not edits:
             return ()
         asked: dict[ConfigResource, Any] = {}
-        for together in _by_request(edits):
+        entries: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
+        for edit in edits:
+            where = (ResourceType.TOPIC, edit.topic) if edit.broker is None else (ResourceType.BROKER, str(edit.broker))
+            value = None if edit.operation == "delete" else edit.value
+            entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
+            entries.setdefault(where, []).append(entry)
+        # All topics go in one request, each broker in one of its own, because that goes to the broker itself.
+        rows = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
+        topics = [row for row in rows if row.restype is ResourceType.TOPIC]
+        alone = [[row] for row in rows if row.restype is not ResourceType.TOPIC]
+        for together in [topics, *alone] if topics else alone:
             asked |= self._admin.admin.incremental_alter_configs(together, request_timeout=REQUEST_SECONDS)
         self._admin.settle(asked.values())
-        failed = [
-            _of_its_broker(error, resource)
-            for resource, future in asked.items()
-            if (error := self._admin.failure(future, _asked(resource))) is not None
-        ]
-        return failed or self._unseen([edit for edit in edits if edit.broker is not None])
-
-    def _unseen(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
+        failed: list[ClusterError] = []
+        for resource, future in asked.items():
+            error = self._admin.failure(future, _asked(resource))
+            if error is not None and error.kind == "unreachable" and resource.restype is ResourceType.BROKER:
+                # Only the broker itself takes its dynamic configs, so its silence is not that of the cluster.
+                problem = f"broker {resource.name} of cluster {error.cluster} does not answer"
+                todo = "Start it and apply again, or plan without it."
+                error = ClusterError(error.cluster, error.kind, problem, error.why, todo)
+            if error is not None:
+                failed.append(error)
+        if failed:
+            return failed
         until = time.monotonic() + SEEN_SECONDS
-        brokers = sorted({edit.broker for edit in edits if edit.broker is not None})
+        expected = [
+            (edit.broker, edit.key, edit.value if edit.operation == "set" else None)
+            for edit in edits
+            if edit.broker is not None
+        ]
+        brokers = sorted({broker for broker, _, _ in expected})
         while brokers:
             rates = self._rates(brokers)
-            waiting = [edit for edit in edits if not _is_shown(edit, rates)]
+            waiting = [
+                (broker, key)
+                for broker, key, value in expected
+                if broker not in rates or rates[broker].get(key) != value
+            ]
             if not waiting:
                 break
             if time.monotonic() > until:
-                problem = f"broker {waiting[0].broker} does not show {waiting[0].key} as it was set"
+                broker, key = waiting[0]
+                problem = f"broker {broker} does not show {key} as it was set"
                 why = "Without it nothing would hold replication back"
-                return (
-                    ClusterError(self.name, "unreachable", problem, why, "Look at the broker, then run apply again."),
-                )
+                todo = "Look at the broker, then run apply again."
+                return (ClusterError(self.name, "unreachable", problem, why, todo),)
             time.sleep(0.1)
         return ()
 
     def _rates(self, brokers: Iterable[int]) -> dict[int, Mapping[str, str]]:
-        """The dynamic values of each broker itself. One that does not answer is left out."""
-        resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+        """The dynamic values that each broker has for itself. A broker that does not answer is left out."""
         asked: dict[ConfigResource, Any] = {}
-        for resource in resources:
+        for broker in brokers:
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
             asked |= self._admin.admin.describe_configs([resource], request_timeout=CONNECT_SECONDS)
         self._admin.settle(asked.values())
         rates: dict[int, Mapping[str, str]] = {}
@@ -125,35 +248,6 @@ class KafkaReplicas(ReplicaRequests):
                 if key in entries and int(entries[key].source) == DYNAMIC_BROKER and entries[key].value is not None
             }
         return rates
-
-
-def _of_its_broker(failed: ClusterError, resource: ConfigResource) -> ClusterError:
-    """Only the broker itself takes its dynamic configs, so its silence is not that of the cluster."""
-    if resource.restype is not ResourceType.BROKER or failed.kind != "unreachable":
-        return failed
-    description = f"broker {resource.name} of cluster {failed.cluster} does not answer"
-    return ClusterError(
-        failed.cluster, failed.kind, description, failed.why, "Start it and apply again, or plan without it."
-    )
-
-
-def _is_shown(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
-    if edit.broker is None or edit.broker not in rates:
-        return False
-    return rates[edit.broker].get(edit.key) == (edit.value if edit.operation == "set" else None)
-
-
-def _by_request(edits: Sequence[ThrottleEdit]) -> list[list[ConfigResource]]:
-    """All topics in one, each broker in its own: it goes to that broker."""
-    entries: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
-    for edit in edits:
-        where = (ResourceType.TOPIC, edit.topic) if edit.broker is None else (ResourceType.BROKER, str(edit.broker))
-        value = None if edit.operation == "delete" else edit.value
-        entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
-        entries.setdefault(where, []).append(entry)
-    rows = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
-    topics = [row for row in rows if row.restype is ResourceType.TOPIC]
-    return [*([topics] if topics else []), *([row] for row in rows if row.restype is not ResourceType.TOPIC)]
 
 
 def _asked(resource: ConfigResource) -> errors.Asked:

@@ -10,14 +10,12 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import unquote
 
 from reconciler.backends.clusters.in_batches import KindControl, not_shown, unless_refused
-from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.credentials import client_settings, secret
 from reconciler.backends.connections.errors import SECURITY_DISABLED, Asked
 from reconciler.backends.connections.requests import Requests
-from reconciler.backends.secrets import secret
 from reconciler.backends.state.ownership import USERS, SubjectRecord
 from reconciler.errors import ReconcilerError, SecretError, Unknown
 from reconciler.kafka.protocol import generated as protocol
@@ -54,27 +52,15 @@ class Part:
 
 
 def rounds(changes: Sequence[UserChange]) -> Iterator[list[Part]]:
-    """Each user once in each round."""
-    parts = [_parts(change) for change in changes]
+    """One credential of each user in a round, because brokers refuse a request that lists a user twice."""
+    parts = [
+        [Part(change.user, mechanism, None) for mechanism in change.mechanisms]
+        if isinstance(change, DeleteUser)
+        else [Part(change.user, credential.mechanism, credential.after) for credential in change.credentials]
+        for change in changes
+    ]
     for number in range(max(map(len, parts), default=0)):
         yield [mine[number] for mine in parts if number < len(mine)]
-
-
-def _parts(change: UserChange) -> list[Part]:
-    if isinstance(change, DeleteUser):
-        return [Part(change.user, mechanism, None) for mechanism in change.mechanisms]
-    return [Part(change.user, credential.mechanism, credential.after) for credential in change.credentials]
-
-
-def _upsertion(part: Part, iterations: int, password: str) -> Any:
-    salt = secrets.token_bytes(SALT_BYTES)
-    return protocol.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-        name=part.user,
-        mechanism=_CODES[part.mechanism],
-        iterations=iterations,
-        salt=salt,
-        salted_password=salted(password, part.mechanism, iterations, salt),
-    )
 
 
 class UserRequests(Requests):
@@ -106,20 +92,22 @@ class UserRequests(Requests):
         }
 
     def altered(self, parts: Sequence[Part], passwords: Mapping[str, str]) -> dict[str, str]:
-        """User -> the broker's reason for a refusal. Each user once: brokers refuse one that is listed twice."""
+        """User -> the broker's reason for a refusal. ``parts`` are those of one round."""
         kind = protocol.AlterUserScramCredentialsRequest
-        answer = self.send(
-            ALTER,
-            kind,
-            deletions=[
-                kind.ScramCredentialDeletion(name=part.user, mechanism=_CODES[part.mechanism])
-                for part in parts
-                if part.iterations is None
-            ],
-            upsertions=[
-                _upsertion(part, part.iterations, passwords[part.user]) for part in parts if part.iterations is not None
-            ],
-        )
+        deletions, upsertions = [], []
+        for part in parts:
+            name, mechanism, iterations = part.user, _CODES[part.mechanism], part.iterations
+            if iterations is None:
+                deletions.append(kind.ScramCredentialDeletion(name=name, mechanism=mechanism))
+                continue
+            salt = secrets.token_bytes(SALT_BYTES)
+            password = salted(passwords[name], part.mechanism, iterations, salt)
+            upsertions.append(
+                kind.ScramCredentialUpsertion(
+                    name=name, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=password
+                )
+            )
+        answer = self.send(ALTER, kind, deletions=deletions, upsertions=upsertions)
         return {
             item.user: str(self.refused(item.error_code, ALTER, item.error_message))
             for item in answer.results
@@ -139,69 +127,53 @@ class UserControl(KindControl[UserChange]):
 
     def read(self) -> LiveUsers:
         """A refusal is Unknown with the rule to add. Raises ClusterError where the cluster does not answer at all."""
-        by_name = unless_refused(f"users of {self.cluster.name}", self._described, "unreachable", "authentication")
+
+        def described() -> dict[str, dict[Mechanism, int]] | Unsupported:
+            with UserRequests(self.cluster, self.principal) as requests:
+                if not requests.knows_users():
+                    return Unsupported("the brokers do not know SCRAM users (Kafka 3.5 and newer do)")
+                return requests.described()
+
+        by_name = unless_refused(f"users of {self.cluster.name}", described, "unreachable", "authentication")
         if isinstance(by_name, Unknown | Unsupported):
             return LiveUsers(by_name)
         return LiveUsers(by_name, unless_refused(f"ownership record of {self.cluster.name}", self.record.read))
 
-    def _described(self) -> dict[str, dict[Mechanism, int]] | Unsupported:
-        with UserRequests(self.cluster, self.principal) as requests:
-            if not requests.knows_users():
-                return Unsupported("the brokers do not know SCRAM users (Kafka 3.5 and newer do)")
-            return requests.described()
-
     def failures(self, changes: Sequence[UserChange]) -> list[str]:
-        failed = self._failed(changes)
-        return [failed.get(change.user, "") for change in changes]
-
-    def _failed(self, changes: Sequence[UserChange]) -> dict[str, str]:
-        """User -> why it is not done. What is not in it is done and recorded."""
         passwords, failed = self._passwords(changes)
         asked = [change for change in changes if change.user not in failed]
-        if not asked:
-            return failed
         sent = False
         try:
-            known = self.record.read()
-            begun = {
-                change.user: _begun(change, known.get(change.user)) for change in asked if isinstance(change, AlterUser)
-            }
-            self.record.write(begun)
-            with UserRequests(self.cluster, self.principal) as requests:
-                sent = True
-                refused, begun_for = self._sent(requests, asked, passwords)
-                done = [change for change in asked if change.user not in refused]
-                # Of a password alone nothing can be seen.
-                late = not_shown(requests, {change.user: change for change in done}, _shows)
-            entries = {change.user: _done(change, known.get(change.user)) for change in done}
-            self.record.write(entries | {user: known.get(user) for user in refused if user not in begun_for})
+            if asked:
+                known = self.record.read()
+                self.record.write({c.user: _begun(c, known.get(c.user)) for c in asked if isinstance(c, AlterUser)})
+                with UserRequests(self.cluster, self.principal) as requests:
+                    sent = True
+                    refused: dict[str, str] = {}
+                    touched: set[str] = set()
+                    for parts in rounds(asked):
+                        left = [part for part in parts if part.user not in refused]
+                        answer = requests.altered(left, passwords) if left else {}
+                        refused |= {user: f"{self._named(user)}: {words}" for user, words in answer.items()}
+                        touched |= {part.user for part in left} - answer.keys()
+                    done = [change for change in asked if change.user not in refused]
+                    # A new password alone shows nowhere, so it counts as shown.
+                    late = not_shown(requests, {change.user: change for change in done}, _shows)
+                # A refused user gets its former entry back, unless one of its credentials was changed before.
+                entries = {change.user: _done(change, known.get(change.user)) for change in done}
+                self.record.write(entries | {user: known.get(user) for user in refused if user not in touched})
+                failed |= refused | {user: f"{self._named(user)}: {words}" for user, words in late.items()}
         except ReconcilerError as error:
-            unsure = (
-                "\nWhether it was done is not known: the next plan shows it and sets the password again."
-                if sent
-                else ""
-            )
-            return failed | {change.user: f"{self._named(change.user)}: {error}{unsure}" for change in asked}
-        return failed | refused | {user: f"{self._named(user)}: {words}" for user, words in late.items()}
-
-    def _sent(
-        self, requests: UserRequests, changes: Sequence[UserChange], passwords: Mapping[str, str]
-    ) -> tuple[dict[str, str], set[str]]:
-        """Refused users with the reason, and those of whom something was changed."""
-        refused: dict[str, str] = {}
-        begun: set[str] = set()
-        for parts in rounds(changes):
-            asked = [part for part in parts if part.user not in refused]
-            answer = requests.altered(asked, passwords) if asked else {}
-            refused |= {user: f"{self._named(user)}: {words}" for user, words in answer.items()}
-            begun |= {part.user for part in asked} - answer.keys()
-        return refused, begun
+            unsure = "\nWhether it was done is not known: the next plan shows it and sets the password again."
+            failed |= {c.user: f"{self._named(c.user)}: {error}{unsure if sent else ''}" for c in asked}
+        return [failed.get(change.user, "") for change in changes]
 
     def _passwords(self, changes: Iterable[UserChange]) -> tuple[dict[str, str], dict[str, str]]:
-        """By user, and why some cannot be had or may not be changed by this very login."""
+        """By user: passwords, and why some cannot be read or may not be changed by this very login."""
         passwords: dict[str, str] = {}
         failed: dict[str, str] = {}
         own = client_settings(self.cluster, self.principal)
+        mechanism = own.get("sasl.mechanism", own.get("sasl.mechanisms", ""))
         for change in changes:
             try:
                 if isinstance(change, AlterUser):
@@ -209,7 +181,16 @@ class UserControl(KindControl[UserChange]):
             except SecretError as error:
                 failed[change.user] = f"{self._named(change.user)}: its password cannot be had: {error.what}"
                 continue
-            if own.get("sasl.username") == change.user and _harms(change, own, passwords.get(change.user)):
+            if own.get("sasl.username") != change.user:
+                continue
+            if isinstance(change, DeleteUser):
+                harms = mechanism in change.mechanisms
+            else:
+                harms = own.get("sasl.password") != passwords[change.user] and any(
+                    credential.mechanism == mechanism and credential.before is not None
+                    for credential in change.credentials
+                )
+            if harms:
                 failed[change.user] = (
                     f"{self._named(change.user)}: this run itself logs in as it\n"
                     "It could not connect any more\n"
@@ -236,16 +217,6 @@ def _done(change: UserChange, known: UserRecord | None) -> UserRecord | None:
     return replace(
         known, mechanisms=tuple(mechanism for mechanism in known.mechanisms if mechanism not in change.mechanisms)
     )
-
-
-def _harms(change: UserChange, own: Mapping[str, str], password: str | None) -> bool:
-    mechanism = own.get("sasl.mechanism", own.get("sasl.mechanisms", ""))
-    if isinstance(change, DeleteUser):
-        return mechanism in change.mechanisms
-    replaced = any(
-        credential.mechanism == mechanism and credential.before is not None for credential in change.credentials
-    )
-    return replaced and own.get("sasl.password") != password
 
 
 def _shows(change: UserChange, shown: Shown | Unsupported) -> bool:

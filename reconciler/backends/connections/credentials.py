@@ -1,4 +1,4 @@
-"""The client settings of a principal with its secrets resolved, and its name for error messages.
+"""Secrets resolved at the moment they are used: those of a principal's client settings, and passwords of users.
 
 Imports no Kafka client, so that reads can begin before one is imported.
 """
@@ -6,16 +6,16 @@ Imports no Kafka client, so that reads can begin before one is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.address import host_port, url_address
-from reconciler.kafka.client.auth.secret_files import read_secret
+from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import VARIABLE, allowed
-from reconciler.replication.secret_references import REFERENCE, MissingReference, is_from_outside, resolve
+from reconciler.replication.secret_references import REFERENCE, SET_IT, MissingReference, is_from_outside, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
 
@@ -43,7 +43,8 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
 
 
 def require_trusted(cluster: Cluster, principal: Principal) -> None:
-    """Raises ClusterError before a secret is read. ``validate`` has said most of it; here it holds."""
+    """Raises ClusterError before a secret is read. ``validate`` reports most of it earlier; this is where it is
+    enforced."""
     if cluster.not_contacted:
         listed = f", or add {' '.join(cluster.listable)} to {VARIABLE} there" if cluster.listable else ""
         raise ClusterError(
@@ -58,8 +59,21 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
         raise ClusterError(
             cluster.name, "invalid", f"cluster {cluster.name}: {refused[0].what}", refused[0].why, refused[0].todo
         )
+    # Where credentials go. What is no address is refused: two clients could read two in it. A token endpoint is judged
+    # wherever it is used, so it is looked at here only where the allowed hosts are a list.
     allow = allowed(os.environ)
-    addresses = _addresses(cluster, client, limited="host" in allow.patterns)
+    try:
+        addresses = [str(host_port(server)) for server in cluster.bootstrap_servers]
+        if "host" in allow.patterns and (endpoint := client.get(TOKEN_ENDPOINT)) is not None:
+            addresses.append(str(url_address(endpoint)))
+    except ValueError as error:
+        raise ClusterError(
+            cluster.name,
+            "invalid",
+            f"cluster {cluster.name} is not contacted: {error}",
+            "Credentials go only where every program that reads the address sends them",
+            "Write one host:port in each bootstrap server, and https://host:port/path as token endpoint",
+        ) from None
     hosts = [address for address in addresses if not allow.permits("host", address)]
     files = [
         f"{name} {path}"
@@ -74,23 +88,6 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             f"Where {VARIABLE} lists addresses or folders, only those are used",
             f"Correct the topology, or add it to {VARIABLE} where this program runs",
         )
-
-
-def _addresses(cluster: Cluster, client: Mapping[str, str], limited: bool) -> tuple[str, ...]:
-    """Where credentials are sent; ``limited``: token endpoints, too, which who uses them judges in any case. Raises
-    ClusterError for what is no address: two clients could read two in it."""
-    try:
-        servers = tuple(str(host_port(server)) for server in cluster.bootstrap_servers)
-        endpoint = client.get(TOKEN_ENDPOINT) if limited else None
-        return servers if endpoint is None else (*servers, str(url_address(endpoint)))
-    except ValueError as error:
-        raise ClusterError(
-            cluster.name,
-            "invalid",
-            f"cluster {cluster.name} is not contacted: {error}",
-            "Credentials go only where every program that reads the address sends them",
-            "Write one host:port in each bootstrap server, and https://host:port/path as token endpoint",
-        ) from None
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
@@ -116,3 +113,28 @@ def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str
         if value and (REFERENCE.search(raw.get(key, "")) or any(word in key for word in _SECRET_KEYS))
     }
     return tuple(sorted(secrets, key=len, reverse=True))
+
+
+def secret(reference: str) -> str:
+    """What ``${env:NAME}`` or ``${file:PATH}`` refers to now. Raises SecretError."""
+    try:
+        text = resolve({"": reference}, os.environ, read_secret)[""]
+    except MissingReference as error:
+        raise SecretError(str(error), todo=error.todo) from None
+    if not text:
+        raise SecretError(f"{reference}: it is empty", todo=SET_IT)
+    return text
+
+
+def require_secrets(wanted: Iterable[tuple[str, str]]) -> None:
+    """``wanted``: owner and reference. Raises one SecretError that names all that cannot be resolved."""
+    missing, todo = [], []
+    for whose, reference in wanted:
+        try:
+            secret(reference)
+        except SecretError as error:
+            missing.append(f"  {whose}: {error.what}")
+            todo.append(error.todo)
+    if missing:
+        why, words = "\n".join(missing), "\n".join(dict.fromkeys(todo))
+        raise SecretError("nothing was applied: passwords of users cannot be had", why, words)

@@ -1,11 +1,12 @@
 """Opens a socket, and does the TLS handshake, with one bootstrap server to say why connecting fails.
 
-It is also asked once librdkafka could not connect: librdkafka words every refused certificate alike and blames
-ssl.ca.location, also for a wrong host name or a date.
+Also used after librdkafka could not connect: it has one message for every refused certificate, and blames
+ssl.ca.location for a wrong host name or date, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Iterable, Mapping
@@ -48,7 +49,7 @@ def dial(server: str, settings: Mapping[str, str], written: Mapping[str, str]) -
             with context.wrap_socket(plain, server_hostname=place.host) as secured:
                 return Address(server, "", _certificate(secured.getpeercert() or {}))
     except ssl.SSLCertVerificationError as error:
-        return Address(server, _TLS + _refused(error, (place.host, place.port), context))
+        return Address(server, _TLS + _why_refused(error, (place.host, place.port), context))
     except ssl.SSLError as error:
         return Address(server, f"{_TLS}{error.reason or error}")
     except OSError as error:
@@ -72,36 +73,33 @@ def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
     if _secure(settings):
         return ""
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
-    for server in tuple(servers)[:_ASKED_AT_MOST]:
-        if _speaks_tls(server):
-            secured = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
-            return f"{server} speaks TLS, and security.protocol is {protocol}, which does not: {secured} does"
-    return ""
-
-
-def _speaks_tls(server: str) -> bool:
-    """Its certificate does not matter here. A refusal for want of ours is an answer in TLS, too."""
-    place = host_port(server)
+    # The server's certificate does not matter here.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    try:
-        with (
-            socket.create_connection((place.host, place.port), HELLO_SECONDS) as plain,
-            context.wrap_socket(plain),
-        ):
-            return True
-    except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
-    except (OSError, ValueError):
-        return False
+    for server in tuple(servers)[:_ASKED_AT_MOST]:
+        place = host_port(server)
+        try:
+            with (
+                socket.create_connection((place.host, place.port), HELLO_SECONDS) as plain,
+                context.wrap_socket(plain),
+            ):
+                speaks_tls = True
+        except ssl.SSLError as error:  # a refusal for want of our certificate is an answer in TLS, too
+            speaks_tls = "ALERT" in (error.reason or "")
+        except (OSError, ValueError):
+            speaks_tls = False
+        if speaks_tls:
+            secured = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
+            return f"{server} speaks TLS, and security.protocol is {protocol}, which does not: {secured} does"
+    return ""
 
 
 def _secure(settings: Mapping[str, str]) -> bool:
     return settings.get("security.protocol", "").upper().endswith("SSL")
 
 
-def _refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], context: ssl.SSLContext | None) -> str:
+def _why_refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], context: ssl.SSLContext | None) -> str:
     if error.verify_code == _EXPIRED:
         return "the broker's certificate, or one of an authority above it, has expired. Renew it there"
     if error.verify_code == _NOT_YET:
@@ -112,25 +110,21 @@ def _refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], contex
             f"in ssl.ca.location, or look whether this is the broker that is meant ({error.verify_message})"
         )
     if error.verify_code in _OTHER_NAME and context is not None:
-        return (
-            f"the broker's certificate is for {_names(place, context)}, and not for {place[0]}. Write "
-            "bootstrap_servers as the certificate does, or have it issued for this name, too"
-        )
-    return error.verify_message
-
-
-def _names(place: tuple[str, int], context: ssl.SSLContext) -> str:
-    """Asks once more: Python shows nothing of a certificate that it refused."""
-    context.check_hostname = False
-    try:
+        # Asks once more for the names: Python shows nothing of a certificate that it refused.
+        context.check_hostname = False
+        certificate = None
         with (
+            contextlib.suppress(OSError),
             socket.create_connection(place, DIAL_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname=place[0]) as secured,
         ):
             certificate = _certificate(secured.getpeercert() or {})
-    except OSError:
-        certificate = None
-    return ", ".join(certificate.names) if certificate is not None and certificate.names else "another name"
+        names = ", ".join(certificate.names) if certificate is not None and certificate.names else "another name"
+        return (
+            f"the broker's certificate is for {names}, and not for {place[0]}. Write "
+            "bootstrap_servers as the certificate does, or have it issued for this name, too"
+        )
+    return error.verify_message
 
 
 def _certificate(fields: Mapping[str, Any]) -> Certificate | None:

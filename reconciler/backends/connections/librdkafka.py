@@ -52,7 +52,11 @@ class DebugLog:
 
 
 class ThrottleEvents:
-    """What the client reports about its connections on its own. Holds no client: see Connection.close."""
+    """What the client reports about its connections on its own. Holds no client: see ``AdminConnection.close``.
+
+    ``reasons``: each report once, in order. ``refused_since``: when all addresses failed for the first time since
+    ``forget``. ``authentication``: what a broker said about our login or certificate; ``tls``: it was about TLS.
+    """
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.secrets = secrets
@@ -108,7 +112,9 @@ class AdminConnection:
             self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())
         except (KafkaException, TypeError, ValueError) as error:
             unreadable = unreadable_file(settings, self._written)
-            raise bad_settings(self.speaker, self.clean(_words(error)), unreadable) from None
+            said = error.args[0] if error.args else None
+            words = str(said.str()) if isinstance(said, KafkaError) else str(error)
+            raise bad_settings(self.speaker, self.clean(words), unreadable) from None
 
     @property
     def admin(self) -> AdminClient:
@@ -124,8 +130,8 @@ class AdminConnection:
     def close(self) -> None:
         """Destroys the client here and now, if no caller keeps it.
 
-        librdkafka aborts the process when a client is destroyed on its own background thread. That could happen when
-        a client with an open request were left to the garbage collector, so who gives up waiting closes.
+        librdkafka aborts the process when a client is destroyed on its own background thread. That could happen if a
+        client with an open request were left to the garbage collector, so callers that give up waiting close it.
         """
         self._admin = None
 
@@ -156,7 +162,11 @@ class AdminConnection:
                 self.admin.poll(0)
             if self.heard.authentication is not None:
                 self.close()
-                raise authentication(self.speaker, self._refusal() or self.heard.authentication)
+                # The client has one error for every fault of a certificate, so the cluster is asked once more.
+                servers = self.speaker.bootstrap_servers if self.heard.tls else ()
+                settings = client_settings(self._cluster, self._principal)
+                refusal = self.clean(tls_refusal(servers, settings, self._written))
+                raise authentication(self.speaker, refusal or self.heard.authentication)
             if self.heard.refused():
                 break
         error = kafka_error_of(future) if future.done() else None
@@ -166,7 +176,11 @@ class AdminConnection:
         self.close()
         if error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             reasons = self.heard.latest() or ((error.str(),) if error else ())
-            raise unreachable(self.speaker, (*reasons, self._unexpected_tls()))
+            # Only where every address closed the connection: after silence the question would cost more time.
+            if self.heard.refused_since:
+                settings = client_settings(self._cluster, self._principal)
+                reasons = (*reasons, unexpected_tls(self.speaker.bootstrap_servers, settings))
+            raise unreachable(self.speaker, reasons)
         raise self.error(error, asked)
 
     def cluster(self, within: float = CONNECT_SECONDS) -> Any:
@@ -174,24 +188,13 @@ class AdminConnection:
         return self.first(self.admin.describe_cluster(request_timeout=within), DESCRIBE_CLUSTER, within)
 
     def topic(self, name: str) -> Any:
-        """Its TopicDescription; None when there is no such topic. Raises ClusterError."""
+        """Its TopicDescription; None when the topic does not exist. Raises ClusterError."""
         asked = self.admin.describe_topics(TopicCollection([name]), request_timeout=CONNECT_SECONDS)
         self.settle(asked.values())
         failed = self.failure(asked[name], describe_topic(name))
         if failed is not None and failed.kind != "missing":
             raise failed
         return asked[name].result() if failed is None else None
-
-    def _refusal(self) -> str:
-        """What is wrong with a certificate of the cluster; the client has one error for all of it."""
-        servers = self.speaker.bootstrap_servers if self.heard.tls else ()
-        return self.clean(tls_refusal(servers, client_settings(self._cluster, self._principal), self._written))
-
-    def _unexpected_tls(self) -> str:
-        """Looked for only where every address closed the connection: silence would cost more time."""
-        if not self.heard.refused_since:
-            return ""
-        return unexpected_tls(self.speaker.bootstrap_servers, client_settings(self._cluster, self._principal))
 
     def settle(self, futures: Iterable[Future[Any]], seconds: float = REQUEST_SECONDS + 5) -> None:
         """Waits until all futures are done. Raises ClusterError when the client itself does not keep its bound."""
@@ -221,23 +224,16 @@ class AdminConnection:
         return translate(self.speaker, error, asked, self.clean(error.str()))
 
     def failure(self, future: Future[Any], asked: Asked) -> ClusterError | None:
-        """Of a settled future: None when it holds a result."""
+        """As ``kafka_error_of``, in our words."""
         error = kafka_error_of(future)
         return None if error is None else self.error(error, asked)
 
 
 def kafka_error_of(future: Future[Any]) -> KafkaError | None:
+    """Of a settled future: None when it holds a result."""
     raised = future.exception()
-    return None if raised is None else _kafka_error(raised)
-
-
-def _kafka_error(raised: BaseException | None) -> KafkaError:
+    if raised is None:
+        return None
     if isinstance(raised, KafkaException) and raised.args and isinstance(raised.args[0], KafkaError):
         return raised.args[0]
     return KafkaError(KafkaError._FAIL, f"{type(raised).__name__}: {raised}")
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
-        return str(error.args[0].str())
-    return str(error)

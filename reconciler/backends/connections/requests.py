@@ -24,17 +24,21 @@ from reconciler.kafka.client.errors import (
     UnsupportedBrokerError,
     WireError,
 )
+from reconciler.kafka.protocol.generated import MetadataRequest
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.records.compacted_topic import CompactedTopic, Newest, RecordFencedError
 
 PATIENCE_SECONDS = 10.0
 """How long a broker may be silent over a request."""
 
+SIGN_SECONDS = 0.8
+"""The same for ``SignOfLife``, which then asks another broker."""
+
 Answer = TypeVar("Answer")
 
 
 class Requests:
-    """A context manager, for one thread; connects when entered, and again where a connection was lost since the last
+    """A context manager, for one thread; connects when entered, and again if a connection was lost since the last
     request. Raises ClusterError, never with a secret in it."""
 
     patience = PATIENCE_SECONDS
@@ -58,7 +62,7 @@ class Requests:
         self._runner.close()
 
     def brokers(self) -> tuple[int, ...]:
-        """Those that are up now, ascending."""
+        """Ids of the brokers that are up now, ascending."""
 
         async def read() -> tuple[int, ...]:
             await self.wire.refresh(())
@@ -90,7 +94,13 @@ class Requests:
         """``broker`` None: any. ``asked`` words a refusal, which ``session`` raises as BrokerError."""
 
         async def run() -> Answer:
-            return await session(await self._connection(broker))
+            if broker is None:
+                return await session(await self.wire.any_control())
+            if not self.wire.address_known(broker):
+                await self.wire.refresh(())
+            if not self.wire.address_known(broker):
+                raise ConnectionLostError(f"broker {broker} is not among those that are up")
+            return await session(await self.wire.control(broker))
 
         return self.run(asked, run)
 
@@ -126,15 +136,6 @@ class Requests:
         self.wire = cluster_of(self._declared, self._principal)
         await self.wire.control()
 
-    async def _connection(self, broker: int | None) -> Connection:
-        if broker is None:
-            return await self.wire.any_control()
-        if not self.wire.address_known(broker):
-            await self.wire.refresh(())
-        if not self.wire.address_known(broker):
-            raise ConnectionLostError(f"broker {broker} is not among those that are up")
-        return await self.wire.control(broker)
-
     def run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """What ``ask`` gives, which uses ``wire``. ``asked`` words a refusal."""
 
@@ -145,21 +146,18 @@ class Requests:
         try:
             return self._runner.run(run())
         except (WireError, OSError, ValueError) as error:  # of a name that is none, of a file that went
-            raise self._failed(error, asked) from None
-
-    def _failed(self, error: Exception, asked: Asked) -> ClusterError:
-        words = self._clean(str(error))
-        match error:
-            case AuthenticationFailedError():
-                return errors.authentication(self.speaker, words)
-            case SettingError():
-                return errors.setting_refused(self.speaker, words)
-            case UnsupportedBrokerError():
-                return errors.too_old(self.speaker, asked, words)
-            case BrokerError():
-                return self.refused(error.code, asked, words)
-            case _:
-                return errors.unreachable(self.speaker, (words,))
+            words = self._clean(str(error))
+            match error:
+                case AuthenticationFailedError():
+                    raise errors.authentication(self.speaker, words) from None
+                case SettingError():
+                    raise errors.setting_refused(self.speaker, words) from None
+                case UnsupportedBrokerError():
+                    raise errors.too_old(self.speaker, asked, words) from None
+                case BrokerError():
+                    raise self.refused(error.code, asked, words) from None
+                case _:
+                    raise errors.unreachable(self.speaker, (words,)) from None
 
     def _clean(self, words: str) -> str:
         for secret in self._secrets:
@@ -170,7 +168,7 @@ class Requests:
 class TopicRecords:
     """A ``CompactedTopic`` for code without an event loop; its last arguments are those of ``kind``.
 
-    Connects with the first call, and anew after one that failed: settings and secrets are read again then. Safe for
+    Connects with the first call, and again after a call that failed: settings and secrets are read again then. Safe for
     several threads. Raises ClusterError, or SecretError.
     """
 
@@ -230,3 +228,37 @@ class TopicRecords:
             if self._open is not None:
                 self._open[0].__exit__()
                 self._open = None
+
+
+class SignOfLife:
+    """Whether a cluster answers at all, over a connection that stays open.
+
+    Connects at the first ``ask``. One thread at a time.
+    """
+
+    def __init__(self, cluster: Cluster, principal: Principal) -> None:
+        self._cluster, self._principal = cluster, principal
+        self._requests: Requests | None = None
+
+    def ask(self) -> None:
+        """One Metadata request that names no topic, so its cost does not depend on the size of the cluster. Raises
+        ClusterError, or SecretError, when it is not answered, twice: the first failure may be that of one broker."""
+        for last in (False, True):
+            try:
+                if self._requests is None:
+                    requests = Requests(self._cluster, self._principal)
+                    requests.patience = SIGN_SECONDS
+                    self._requests = requests.__enter__()
+                self._requests.send(
+                    errors.DESCRIBE_CLUSTER, MetadataRequest, topics=[], allow_auto_topic_creation=False
+                )
+                return
+            except ClusterError:
+                if last:
+                    raise
+                self.close()
+
+    def close(self) -> None:
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.__exit__(None, None, None)

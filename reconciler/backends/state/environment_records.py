@@ -1,20 +1,22 @@
-"""Reads what earlier runs of an environment left beside its lock: the last apply, a rollout's progress, who holds it.
-
-Writing takes the lock.
-"""
+"""What runs of an environment keep beside its lock: last apply, progress of a rollout, journal of a reassignment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
 
-from reconciler.backends.state.compare_and_set import LockLog, understood
+from reconciler.backends.connections.librdkafka import AdminConnection
+from reconciler.backends.state.records import LockLog, understood
+from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.replicas import Journal, ListEntries
 from reconciler.model.state import last_apply, lock, rollout_progress
 from reconciler.model.state.last_apply import Applied, applied_key
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
-from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, lock_key
+from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, journal_key, journal_transactional_id, lock_key
 from reconciler.model.state.rollout_progress import Promotion, promotion_key
+from reconciler.replication.json_codec import Codec, JsonRecord
+from reconciler.replication.records.compacted_topic import RecordFencedError
 
 ANOTHER_VERSION = "Another version of this program wrote it, so"
 
@@ -62,3 +64,50 @@ def _newest(cluster: Cluster, environment: str, principal: Principal) -> Mapping
         return log.read_all() if log.exists() else {}
     finally:
         log.close()
+
+
+_ROWS = Codec(rows=True)
+_CODEC = Codec({ListEntries: (_ROWS.encoded, lambda row: _ROWS.decoded(ListEntries, row))})
+JOURNAL = JsonRecord(Journal, "journal", codec=_CODEC)
+
+
+class JournalLog:
+    """Raises ClusterError."""
+
+    def __init__(self, cluster: Cluster, environment: str, principal: Principal) -> None:
+        self.cluster = cluster
+        self.environment = environment
+        writer = journal_transactional_id(environment)
+        self._log = LockLog(cluster, LOCK_TOPIC, journal_key(environment), writer, principal)
+        self._open = False
+
+    def read(self, connection: AdminConnection) -> Journal | None:
+        """None also where the topic was never made."""
+        value = self._log.read() if connection.topic(LOCK_TOPIC) is not None else None
+        record = f"the journal of a reassignment on {self.cluster.name}"
+        why, todo = "Another version of this program may be running it.", "Use that version to finish it."
+        return understood(value, JOURNAL.loads, self.cluster.name, record, why, todo)
+
+    def write(self, journal: Journal | None) -> None:
+        value = None if journal is None else JOURNAL.dumps(journal)
+        for last in (False, True):
+            try:
+                if not self._open:
+                    self._log.open()
+                    self._log.fence()
+                    self._open = True
+                self._log.write(value)
+                return
+            except RecordFencedError:
+                self._open = False
+                if last:
+                    raise ClusterError(
+                        self.cluster.name,
+                        "other",
+                        f"the journal of the reassignment on {self.cluster.name} is written by someone else as well",
+                        "Two runs at once would clear each other's throttles.",
+                        "Check who else applies this environment.",
+                    ) from None
+
+    def close(self) -> None:
+        self._log.close()

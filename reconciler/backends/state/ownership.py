@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from reconciler.backends.state.compacted_records import RecordLog
+from reconciler.backends.state.records import RecordLog
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, Made
@@ -60,7 +60,7 @@ class SubjectRecord(Generic[Subject, Said]):
         return self.among(self.log.read(self.prefix))
 
     def among(self, values: Mapping[str, bytes]) -> Mapping[Subject, Said]:
-        """Those of this kind; ``values``: what was read at once for several kinds."""
+        """Picks the entries of this kind out of ``values``, which were read at once for several kinds."""
         mine = (self.codec.entry_of(value) for key, value in values.items() if key.startswith(self.prefix))
         return MappingProxyType(dict(entry for entry in mine if entry is not None))
 
@@ -71,15 +71,6 @@ class SubjectRecord(Generic[Subject, Said]):
             for subject, said in entries.items()
         }
         self.log.write(texts)
-
-
-def _quota(whom: QuotaEntity, keys: frozenset[str]) -> Mapping[str, object]:
-    return {"entity": {part.kind: part.name for part in whom.parts}, "keys": sorted(keys)}
-
-
-def _quota_entry(document: Any) -> tuple[QuotaEntity, frozenset[str]]:
-    parts = {str(kind): None if name is None else str(name) for kind, name in document["entity"].items()}
-    return entity(parts), frozenset(map(str, document["keys"]))
 
 
 def _rules(kind: str, said: type[Said]) -> EntryCodec[AclBinding, Said]:
@@ -93,7 +84,14 @@ def _rules(kind: str, said: type[Said]) -> EntryCodec[AclBinding, Said]:
 OWNED, PENDING = _rules("access", Made), _rules("access-pending", Before)
 FENCED = _rules("fence", Made)
 """Deny rules of a failover; ``maker``: its flow."""
-QUOTAS = EntryCodec("quota", _quota, _quota_entry)
+QUOTAS: EntryCodec[QuotaEntity, frozenset[str]] = EntryCodec(
+    "quota",
+    lambda whom, keys: {"entity": {part.kind: part.name for part in whom.parts}, "keys": sorted(keys)},
+    lambda document: (
+        entity({str(kind): None if name is None else str(name) for kind, name in document["entity"].items()}),
+        frozenset(map(str, document["keys"])),
+    ),
+)
 USERS: EntryCodec[str, UserRecord] = EntryCodec(
     "user",
     lambda name, record: {"user": name, **_CODEC.encoded(record)},

@@ -65,7 +65,11 @@ class ClusterClient:
         self.topics: dict[str, TopicMetadata] = {}
         self.brokers: tuple[int, ...] = ()
         self.cluster_id = ""
-        self._bootstrap = [_address(server) for server in bootstrap]
+        try:
+            places = [host_port(server) for server in bootstrap]
+        except ValueError as error:
+            raise SettingError(f"bootstrap server {error}") from None
+        self._bootstrap = [(place.host, place.port) for place in places]
         self._nodes: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[int | None, str], Connection] = {}
         self._dialing: dict[tuple[int | None, str], asyncio.Lock] = {}
@@ -303,11 +307,3 @@ def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
     for topic, partition in keys:
         grouped.setdefault(topic, []).append(partition)
     return grouped
-
-
-def _address(server: str) -> tuple[str, int]:
-    try:
-        place = host_port(server)
-    except ValueError as error:
-        raise SettingError(f"bootstrap server {error}") from None
-    return place.host, place.port

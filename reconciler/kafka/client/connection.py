@@ -257,36 +257,29 @@ class Connection:
                 self._progressed(got, now)
                 short = not frames.within
                 for frame in frames.received(got, now):
-                    self._answered(frame)
+                    (correlation,) = SIZE.unpack_from(frame.body)
+                    if not self._waiting or self._waiting[0].correlation != correlation:
+                        frame.drop()
+                        raise MalformedResponseError(
+                            f"broker {self.where} answered request {correlation}, which is not the next one"
+                        )
+                    asked = self._waiting.popleft()
+                    self._moved = time.monotonic()  # the next one is waited for from now on
+                    self.round_trip = min(frame.began - asked.at, self.round_trip or math.inf)
+                    if not asked.answer.done():
+                        asked.answer.set_result(frame)
+                    else:
+                        frame.drop()
                 if short and got < len(room) and not frames.within and not secure:
                     return  # nothing more to read; the selector says when
             if self.closed is None and isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
-                self._loop.call_soon(self._again)  # decrypted bytes do not wake the selector
+                self._loop.call_soon(self._readable)  # decrypted bytes do not wake the selector
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except (ConnectionLostError, MalformedResponseError) as error:
             self.close(error)
         except OSError as error:
             self.close(ConnectionLostError(f"connection to {self.where} lost: {error}"))
-
-    def _again(self) -> None:
-        if self.closed is None:
-            self._readable()
-
-    def _answered(self, frame: Frame) -> None:
-        (correlation,) = SIZE.unpack_from(frame.body)
-        if not self._waiting or self._waiting[0].correlation != correlation:
-            frame.drop()
-            raise MalformedResponseError(
-                f"broker {self.where} answered request {correlation}, which is not the next one"
-            )
-        asked = self._waiting.popleft()
-        self._moved = time.monotonic()  # the next one is waited for from now on
-        self.round_trip = min(frame.began - asked.at, self.round_trip or math.inf)
-        if not asked.answer.done():
-            asked.answer.set_result(frame)
-        else:
-            frame.drop()
 
     def _progressed(self, count: int, now: float) -> None:
         if self._waiting:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import (
@@ -65,29 +65,34 @@ async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: 
     Raises ConnectionLostError, AuthenticationFailedError or UnsupportedBrokerError.
     """
     where = f"{address[0]}:{address[1]}"
-    try:
-        async with asyncio.timeout(settings.connect_timeout):
-            return await _open(address, settings, pool, where)
-    except TimeoutError:
-        raise ConnectionLostError(f"no connection to {where} within {settings.connect_timeout:g} s") from None
-
-
-async def _open(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool, where: str) -> Connection:
-    sock = await _socket(address, settings, where)
+    sock: socket.socket | None = None
     connection: Connection | None = None
     try:
-        if settings.tls is not None:
-            sock = await _handshake(sock, settings.tls.context(), address[0], where)
-        connection = Connection(sock, settings, pool, where)
-        connection.start()
-        await _negotiate(connection)
-        if settings.sasl is not None:
-            await _authenticate(connection)
-        return connection
-    except BaseException:
+        async with asyncio.timeout(settings.connect_timeout):
+            sock = await _socket(address, settings, where)
+            if settings.tls is not None:
+                sock = await _handshake(sock, settings.tls.context(), address[0], where)
+            connection = Connection(sock, settings, pool, where)
+            connection.start()
+            asked = pack_api_versions("mirror", "1")
+            answer = await connection.ask((API_VERSIONS, VERSION, True), asked, unpack_api_versions)
+            connection.throttle(answer.throttle)
+            if answer.error == _UNSUPPORTED_VERSION:
+                raise UnsupportedBrokerError(f"broker {where} is older than Kafka 2.4; 2.8 or newer is needed")
+            check(answer.error, f"ApiVersions of {where}")
+            connection.versions = dict(answer.versions)
+            connection.features = dict(answer.features)
+            if settings.sasl is not None:
+                await _authenticate(connection, settings.sasl)
+            return connection
+    except BaseException as error:
         if connection is not None:
             connection.close()
-        sock.close()
+        if sock is not None:
+            sock.close()
+        if isinstance(error, TimeoutError):
+            within = f"{settings.connect_timeout:g} s"
+            raise ConnectionLostError(f"no connection to {where} within {within}") from None
         raise
 
 
@@ -152,23 +157,9 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def _negotiate(connection: Connection) -> None:
-    asked = pack_api_versions("mirror", "1")
-    answer = await connection.ask((API_VERSIONS, VERSION, True), asked, unpack_api_versions)
-    connection.throttle(answer.throttle)
-    if answer.error == _UNSUPPORTED_VERSION:
-        raise UnsupportedBrokerError(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")
-    check(answer.error, f"ApiVersions of {connection.where}")
-    connection.versions = dict(answer.versions)
-    connection.features = dict(answer.features)
-
-
-async def _authenticate(connection: Connection) -> None:
-    sasl = connection.settings.sasl
-    if sasl is None:
-        return
+async def _authenticate(connection: Connection, sasl: SaslSettings) -> None:
     from reconciler.kafka.client.auth.sasl import exchange
-    from reconciler.kafka.protocol import generated as protocol  # only who needs a mechanism waits for these imports
+    from reconciler.kafka.protocol import generated as protocol  # imported where a mechanism needs them: they take long
 
     shake = await connection.call(protocol.SaslHandshakeRequest(mechanism=sasl.mechanism, version=1))
     if shake.error_code:

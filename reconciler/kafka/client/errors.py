@@ -37,7 +37,7 @@ _NAMES = """
     INVALID_REGULAR_EXPRESSION REBOOTSTRAP_REQUIRED STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH
     STREAMS_TOPOLOGY_FENCED SHARE_SESSION_LIMIT_REACHED
 """.split()  # noqa: SIM905 - a name a line would be a page
-"""Of Kafka's error codes (``Errors`` of Kafka 4.3); the first is of code ``_FIRST``."""
+"""Names of Kafka's error codes (``Errors`` of Kafka 4.3), in order; the first has the code ``_FIRST``."""
 
 # Leader or coordinator moved, or not there yet: refresh metadata and try again.
 RETRIABLE = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 27, 51, 56, 72, 74, 75, 76, 78, 88, 89, 100, 103})

@@ -60,24 +60,15 @@ class Frames:
 
         Raises MalformedResponseError for a size that no answer has.
         """
-        if self._rest is None:
-            self._filled += count
-            yield from self._split(now)
-        elif count < len(self._rest):
-            self._rest = self._rest[count:]
-        else:
-            self._rest = None
-            yield self._whole(now)
-
-    def close(self) -> None:
-        self._rest = None
-        if self._frame is not None:
-            self._frame.drop()
-            self._frame = None
-
-    def _split(self, now: float) -> Iterator[Frame]:
-        """Whole frames out of what was read ahead; the beginning of a longer one."""
-        ahead, at, end = self._ahead, 0, self._filled
+        if self._rest is not None:
+            if count < len(self._rest):
+                self._rest = self._rest[count:]
+            else:
+                self._rest = None
+                yield self._whole(now)
+            return
+        # Whole frames out of what was read ahead, and the beginning of a longer one.
+        ahead, at, end = self._ahead, 0, self._filled + count
         self._filled = 0
         while end - at >= 4:
             (size,) = SIZE.unpack_from(ahead, at)
@@ -97,6 +88,12 @@ class Frames:
         if at < end:
             ahead[: end - at] = bytes(ahead[at:end])
         self._filled = end - at
+
+    def close(self) -> None:
+        self._rest = None
+        if self._frame is not None:
+            self._frame.drop()
+            self._frame = None
 
     def _whole(self, now: float) -> Frame:
         frame, self._frame = self._frame, None

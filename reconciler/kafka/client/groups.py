@@ -9,10 +9,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from reconciler.kafka.client.cluster import GROUP, ClusterClient
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import COORDINATOR_MOVED, BrokerError, ConnectionLostError, check
+from reconciler.kafka.client.errors import COORDINATOR_MOVED, BrokerError, ConnectionLostError, WireError, check
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.groups import describe_groups as group_members
 from reconciler.kafka.protocol.groups import group_offsets, share_offsets
@@ -24,6 +25,7 @@ COORDINATOR_WITHIN = 20.0
 _PAUSE_FIRST, _PAUSE_LAST = 0.05, 1.0
 _AGAIN = COORDINATOR_MOVED
 
+T = TypeVar("T")
 Asked = Callable[[Connection, Sequence[str]], Awaitable[dict[str, int]]]
 
 
@@ -37,18 +39,22 @@ class GroupClient:
 
     async def listed(self) -> dict[str, ListedGroup]:
         """Every group this principal may describe. A broker hides the others silently."""
-        until, pause = time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
-        while True:
-            try:
-                await self.cluster.refresh(())
-                parts = await asyncio.gather(*map(self._listed_by, self.cluster.brokers))
-                break
-            except (ConnectionLostError, BrokerError) as error:
-                again = isinstance(error, ConnectionLostError) or error.code in _AGAIN
-                if not again or time.monotonic() > until:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _PAUSE_LAST)
+
+        async def listed_by(node: int) -> list[ListedGroup]:
+            connection = await self.cluster.control(node)
+            lowest, newest = group_members.LIST_LOWEST, group_members.LIST_NEWEST
+            version = connection.negotiated(group_members.LIST_GROUPS, lowest, newest, "ListGroups")
+            body, read = group_members.pack_list(version), partial(group_members.unpack_list, version, node=node)
+            throttle, error, groups = await connection.ask((group_members.LIST_GROUPS, version, True), body, read)
+            connection.throttle(throttle)
+            check(error, f"groups of broker {node} of {self.cluster.name}")
+            return groups
+
+        async def ask() -> list[list[ListedGroup]]:
+            await self.cluster.refresh(())
+            return await asyncio.gather(*map(listed_by, self.cluster.brokers))
+
+        parts = await _patiently(ask, ConnectionLostError)
         groups = {group.group: group for part in parts for group in part}
         self._coordinators = {name: group.coordinator for name, group in groups.items()}
         return groups
@@ -59,10 +65,18 @@ class GroupClient:
         wanted = {group.group: group.kind for group in groups if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER)}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-            answers = []
-            for kind in (GroupKind.CLASSIC, GroupKind.CONSUMER):
-                if mine := [name for name in names if wanted[name] is kind]:
-                    answers += await _describe(connection, kind, mine)
+            classic = [name for name in names if wanted[name] is GroupKind.CLASSIC]
+            answers: list[DescribedGroup] = []
+            if classic:
+                key, version = group_members.DESCRIBE_GROUPS, group_members.DESCRIBE_VERSION
+                connection.negotiated(key, version, version, "DescribeGroups")
+                body, read = group_members.pack_describe(classic), group_members.unpack_describe
+                answers += await _answer(connection, key, version, body, read)
+            if consumer := [name for name in names if wanted[name] is GroupKind.CONSUMER]:
+                key, version = group_members.CONSUMER_GROUP_DESCRIBE, group_members.CONSUMER_VERSION
+                connection.negotiated(key, version, version, "ConsumerGroupDescribe")
+                body, read = group_members.pack_describe(consumer), group_members.unpack_consumer_describe
+                answers += await _answer(connection, key, version, body, read)
             described_groups.update((group.group, group) for group in answers)
             return {group.group: group.error for group in answers}
 
@@ -87,9 +101,18 @@ class GroupClient:
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
             answers: dict[str, GroupOffsets] = {}
             if others := [name for name in names if name not in share]:
-                answers |= await _fetch_offsets(connection, others, stable)
+                # Brokers before 3.0 take one group a request.
+                key, one, many = group_offsets.OFFSET_FETCH, group_offsets.ONE_GROUP, group_offsets.MANY_GROUPS
+                version = connection.negotiated(key, one, many, "OffsetFetch")
+                for part in [others] if version == many else [[name] for name in others]:
+                    body = group_offsets.pack_fetch(version, part, stable=stable)
+                    read = partial(group_offsets.unpack_fetch, version, part)
+                    answers |= await _answer(connection, key, version, body, read)
             if shared := [name for name in names if name in share]:
-                answers |= await _describe_share_offsets(connection, shared)
+                key, version = share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.VERSION
+                connection.negotiated(key, version, version, "DescribeShareGroupOffsets")
+                body = share_offsets.pack_describe(shared)
+                answers |= await _answer(connection, key, version, body, share_offsets.unpack_describe)
             offsets.update(answers)
             return {name: group.error for name, group in answers.items()}
 
@@ -119,8 +142,18 @@ class GroupClient:
         by_name: dict[str, dict[Key, int]] = {}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
+            asked: list[asyncio.Future[Frame]] = []
             with connection.gathered():
-                asked = [_send_offsets(connection, name, wanted[name], share=name in share) for name in names]
+                for name in names:
+                    if name in share:
+                        key, version = share_offsets.ALTER_SHARE_OFFSETS, share_offsets.VERSION
+                        connection.negotiated(key, version, version, "AlterShareGroupOffsets")
+                        body = share_offsets.pack_alter(name, wanted[name])
+                    else:
+                        key, newest = group_offsets.OFFSET_COMMIT, group_offsets.COMMIT_VERSION
+                        version = connection.negotiated(key, 8, newest, "OffsetCommit")
+                        body = group_offsets.pack_commit(name, wanted[name])
+                    asked.append(connection.send((key, version, True), [body]))
             for name, future in zip(names, asked, strict=True):
                 frame = await future
                 try:
@@ -136,16 +169,6 @@ class GroupClient:
         await self._from_coordinators({name: None for name, offsets in wanted.items() if offsets}, ask)
         return by_name
 
-    async def _listed_by(self, node: int) -> list[ListedGroup]:
-        connection = await self.cluster.control(node)
-        lowest, newest = group_members.LIST_LOWEST, group_members.LIST_NEWEST
-        version = connection.negotiated(group_members.LIST_GROUPS, lowest, newest, "ListGroups")
-        body, read = group_members.pack_list(version), partial(group_members.unpack_list, version, node=node)
-        throttle, error, groups = await connection.ask((group_members.LIST_GROUPS, version, True), body, read)
-        connection.throttle(throttle)
-        check(error, f"groups of broker {node} of {self.cluster.name}")
-        return groups
-
     async def _from_coordinators(self, groups: Mapping[str, object], ask: Asked) -> None:
         """Asks each group's coordinator, ``AT_ONCE`` groups a request, until none says that it moved."""
         waiting, until, pause = list(groups), time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
@@ -154,10 +177,18 @@ class GroupClient:
             again: list[str] = []
             by_node: dict[int, list[str]] = {}
             for name in waiting:
-                by_node.setdefault(await self._coordinator(name), []).append(name)
+                # Asked for once a group, and again after it moved.
+                node = self._coordinators.get(name)
+                if node is None:
+                    node = await _patiently(partial(self.cluster.coordinator, name, GROUP))
+                    self._coordinators[name] = node
+                by_node.setdefault(node, []).append(name)
             for node, names in by_node.items():
+                errors: dict[str, int] = {}
                 try:
-                    errors = await self._ask_node(node, names, ask)
+                    connection = await self.cluster.control(node)
+                    for batch in range(0, len(names), AT_ONCE):
+                        errors |= await ask(connection, names[batch : batch + AT_ONCE])
                 except ConnectionLostError as error:
                     lost, errors = error, dict.fromkeys(names, min(_AGAIN))
                 again += [name for name in names if errors.get(name, 0) in _AGAIN]
@@ -173,73 +204,25 @@ class GroupClient:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PAUSE_LAST)
 
-    async def _ask_node(self, node: int, names: Sequence[str], ask: Asked) -> dict[str, int]:
-        connection = await self.cluster.control(node)
-        errors: dict[str, int] = {}
-        for first in range(0, len(names), AT_ONCE):
-            errors |= await ask(connection, names[first : first + AT_ONCE])
-        return errors
 
-    async def _coordinator(self, group: str) -> int:
-        """Asked once a group, and again after it moved."""
-        node = self._coordinators.get(group)
-        if node is None:
-            until, pause = time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
-            while True:
-                try:
-                    node = self._coordinators[group] = await self.cluster.coordinator(group, GROUP)
-                    break
-                except BrokerError as error:
-                    if error.code not in _AGAIN or time.monotonic() > until:
-                        raise
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _PAUSE_LAST)
-        return node
+async def _patiently(ask: Callable[[], Awaitable[T]], *passing: type[WireError]) -> T:
+    """Asks again, for ``COORDINATOR_WITHIN`` seconds, while a coordinator moves, or after an error of ``passing``."""
+    until, pause = time.monotonic() + COORDINATOR_WITHIN, _PAUSE_FIRST
+    while True:
+        try:
+            return await ask()
+        except (ConnectionLostError, BrokerError) as error:
+            again = isinstance(error, passing) or (isinstance(error, BrokerError) and error.code in _AGAIN)
+            if not again or time.monotonic() > until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _PAUSE_LAST)
 
 
-async def _describe(connection: Connection, kind: GroupKind, names: Sequence[str]) -> list[DescribedGroup]:
-    body = group_members.pack_describe(names)
-    if kind is GroupKind.CLASSIC:
-        key, version, name = group_members.DESCRIBE_GROUPS, group_members.DESCRIBE_VERSION, "DescribeGroups"
-        read = group_members.unpack_describe
-    else:
-        key, version = group_members.CONSUMER_GROUP_DESCRIBE, group_members.CONSUMER_VERSION
-        name, read = "ConsumerGroupDescribe", group_members.unpack_consumer_describe
-    version = connection.negotiated(key, version, version, name)
-    throttle, groups = await connection.ask((key, version, True), body, read)
+async def _answer(
+    connection: Connection, key: int, version: int, body: bytes, read: Callable[[memoryview], tuple[int, T]]
+) -> T:
+    """The answer to one request, without the throttle time that ``read`` finds before it."""
+    throttle, answer = await connection.ask((key, version, True), body, read)
     connection.throttle(throttle)
-    return groups
-
-
-async def _fetch_offsets(connection: Connection, names: Sequence[str], stable: bool) -> dict[str, GroupOffsets]:
-    number, many = group_offsets.ONE_GROUP, group_offsets.MANY_GROUPS
-    version = connection.negotiated(group_offsets.OFFSET_FETCH, number, many, "OffsetFetch")
-    api = (group_offsets.OFFSET_FETCH, version, True)
-    groups: dict[str, GroupOffsets] = {}
-    for part in [list(names)] if version == many else [[name] for name in names]:
-        body = group_offsets.pack_fetch(version, part, stable=stable)
-        throttle, offsets = await connection.ask(api, body, partial(group_offsets.unpack_fetch, version, part))
-        connection.throttle(throttle)
-        groups |= offsets
-    return groups
-
-
-async def _describe_share_offsets(connection: Connection, names: Sequence[str]) -> dict[str, GroupOffsets]:
-    key, version = share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.VERSION
-    connection.negotiated(key, version, version, "DescribeShareGroupOffsets")
-    body = share_offsets.pack_describe(names)
-    throttle, offsets = await connection.ask((key, version, True), body, share_offsets.unpack_describe)
-    connection.throttle(throttle)
-    return offsets
-
-
-def _send_offsets(
-    connection: Connection, group: str, offsets: Mapping[Key, CommittedOffset], *, share: bool
-) -> asyncio.Future[Frame]:
-    if share:
-        key, version = share_offsets.ALTER_SHARE_OFFSETS, share_offsets.VERSION
-        connection.negotiated(key, version, version, "AlterShareGroupOffsets")
-        return connection.send((key, version, True), [share_offsets.pack_alter(group, offsets)])
-    key, newest = group_offsets.OFFSET_COMMIT, group_offsets.COMMIT_VERSION
-    version = connection.negotiated(key, 8, newest, "OffsetCommit")
-    return connection.send((key, version, True), [group_offsets.pack_commit(group, offsets)])
+    return answer

@@ -45,7 +45,8 @@ async def look(cluster: ClusterClient, keys: Iterable[Key]) -> Looked:
     unseen = frozenset(by_node.pop(NO_LEADER, ()))
     by_partition: dict[Key, Open] = {}
     for node, led in by_node.items():
-        for key, value in (await _ask(cluster, node, by_topic(led))).items():
+        answer = await active_producers.ask(await cluster.control(node), by_topic(led)) or {}
+        for key, value in answer.items():
             if isinstance(value, tuple):
                 by_partition[key] = tuple((p.producer_id, p.epoch) for p in value if p.open_from >= 0)
             elif value not in DENIED:  # without the right to read nothing can be committed there either
@@ -60,32 +61,23 @@ async def settle(cluster: ClusterClient, keys: Iterable[Key], *identities: Ident
     HangingTransactionError, and what ``identity`` raises.
     """
     looked = await look(cluster, keys)
-    await asyncio.gather(*(_settle(identity, cluster, looked) for identity in identities))
+
+    async def end(identity: Identity) -> None:
+        committed, by_decision = identity.left, {True: set[Key](), False: set[Key]()}
+        for key, epoch in looked.of(identity.producer_id).items():
+            decided = identity.endings.of(identity.producer_id, epoch)
+            if decided is None:
+                raise HangingTransactionError(
+                    f"a transaction of {identity.transactional_id} (producer {identity.producer_id}, epoch {epoch})"
+                    f" hangs in {key[0]}-{key[1]} on {cluster.name}: its end was decided, but its marker was never"
+                    " written, and which end it was is not known any more. What is written behind it would decide about"
+                    " its records"
+                )
+            by_decision[decided].add(key)
+        # The group's positions hang with the transaction before this start, also where no partition does.
+        for decided in (True, False):
+            if committed is decided or by_decision[decided]:
+                await identity.finish(by_decision[decided], committed=decided)
+
+    await asyncio.gather(*map(end, identities))
     return looked.unseen
-
-
-async def _settle(identity: Identity, cluster: ClusterClient, looked: Looked) -> None:
-    committed, by_decision = identity.left, {True: set[Key](), False: set[Key]()}
-    for key, epoch in looked.of(identity.producer_id).items():
-        decided = identity.endings.of(identity.producer_id, epoch)
-        if decided is None:
-            raise HangingTransactionError(_unknown(identity, cluster, key, epoch))
-        by_decision[decided].add(key)
-    for decided in (True, False):
-        if committed is decided or by_decision[decided]:
-            await identity.finish(by_decision[decided], committed=decided)
-
-
-def _unknown(identity: Identity, cluster: ClusterClient, key: Key, epoch: int) -> str:
-    return (
-        f"a transaction of {identity.transactional_id} (producer {identity.producer_id}, epoch {epoch}) hangs in "
-        f"{key[0]}-{key[1]} on {cluster.name}: its end was decided, but its marker was never written, and which end it "
-        "was is not known any more. What is written behind it would decide about its records"
-    )
-
-
-async def _ask(
-    cluster: ClusterClient, node: int, topics: Mapping[str, list[int]]
-) -> Mapping[Key, int | active_producers.Producers]:
-    connection = await cluster.control(node)
-    return await active_producers.ask(connection, topics) or {}

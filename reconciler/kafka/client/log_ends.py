@@ -1,8 +1,8 @@
 """Log end offsets of partitions: what the leader's log holds, replicated or not.
 
-ListOffsets gives clients the high watermark, which lies before the log end while followers are behind. Who appends
-behind what it cannot see needs the end itself: OffsetForLeaderEpoch for the leader's current epoch gives it (KIP-279,
-KIP-320), and that the epoch is the current one is checked by the leader.
+ListOffsets gives clients the high watermark, which lies before the log end while followers are behind. A
+writer that must append behind the last record needs the end itself: OffsetForLeaderEpoch for the leader's current epoch
+returns it (KIP-279, KIP-320), and the leader checks that the epoch is the current one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ANSWER = struct.Struct(">hiiq")  # error, partition, epoch, end
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """Of one leader, and not answered yet. ``epochs``: that it must have."""
+    """A request to one leader that is not answered yet. ``epochs``: the leader epochs of its partitions, as we know."""
 
     cluster: str
     connection: Connection
@@ -54,8 +54,8 @@ class PendingRequest:
 
 
 async def log_ends(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int | BrokerError]:
-    """Of the leaders that ``cluster.topics`` names; a partition whose leader or epoch is another by now gets a
-    retriable BrokerError. Raises ConnectionLostError."""
+    """Asks the leaders that ``cluster.topics`` names; a partition whose leader or epoch has changed gets a retriable
+    BrokerError. Raises ConnectionLostError."""
     ends: dict[Key, int | BrokerError] = {}
     by_node = cluster.by_leader(keys)
     for key in by_node.pop(NO_LEADER, ()):

@@ -69,16 +69,13 @@ async def _append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequ
     except BrokerError:
         cluster.topics.pop(topic, None)
         raise
-    batches = {(topic, partition): _batch(members, now) for partition, members in records.items()}
+    batches: dict[Key, memoryview] = {}
+    for partition, members in records.items():
+        raw = batches[topic, partition] = memoryview(encode(_records(members, now), LZ4))
+        seal(raw, (-1, -1), -1, transactional=False)
     await asyncio.gather(
         *(_append_at(cluster, node, {key: batches[key] for key in keys}) for node, keys in by_node.items())
     )
-
-
-def _batch(members: Sequence[KeyValue], now: int) -> memoryview:
-    raw = memoryview(encode(_records(members, now), LZ4))
-    seal(raw, (-1, -1), -1, transactional=False)
-    return raw
 
 
 def _records(members: Sequence[KeyValue], now: int) -> list[Record]:
@@ -149,7 +146,7 @@ async def read(
 async def fetched(
     cluster: ClusterClient, offsets: Mapping[Key, int], wait_ms: int, *, committed: bool = False
 ) -> AsyncIterator[FetchedPartition]:
-    """What is there from ``offsets`` on, as it comes: nothing is waited for longer than ``wait_ms``. As ``read``."""
+    """The records from ``offsets`` on that exist now; waits no longer than ``wait_ms`` for the first. As ``read``."""
     for node, keys in _by_leader(cluster, offsets).items():
         async for answer, _ in _fetch(cluster, node, {key: offsets[key] for key in keys}, committed, wait_ms):
             yield answer
@@ -164,7 +161,7 @@ async def read_whole(cluster: ClusterClient, keys: Sequence[Key]) -> AsyncIterat
 
 
 def key_values(answer: FetchedPartition) -> Iterator[KeyValue]:
-    """Of its records that have a key."""
+    """Keys and values of the records in an answer that have a key."""
     for batch in scan(answer.records):
         if not batch.attributes & CONTROL:
             for record in records_of(answer.records, batch):

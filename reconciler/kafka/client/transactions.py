@@ -21,13 +21,46 @@ from reconciler.kafka.client.errors import (
     ConnectionLostError,
     check,
 )
-from reconciler.kafka.client.transaction_ends import Endings
 from reconciler.kafka.protocol import commit_offsets as position_requests
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol import transactions as transaction_requests
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.kafka.protocol.transactions import TransactionalProducer, TransactionState
+
+
+class Endings:
+    """How the transactions of one transactional.id ended, as far as this process knows.
+
+    All that began here was committed, but for what a fence or a closing session aborted.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, int] = {}
+        self._known: dict[tuple[int, int], bool | None] = {}
+
+    def began(self, producer_id: int, epoch: int) -> None:
+        self._first.setdefault(producer_id, epoch)
+
+    def ended(self, producer_id: int, epoch: int, *, committed: bool, version_2: bool) -> None:
+        """In the classic protocol an epoch has many transactions: one that was aborted makes them all uncertain."""
+        uncertain = not committed and not version_2 and epoch >= self._first.get(producer_id, epoch + 1)
+        self._known[producer_id, epoch] = None if uncertain else committed
+
+    def of(self, producer_id: int, epoch: int) -> bool | None:
+        """True: committed. None: not known."""
+        if (producer_id, epoch) in self._known:
+            return self._known[producer_id, epoch]
+        first = self._first.get(producer_id)
+        return True if first is not None and epoch >= first else None
+
+
+class Aborted(Endings):
+    """For a transactional.id whose transactions are all aborted."""
+
+    def of(self, producer_id: int, epoch: int) -> bool | None:  # noqa: ARG002 - of any
+        return False
+
 
 TRANSACTION_TIMEOUT_MS = 60_000
 RETRIED_FOR = 25.0
@@ -129,7 +162,11 @@ class Identity:
 
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        self._remember(before)
+        self.left = before.committed if before is not None else None
+        if before is not None and self.left is not None:
+            for epoch in before.epochs(version_2=self.version_2):
+                self.endings.ended(before.producer_id, epoch, committed=self.left, version_2=self.version_2)
+        self.endings.began(self.producer_id, self.epoch)
 
     async def _let_go(self, former: Identity, before: TransactionState | None) -> TransactionState | None:
         """Aborts what the same holder left open: InitProducerId would do so whosever it is. Gives the state that counts
@@ -144,13 +181,6 @@ class Identity:
         finally:
             self.disturbed = False  # markers that are missing are looked for before anything is written
         return before
-
-    def _remember(self, before: TransactionState | None) -> None:
-        self.left = before.committed if before is not None else None
-        if before is not None and self.left is not None:
-            for epoch in before.epochs(version_2=self.version_2):
-                self.endings.ended(before.producer_id, epoch, committed=self.left, version_2=self.version_2)
-        self.endings.began(self.producer_id, self.epoch)
 
     async def finish(self, keys: Iterable[Key], *, committed: bool) -> None:
         """Writes the marker of a transaction that lacks it into ``keys`` and the group's positions.
@@ -354,7 +384,7 @@ async def _nothing(_: Connection) -> None:
 
 
 def speaks_version_2(connection: Connection) -> bool:
-    """KIP-890 part 2 is on by the finalized feature transaction.version, and every request for it is there."""
+    """KIP-890 part 2 is on by the finalized feature transaction.version, and the broker has every request for it."""
     newest = {key: high for key, (_, high) in connection.versions.items()}
     return (
         connection.features.get("transaction.version", 0) >= 2

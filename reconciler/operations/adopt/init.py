@@ -14,6 +14,7 @@ from reconciler.engine.plan.summary import verdict
 from reconciler.environment.adopt.first_environment import FirstEnvironment, FirstFlow, first_environment
 from reconciler.environment.adopt.topics import AdoptOptions, counts
 from reconciler.errors import ReconcilerError
+from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Plan
@@ -128,7 +129,6 @@ def _left_to_decide(request: InitRequest, first: FirstEnvironment) -> Iterator[s
 
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 NO_FLOW = "none"
 _FLOW = re.compile(r"([^:=]+):([^:=]+)=(.+)")
 

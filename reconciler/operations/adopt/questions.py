@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.errors import ReconcilerError
+from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 from reconciler.operations.adopt.arguments import bootstrap_servers, certificate, client_value, require_alias
 from reconciler.operations.adopt.init import (
     CERTIFICATE,
-    MECHANISMS,
     NO_FLOW,
     PROTOCOLS,
     InitOptions,

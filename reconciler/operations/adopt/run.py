@@ -12,7 +12,7 @@ from typing import TypeVar
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.files import environment_name, read_environment, write_folder, write_texts
 from reconciler.backends.state.environment_records import read_applied
-from reconciler.backends.state.lock.home import look
+from reconciler.backends.state.home import look
 from reconciler.engine.guards import guarded
 from reconciler.engine.plan.build import plan
 from reconciler.environment.adopt.topics import NOT_CHOSEN, Adoption, AdoptOptions, adopt, counts

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from reconciler.backends.state.audit.file import AuditFile
-from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.backends.state.audit import AuditFile, AuditTopicLog
 from reconciler.engine.apply.audit_lines import Actor, Line, begun, changed, ended, probe_line
 from reconciler.engine.apply.limits import Progress
 from reconciler.errors import ReconcilerError

@@ -14,15 +14,12 @@ from functools import cached_property, partial
 from types import FrameType
 
 from reconciler.backends.clusters.permissions import rights
-from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.credentials import client_settings, require_secrets
 from reconciler.backends.git import revision
-from reconciler.backends.secrets import require_secrets
-from reconciler.backends.state.audit.file import AuditFile
-from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.backends.state.audit import AuditFile, AuditTopicLog
 from reconciler.backends.state.environment_records import read_promotion
-from reconciler.backends.state.lock.file_lock import environment_lock
-from reconciler.backends.state.lock.home import HomeLock
-from reconciler.backends.state.lock.kafka_lock import KafkaLock, held_no_longer, this_process
+from reconciler.backends.state.home import HomeLock
+from reconciler.backends.state.lock import KafkaLock, environment_lock, held_no_longer, this_process
 from reconciler.engine.apply.audit_lines import Actor, begun, ended
 from reconciler.engine.apply.limits import ApplyLimits, Gate, NoRollout, Progress, Silent, WavePromotion, open_gate
 from reconciler.engine.apply.run import apply

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from reconciler.backends.state.lock.kafka_lock import KafkaLock
+from reconciler.backends.state.lock import KafkaLock
 from reconciler.engine.diff import strangers
 from reconciler.engine.guards import applied_now
 from reconciler.engine.guards.first_contact import clusters_of, other_repository, todo, unmet

@@ -19,7 +19,7 @@ from reconciler.backends.mirror_jobs.runner.foreground_job import PREFLIGHT, For
 from reconciler.backends.mirror_jobs.runner.machine import machine, page_port, spark_master
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
-from reconciler.backends.state.lock.home import look
+from reconciler.backends.state.home import look
 from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.flows import flow_findings, remote_findings
 from reconciler.engine.doctor.machines import (

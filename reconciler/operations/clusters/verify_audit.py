@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.backends.state.audit.file import NAME, recorded
-from reconciler.backends.state.audit.topic import read_copy
+from reconciler.backends.state.audit import NAME, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.environment.topology import Principal, TopicRef

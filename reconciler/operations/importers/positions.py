@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.backends.clusters.connect_offsets import looks_like_offsets, read_records, workers
 from reconciler.backends.clusters.groups import Side
-from reconciler.backends.clusters.in_flight import read_in_flight
+from reconciler.backends.clusters.mirrormaker import looks_like_offsets, read_in_flight, read_records, workers
 from reconciler.backends.files import read_environment, write_text
 from reconciler.environment.importers.positions.connect_records import Records, positions
 from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, inherit, wanted

@@ -22,7 +22,7 @@ from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
-from reconciler.backends.state.lock.file_lock import environment_lock
+from reconciler.backends.state.lock import environment_lock
 from reconciler.engine.observe.read_all import unlisted, with_answers
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Flow

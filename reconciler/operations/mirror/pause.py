@@ -15,8 +15,8 @@ from pathlib import Path
 
 from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.status.records import write_records
-from reconciler.backends.state.audit.file import AuditFile
-from reconciler.backends.state.lock.kafka_lock import this_process
+from reconciler.backends.state.audit import AuditFile
+from reconciler.backends.state.lock import this_process
 from reconciler.engine.apply.audit_lines import Actor, begun, changed, ended
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Cluster, Principal

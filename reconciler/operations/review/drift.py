@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from reconciler.backends.files import read_environment, write_texts
-from reconciler.backends.state.audit.file import read_lines
-from reconciler.backends.state.audit.topic import read_copy, together
+from reconciler.backends.state.audit import read_copy, read_lines, together
 from reconciler.engine.drift.causes import history
 from reconciler.engine.drift.parity import Parity, parity
 from reconciler.environment.adopt.accept_drift import accept

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.git import Revision, revision
-from reconciler.backends.state.lock.topic_refused import lock_topic_refused
+from reconciler.backends.state.home import lock_topic_refused
 from reconciler.engine.guards import from_here, guarded
 from reconciler.engine.guards.remote_topics import (
     copied_again,

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from reconciler.backends.connections.sign_of_life import SignOfLife
+from reconciler.backends.connections.requests import SignOfLife
 from reconciler.engine.drift.causes import history
 from reconciler.engine.observe.read_all import MirrorWatch, SilenceWatch
 from reconciler.errors import ReconcilerError, Unknown

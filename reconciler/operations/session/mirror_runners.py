@@ -17,7 +17,7 @@ from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.host.ask import Asker, HostedMirror
 from reconciler.backends.mirror_jobs.host.control_topic import ControlTopic
 from reconciler.backends.mirror_jobs.runner.spark_submit import Progress, SparkRunner
-from reconciler.backends.state.lock.kafka_lock import this_process
+from reconciler.backends.state.lock import this_process
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.copying import Copying, FlowLook, look

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.topics.read_ahead import ReadAhead
+from reconciler.backends.clusters.topics.read_fast import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.environment_records import read_last_apply
-from reconciler.backends.state.lock.home import look
+from reconciler.backends.state.home import look
 from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, unlisted, with_answers, with_named
 from reconciler.engine.plan.amounts import Amount
 from reconciler.environment.load import load

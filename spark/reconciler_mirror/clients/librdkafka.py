@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from reconciler.kafka.client.auth.secret_files import read_secret
+from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import forbidden
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import aclosing
 
-from reconciler.kafka.client.auth.secret_files import read_secret
-from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.auth.settings import connection_settings, read_secret
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import Endpoint, StatusPlace

@@ -12,8 +12,7 @@ from typing import Any
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, WireError
-from reconciler.kafka.client.transaction_ends import Endings
-from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.client.transactions import Endings, Identity
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler_mirror.conditions.lane import SupersededError

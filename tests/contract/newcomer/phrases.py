@@ -4,7 +4,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     # What git declares.
     ("fields of a topic in YAML", ("environment/declarations/topics.py", "model/environment/topology.py")),
     ("line numbers in validation errors", ("environment/yaml/locations.py", "environment/yaml/nodes.py")),
-    ("secrets from environment variables", ("replication/secret_references.py", "backends/secrets.py")),
+    ("secrets from environment variables", ("replication/secret_references.py", "backends/connections/credentials.py")),
     ("adopt an existing cluster into YAML", ("operations/adopt/run.py", "environment/adopt/write.py")),
     ("import MirrorMaker 2 properties", ("environment/importers/mirrormaker/properties_file.py",)),
     # The plan.
@@ -27,8 +27,8 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("loops between flows", ("resources/flows/loops.py",)),
     ("when a config change restarts the mirror job", ("resources/mirrors/diff.py", "resources/mirrors/handover.py")),
     # Clusters and machines.
-    ("change the lock lease", ("model/state/lock.py", "backends/state/lock/kafka_lock.py")),
-    ("audit log topic", ("backends/state/audit/topic.py",)),
+    ("change the lock lease", ("model/state/lock.py", "backends/state/lock.py")),
+    ("audit log topic", ("backends/state/audit.py",)),
     ("create topics in batches", ("backends/clusters/topics/write.py", "backends/clusters/topics/batches.py")),
     ("spark-submit command line", ("backends/mirror_jobs/runner/command_line.py",)),
     (

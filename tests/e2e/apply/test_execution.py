@@ -22,7 +22,7 @@ import pytest
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.state.audit.file import AuditFile, read_lines
+from reconciler.backends.state.audit import AuditFile, read_lines
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.drift import History
 from reconciler.model.schemas import schema as schema_of

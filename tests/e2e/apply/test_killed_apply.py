@@ -22,7 +22,7 @@ CreateTopic = Callable[..., str]
 # SIGKILL to itself when the numbered line is about to be written: what it tells has happened, the record lacks it.
 DIES = """
 import os, signal, sys
-from reconciler.backends.state.audit.file import AuditFile
+from reconciler.backends.state.audit import AuditFile
 from reconciler.cli.main import main
 write, left = AuditFile.write, [int(sys.argv.pop(1))]
 def dying(self, line):

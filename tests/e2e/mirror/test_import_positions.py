@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.clusters import connect_offsets, in_flight
-from reconciler.backends.clusters.connect_offsets import Pair, read_records
+from reconciler.backends.clusters import mirrormaker
 from reconciler.backends.clusters.groups import Side
+from reconciler.backends.clusters.mirrormaker import Pair, read_records
 from reconciler.operations.importers import positions as inheritance
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
@@ -118,10 +118,10 @@ def test_a_transaction_that_is_undecided_is_waited_for_and_never_read_past(
     producer.produce(f"{unique}connectoffsets", key=key, value=json.dumps({"offset": 11}))
     producer.flush(30)
     with monkeypatch.context() as patched:
-        patched.setattr(connect_offsets, "DECIDED_WITHIN_S", 0.2)
+        patched.setattr(mirrormaker, "DECIDED_WITHIN_S", 0.2)
         refused = cli(*words(env, unique), "--write")
     assert (refused.code, f"a transaction in west/{unique}connectoffsets-" in refused.err) == (1, True), refused.err
-    monkeypatch.setattr(connect_offsets, "DECIDED_WITHIN_S", 60.0)
+    monkeypatch.setattr(mirrormaker, "DECIDED_WITHIN_S", 60.0)
     deciding = threading.Timer(0.5, lambda: producer.commit_transaction(30))
     deciding.start()
     shown = cli(*words(env, unique))
@@ -156,7 +156,7 @@ def test_what_a_killed_mirrormaker_had_in_flight_is_found_in_both_logs(
     cli: Cli, env: Path, plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed twice in partition 0: 12 is stored, 12 to 16 came twice, 17 once. Partition 1 lacks one of them."""
-    monkeypatch.setattr(in_flight, "WINDOWS", (4, 64))
+    monkeypatch.setattr(mirrormaker, "WINDOWS", (4, 64))
     first = [(0, str(number)) for number in range(17)]
     second = [(0, str(number)) for number in range(12, 18)]
     other = [(1, str(number)) for number in range(20, 29) if number != 26]

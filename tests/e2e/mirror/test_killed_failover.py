@@ -21,7 +21,7 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.groups import GroupPosition, Side
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
-from reconciler.backends.state.audit.file import AuditFile
+from reconciler.backends.state.audit import AuditFile
 from reconciler.cli.main import main
 from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl

@@ -27,9 +27,9 @@ from reconciler_sandbox.brokers.up_down import Launch, bring_up
 from reconciler_sandbox.handles import ClusterHandle
 from reconciler_sandbox.profiles import HOST, Profile, SandboxBroker
 
-from reconciler.backends.clusters.facts import _over_our_connection
+from reconciler.backends.clusters.facts import over_our_connection
 from reconciler.backends.clusters.quotas import QuotaRequests
-from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserRequests
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Principal
@@ -142,7 +142,7 @@ def test_requests_that_librdkafka_has_no_call_for_log_in_so_too(
         assert users.described() == {"ada": {Mechanism.SHA_256: 4096}}
     with QuotaRequests(cluster, Principal.PLAN) as quotas:
         assert quotas.described(quotas.brokers()[0]) == {}
-    assert not [one for one in _over_our_connection(cluster, Principal.PLAN).values() if isinstance(one, Unknown)]
+    assert not [one for one in over_our_connection(cluster, Principal.PLAN).values() if isinstance(one, Unknown)]
     with ReplicaRequests(cluster, Principal.PLAN) as replicas:
         until = time.monotonic() + 1.5 * REAUTHENTICATION_MS / 1000
         while time.monotonic() < until:

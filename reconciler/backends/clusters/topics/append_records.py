@@ -1,6 +1,6 @@
 """Appends records to a topic unchanged: key, value, headers and timestamp, each to a named partition.
 
-By an idempotent producer, so that what it sends again lies there once.
+The producer is idempotent, so a record that it sends again is written once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LARGEST = 100_000_000
 
 
 class TopicWriter:
-    """Of one topic, within a ``with``. ``partitions``: how many it has, None when there is no such topic.
-    ``restamped``: records whose timestamp the topic replaced by the time of its broker."""
+    """Writes to one topic, within a ``with``. ``partitions``: how many it has, None when it does not exist.
+    ``restamped``: how many records the topic gave the time of its broker in place of their timestamp."""
 
     def __init__(self, cluster: Cluster, principal: Principal, topic: str) -> None:
         """Raises ClusterError."""
@@ -57,7 +57,7 @@ class TopicWriter:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> None:
-        """``timestamp`` in ms since 1970. Raises ClusterError for a record that was refused, this one or one before."""
+        """``timestamp`` in ms since 1970. Raises ClusterError if the broker refused this record or an earlier one."""
         while True:
             self._require_taken()
             try:

@@ -1,4 +1,4 @@
-"""Keeps equal config values once: ten thousand topics mostly share the same thirty entries."""
+"""What both readers of topics share: a probe for missing rights, words for hidden topics, equal configs kept once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from reconciler.model.live import ConfigValue, Source
 
 Configs = Mapping[str, ConfigValue] | Unknown
 
+VISIBILITY_PROBE = "reconciler-visibility-probe"
+"""An unused name. Only a principal that may describe every topic learns that it does not exist; others are denied."""
 TOPIC, BUILT_IN = 1, 5
 _SOURCES = {
     TOPIC: Source.TOPIC,
@@ -24,7 +26,7 @@ _SOURCES = {
 
 
 class ConfigShelf:
-    """Of one read of one cluster."""
+    """Of one read of one cluster: ten thousand topics mostly share the same thirty entries."""
 
     def __init__(self) -> None:
         self._values: dict[ConfigOf, ConfigValue] = {}
@@ -36,20 +38,17 @@ class ConfigShelf:
         known = self._known.get(id(entries))
         if known is not None:
             return known[1]
-        configs = {
-            sys.intern(entry.name): self._value(entry) for entry in sorted(entries, key=lambda config: config.name)
-        }
+        configs: dict[str, ConfigValue] = {}
+        for entry in sorted(entries, key=lambda config: config.name):
+            value = self._values.get(entry)
+            if value is None:
+                source = _SOURCES.get(entry.source, Source.BUILT_IN)
+                value = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
+            configs[sys.intern(entry.name)] = value
         # the shelf keeps every value and list alive, so each id identifies one of them
         made = self._mappings.setdefault(tuple((n, id(v)) for n, v in configs.items()), MappingProxyType(configs))
         self._known[id(entries)] = entries, made
         return made
-
-    def _value(self, entry: ConfigOf) -> ConfigValue:
-        config = self._values.get(entry)
-        if config is None:
-            source = _SOURCES.get(entry.source, Source.BUILT_IN)
-            config = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
-        return config
 
 
 def hidden_topic(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:

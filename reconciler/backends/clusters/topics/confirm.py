@@ -4,20 +4,107 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import assert_never
 
-from reconciler.backends.clusters.topics.agreement import disagreement, leaderless
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections.librdkafka import AdminConnection
-from reconciler.errors import ClusterError
-from reconciler.model.changes import DeleteTopic
-from reconciler.model.live import LiveCluster
+from reconciler.errors import ClusterError, Unknown
+from reconciler.model.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic, TopicChange
+from reconciler.model.config_values import same
+from reconciler.model.live import LiveTopic
+from reconciler.text import counted
 
 AGREE_SECONDS = 120.0
 """A broker that is still making the files of thousands of partitions shows nothing newer until they are made."""
 
 Failures = dict[str, str]
 """Id of a planned change -> why it is not done."""
+
+
+def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
+    """None when ``topic`` is as ``change`` wants it, else how it differs, in words that follow the topic's name."""
+    if isinstance(change, DeleteTopic):
+        if topic is None:
+            return None
+        if topic.topic_id == change.topic_id:
+            return "still exists"
+        return (
+            f"was deleted, but a client recreated it at once, with topic id {topic.topic_id}: look for a client that"
+            " still uses it and for auto.create.topics.enable"
+        )
+    if topic is None:
+        return "does not exist"
+    match change:
+        case CreateTopic():
+            factor, wanted = topic.replication_factor, change.replication_factor
+            other_factor = None
+            if wanted is not None and factor != wanted:
+                other_factor = f"has replication factor {factor or 'mixed'}, not {wanted}"
+            return _partitions(change.partitions, topic) or other_factor or _configs(change.configs, topic)
+        case AddPartitions():
+            return _identity(change.topic_id, topic) or _partitions(change.after, topic)
+        case AlterConfigs():
+            return _identity(change.topic_id, topic) or _configs(change.configs, topic)
+        case _:
+            assert_never(change)
+
+
+def obstacle(change: AddPartitions | AlterConfigs | DeleteTopic, topic: LiveTopic | None) -> str | None:
+    """Why the change must not be sent: the topic is gone, another one, or larger than the change would make it."""
+    if topic is None:
+        return None if isinstance(change, DeleteTopic) else "no longer exists"
+    if recreated := _identity(change.topic_id, topic):
+        return recreated
+    if isinstance(change, AddPartitions) and len(topic.partitions) > change.after:
+        return f"has {counted(len(topic.partitions), 'partition')} by now, more than the {change.after} planned"
+    return None
+
+
+def leaderless(change: TopicChange, topic: LiveTopic) -> str | None:
+    """Which of the partitions that the change made have no leader yet, in words that follow the topic's name."""
+    match change:
+        case CreateTopic():
+            made = topic.partitions
+        case AddPartitions():
+            made = topic.partitions[change.before :]
+        case AlterConfigs() | DeleteTopic():
+            made = ()
+        case _:
+            assert_never(change)
+    without = [str(part.index) for part in made if part.leader < 0]
+    return f"has no leader for partition {', '.join(without[:10])}" if without else None
+
+
+def _identity(topic_id: str, topic: LiveTopic) -> str | None:
+    if topic.topic_id == topic_id:
+        return None
+    return f"was deleted and created again since the plan: topic id was {topic_id}, is {topic.topic_id}"
+
+
+def _partitions(wanted: int, topic: LiveTopic) -> str | None:
+    number = len(topic.partitions)
+    return None if wanted in (-1, number) else f"has {counted(number, 'partition')}, not {wanted}"
+
+
+def _configs(wanted: Sequence[ConfigChange], topic: LiveTopic) -> str | None:
+    if not wanted:
+        return None
+    if isinstance(topic.configs, Unknown):
+        return f"does not show its configs: {topic.configs.error}"
+    overrides = topic.overrides
+    for desired in wanted:
+        entry = topic.configs.get(desired.key)
+        if entry is not None and entry.sensitive:
+            continue  # its value is hidden: nothing can be compared
+        value = overrides.get(desired.key)
+        if not same(desired.key, value, desired.after):
+            return f"has {desired.key} = {_shown(value)}, not {_shown(desired.after)}"
+    return None
+
+
+def _shown(value: str | None) -> str:
+    return "no override" if value is None else repr(value)
 
 
 def await_agreement(
@@ -42,7 +129,7 @@ def await_agreement(
         except ClusterError as error:
             if error.kind != "unreachable":
                 raise
-            # a broker that does not answer is not read from
+            # Clients cannot read from a broker that does not answer, so nothing is confirmed there.
     return differing
 
 
@@ -53,37 +140,25 @@ def _await(
     until: float,
     broker: int | None,
 ) -> Failures:
+    """Reads until every item is as wanted, or nothing more can change, or the time is up. What differs then."""
     pause = 0.02
     while True:
         live = read_cluster(connection, [item.change.ref.name for item in items], broker)
-        differing = _differences(items, live)
-        moving = [i for i in items if i.id in differing and not _final(i, existed, live)]
+        differing: Failures = {}
+        moving = False
+        for item in items:
+            ref, topic = item.change.ref, live.topics.get(item.change.ref.name)
+            if (hidden := live.hidden.get(ref.name)) is not None:
+                doubt = f"whether it is done is unknown: {hidden.error}"
+                differing[item.id] = f"{ref} was sent, and {doubt}\n{hidden.todo}"
+                continue
+            text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
+            if text:
+                differing[item.id] = f"{ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
+                # Waiting changes nothing about a topic that was there before, or was recreated after its deletion.
+                recreated = topic and isinstance(item.change, DeleteTopic) and topic.topic_id != item.change.topic_id
+                moving |= topic is None or not (item.id in existed or recreated)
         if not moving or time.monotonic() > until:
             return differing
         time.sleep(pause)
         pause = min(pause * 2, 1.0)
-
-
-def _final(item: PlannedTopicChange, existed: frozenset[str], live: LiveCluster) -> bool:
-    """Whether waiting changes nothing: the topic was there before, may not be seen, or was made again after it was
-    deleted."""
-    topic = live.topics.get(item.change.ref.name)
-    if topic is None:
-        return item.change.ref.name in live.hidden
-    return item.id in existed or (isinstance(item.change, DeleteTopic) and topic.topic_id != item.change.topic_id)
-
-
-def _differences(items: Sequence[PlannedTopicChange], live: LiveCluster) -> Failures:
-    differences: Failures = {}
-    for item in items:
-        topic = live.topics.get(item.change.ref.name)
-        if (hidden := live.hidden.get(item.change.ref.name)) is not None:
-            doubt = f"whether it is done is unknown: {hidden.error}"
-            differences[item.id] = f"{item.change.ref} was sent, and {doubt}\n{hidden.todo}"
-            continue
-        text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
-        if text:
-            differences[item.id] = (
-                f"{item.change.ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
-            )
-    return differences

@@ -6,7 +6,7 @@ kept once: ten thousand topics mostly share the same thirty config entries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,17 +16,18 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from reconciler.backends.clusters.topics.config_cache import (
     BUILT_IN,
     TOPIC,
+    VISIBILITY_PROBE,
     Configs,
     ConfigShelf,
     hidden_topic,
     unknown_configs,
 )
-from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, batched
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection, kafka_error_of
 from reconciler.errors import ClusterError, Unknown
 from reconciler.kafka.protocol.metadata_and_configs import ConfigOf
 from reconciler.model.live import Broker, LiveCluster, LivePartition, LiveTopic
+from reconciler.text import batched
 
 DESCRIBE_TOPICS_BATCH = 2_000
 DESCRIBE_CONFIGS_BATCH = 250
@@ -46,21 +47,50 @@ def read_cluster(
     """
     connection.wait_out_throttle()
     described = connection.cluster(within)
-    name = connection.speaker.cluster
-    names = _all_names(connection) if topics is None else sorted(set(topics))
-    by_name, hidden, sees_all = _topics(connection, names)
+    if topics is not None:
+        names = sorted(set(topics))
+    else:
+        try:
+            names = sorted(connection.admin.list_topics(timeout=REQUEST_SECONDS).topics)
+        except KafkaException as error:
+            raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
+    # Each answer becomes our own values at once: the objects of librdkafka are large, and equal lists of brokers are
+    # kept once.
+    ids: dict[tuple[int, ...], tuple[int, ...]] = {}
+    by_name: dict[str, tuple[str, tuple[LivePartition, ...], bool]] = {}
+    hidden: dict[str, Unknown] = {}
+    sees_all = True
+
+    def shared(nodes: Iterable[Any]) -> tuple[int, ...]:
+        key = tuple(node.id for node in nodes)
+        return ids.setdefault(key, key)
+
+    for topic, answer in describe_topics(connection, names):
+        sees_all = sees_all and not isinstance(answer, ClusterError)
+        if topic == VISIBILITY_PROBE:
+            continue
+        if isinstance(answer, ClusterError):
+            hidden[topic] = hidden_topic(connection.speaker, topic, answer)
+            continue
+        partitions = tuple(
+            LivePartition(
+                part.id, part.leader.id if part.leader is not None else -1, shared(part.replicas), shared(part.isr)
+            )
+            for part in sorted(answer.partitions, key=lambda part: part.id)
+        )
+        topic_id = str(answer.topic_id).replace("+", "-").replace("/", "_")  # as Kafka itself prints it
+        by_name[topic] = topic_id, partitions, bool(answer.is_internal)
     configs = _configs(connection, list(by_name), config_broker)
+    live = {
+        topic: LiveTopic(topic, topic_id, partitions, configs[topic], internal)
+        for topic, (topic_id, partitions, internal) in by_name.items()
+        if topic in configs  # else deleted meanwhile
+    }
     return LiveCluster(
-        name=name,
+        name=connection.speaker.cluster,
         cluster_id=described.cluster_id,
         brokers=brokers_of(described),
-        topics=MappingProxyType(
-            {
-                topic: LiveTopic(topic, topic_id, partitions, configs[topic], internal)
-                for topic, (topic_id, partitions, internal) in by_name.items()
-                if topic in configs
-            }
-        ),
+        topics=MappingProxyType(live),
         sees_all=sees_all,
         hidden=MappingProxyType(hidden),
     )
@@ -72,38 +102,11 @@ def brokers_of(described: Any) -> tuple[Broker, ...]:
     return tuple(Broker(node.id, node.host, node.port, node.rack or None) for node in nodes)
 
 
-def _all_names(connection: AdminConnection) -> list[str]:
-    try:
-        return sorted(connection.admin.list_topics(timeout=REQUEST_SECONDS).topics)
-    except KafkaException as error:
-        raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
-
-
-Described = tuple[str, tuple[LivePartition, ...], bool]
-
-
-def _topics(connection: AdminConnection, names: Sequence[str]) -> tuple[dict[str, Described], dict[str, Unknown], bool]:
-    """Topic id, partitions and internal flag by name; those it may not see; and whether it may see every topic."""
-    ids: dict[tuple[int, ...], tuple[int, ...]] = {}
-    topics: dict[str, Described] = {}
-    hidden: dict[str, Unknown] = {}
-    sees_all = True
-    for topic, described in describe_topics(connection, names):
-        sees_all = sees_all and not isinstance(described, ClusterError)
-        if topic == VISIBILITY_PROBE:
-            continue
-        if isinstance(described, ClusterError):
-            hidden[topic] = hidden_topic(connection.speaker, topic, described)
-        else:
-            topics[topic] = _described(described, ids)
-    return topics, hidden, sees_all
-
-
 def describe_topics(
     connection: AdminConnection, names: Iterable[str], **options: bool
 ) -> Iterator[tuple[str, Any | ClusterError]]:
-    """``TopicDescription`` of each name and of ``VISIBILITY_PROBE``, or that it may not be seen; what does not exist is
-    left out. Raises ClusterError."""
+    """``TopicDescription`` of each name and of ``VISIBILITY_PROBE``, or the refusal if the principal may not describe
+    it; topics that do not exist are left out. Raises ClusterError."""
     for batch in batched([*names, VISIBILITY_PROBE], DESCRIBE_TOPICS_BATCH):
         futures = connection.admin.describe_topics(TopicCollection(batch), request_timeout=REQUEST_SECONDS, **options)
         connection.settle(futures.values())
@@ -115,23 +118,8 @@ def describe_topics(
                 raise failed
 
 
-def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Described:
-    def shared(nodes: Iterable[Any]) -> tuple[int, ...]:
-        key = tuple(node.id for node in nodes)
-        return ids.setdefault(key, key)
-
-    partitions = tuple(
-        LivePartition(
-            part.id, part.leader.id if part.leader is not None else -1, shared(part.replicas), shared(part.isr)
-        )
-        for part in sorted(topic.partitions, key=lambda part: part.id)
-    )
-    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")  # as Kafka itself prints it
-    return topic_id, partitions, bool(topic.is_internal)
-
-
 def _configs(connection: AdminConnection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
-    """By topic; a topic deleted meanwhile is left out, one whose configs are refused is Unknown."""
+    """By topic. A topic that was deleted meanwhile is left out; Unknown if the principal may not read its configs."""
     shelf = ConfigShelf()
     steer = {} if broker is None else {"broker": broker}
     answers: dict[str, Configs] = {}
@@ -145,7 +133,18 @@ def _configs(connection: AdminConnection, names: Sequence[str], broker: int | No
             resource, future = asked.popitem()
             error = kafka_error_of(future)
             if error is None:
-                answers[resource.name] = shelf.mapping(_entries(future.result()))
+                entries = tuple(
+                    ConfigOf(
+                        name,
+                        entry.value,
+                        # librdkafka's number 0 of a source is "unknown": an old broker that returns none
+                        int(entry.source) or (BUILT_IN if entry.is_default else TOPIC),
+                        bool(entry.is_sensitive),
+                        bool(entry.is_read_only),
+                    )
+                    for name, entry in future.result().items()
+                )
+                answers[resource.name] = shelf.mapping(entries)
                 continue
             failed = connection.error(error, errors.describe_configs(resource.name))
             if failed.kind == "unreachable":
@@ -153,17 +152,3 @@ def _configs(connection: AdminConnection, names: Sequence[str], broker: int | No
             if failed.kind != "missing":
                 answers[resource.name] = unknown_configs(connection.speaker, resource.name, failed)
     return answers
-
-
-def _entries(fields: Mapping[str, Any]) -> tuple[ConfigOf, ...]:
-    """librdkafka's number 0 of a source is "unknown": an old broker that returns none."""
-    return tuple(
-        ConfigOf(
-            name,
-            entry.value,
-            int(entry.source) or (BUILT_IN if entry.is_default else TOPIC),
-            bool(entry.is_sensitive),
-            bool(entry.is_read_only),
-        )
-        for name, entry in fields.items()
-    )

@@ -1,30 +1,39 @@
 """Reads all topics of a cluster over our own connection, at a tenth of the CPU that librdkafka's objects cost.
 
-An optimisation only: what cannot be asked this way (settings only librdkafka knows, an old broker, a lost connection)
-is None, and ``read`` asks again and reports what is wrong.
+``ReadAhead`` does so on a thread, while the program still loads its YAML. Both only save time: the answer is None where
+this way is closed (settings that only librdkafka knows, an old broker, a lost connection), and ``read`` asks again and
+reports what is wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
 import binascii
+import contextlib
 import logging
 import random
-from asyncio import Future
+import sys
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.backends.clusters.topics.config_cache import Configs, ConfigShelf, hidden_topic, unknown_configs
-from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, batched
+from reconciler.backends.clusters.topics.config_cache import (
+    VISIBILITY_PROBE,
+    Configs,
+    ConfigShelf,
+    hidden_topic,
+    unknown_configs,
+)
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
 from reconciler.backends.connections.errors import Speaker
-from reconciler.errors import Unknown
+from reconciler.errors import ReconcilerError
 from reconciler.kafka.address import host_port
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.buffers import BufferPool
@@ -35,22 +44,29 @@ from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol import metadata_and_configs as wire_topics
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Broker, LiveCluster, LivePartition, LiveTopic
+from reconciler.text import batched
 
 FROM_TOPICS = 250
 """Fewer named topics than this are not worth a connection of their own."""
 BATCH = 250
 NAMES = 2_000
 CONNECTIONS = 2
+CONNECTIONS_AHEAD = 1
+"""To each cluster. Nothing waits for these answers yet, and two requests at a time could take time from others."""
 IN_FLIGHT = 3
 ANSWER_WITHIN = 15.0
 CONNECT_WITHIN = 3.0
+LEAVES_WITHIN = 1.0
+"""Seconds. To close connections takes none; the name of a server may still be looked up."""
+SWITCH_SECONDS = 0.0005
+"""How long the thread that reads YAML may keep the interpreter. ``ReadAhead`` wants it for a moment after each answer
+of a broker: by Python's own 5 ms to connect alone takes 0.3 s."""
 
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _log = logging.getLogger("reconciler.kafka")
 Answer = TypeVar("Answer")
 Address = tuple[str, int]
 Open = Callable[[Address], Awaitable[WireConnection]]
-Told = tuple[wire_topics.PartitionOf, ...]
 
 
 def read_in_bulk(cluster: Cluster, principal: Principal, topics: Collection[str] | None = None) -> LiveCluster | None:
@@ -97,48 +113,61 @@ class _Reading:
                 line.close()
 
     async def _read(self, opened: Open, names: list[str] | None, connections: int) -> LiveCluster:
-        """All of one broker, so that all answers are of one mind."""
-        address = await self._first(opened)
+        # The first bootstrap server that answers, in any order.
+        failed: WireError = ConnectionLostError("there is no bootstrap server")
+        servers = map(host_port, self._cluster.bootstrap_servers)
+        places = [(server.host, server.port) for server in servers]
+        for address in random.sample(places, len(places)):
+            try:
+                self._lines.append(await opened(address))
+                break
+            except ConnectionLostError as error:
+                failed = error
+        else:
+            raise failed
+        # All of one broker, so that all answers are of one mind. A bootstrap address that no broker has itself may lead
+        # to another broker each time.
         probe = await _metadata(self._lines[0], [VISIBILITY_PROBE])
         nodes = [(broker.host, broker.port) for broker in probe.brokers]
-        if nodes and address not in nodes:  # it may lead to another broker each time
+        if nodes and address not in nodes:
             address = random.choice(nodes)  # noqa: S311 - any of them
             self._lines.append(await opened(address))
             self._lines.pop(0).close()
         self._lines += [await opened(address) for _ in range(connections - 1)]
-        asked = [None] if names is None else batched(names, NAMES)
-        entries = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
-        described, denied = _described(topic for each in entries for topic in each.topics)
+        wanted = [None] if names is None else batched(names, NAMES)
+        described: dict[str, wire_topics.TopicOf] = {}
+        denied: set[str] = set()
+        for answer in [probe, *[await _metadata(self._lines[0], some) for some in wanted]]:
+            for topic in answer.topics:
+                if topic.error == 0:
+                    described[topic.name] = topic
+                elif (kind := errors.KINDS_BY_CODE.get(topic.error)) == "denied":
+                    denied.add(topic.name)
+                elif kind not in ("missing", "invalid"):
+                    raise BrokerError(topic.error, f"metadata of {topic.name}")
+        described.pop(VISIBILITY_PROBE, None)
         shelf, parts, topics = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
         async for some in _configs(self._lines, sorted(described)):
             for pair in some:
                 configs = self._judged(pair, shelf)
                 if configs is not None:
-                    topics[pair.name] = _live(described[pair.name], configs, parts)
+                    topic = described[pair.name]
+                    # As Kafka itself prints an id: base64 for URLs, without its padding.
+                    topic_id = binascii.b2a_base64(topic.topic_id).translate(_FOR_URLS)[:22].decode()
+                    partitions = parts.of(topic.partitions)
+                    topics[pair.name] = LiveTopic(topic.name, topic_id, partitions, configs, topic.internal)
+        hidden = {
+            name: hidden_topic(self._speaker, name, errors.denied(self._speaker, errors.describe_topic(name)))
+            for name in sorted(denied - {VISIBILITY_PROBE})
+        }
         return LiveCluster(
             name=self._cluster.name,
             cluster_id=probe.cluster_id,
             brokers=tuple(Broker(*broker[:3], broker.rack or None) for broker in sorted(probe.brokers)),
             topics=MappingProxyType({name: topics[name] for name in sorted(topics)}),
             sees_all=not denied,
-            hidden=MappingProxyType({name: self._hidden(name) for name in sorted(denied - {VISIBILITY_PROBE})}),
+            hidden=MappingProxyType(hidden),
         )
-
-    def _hidden(self, topic: str) -> Unknown:
-        return hidden_topic(self._speaker, topic, errors.denied(self._speaker, errors.describe_topic(topic)))
-
-    async def _first(self, opened: Open) -> Address:
-        """The first bootstrap server that answers, in any order."""
-        servers = map(host_port, self._cluster.bootstrap_servers)
-        places = [(server.host, server.port) for server in servers]
-        failed: WireError = ConnectionLostError("there is no bootstrap server")
-        for address in random.sample(places, len(places)):
-            try:
-                self._lines.append(await opened(address))
-                return address
-            except ConnectionLostError as error:
-                failed = error
-        raise failed
 
     def _judged(self, pair: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
         """None for a topic that was deleted meanwhile."""
@@ -151,21 +180,6 @@ class _Reading:
         if failed.kind == "unreachable":
             raise failed
         return None if failed.kind == "missing" else unknown_configs(self._speaker, pair.name, failed)
-
-
-def _described(entries: Iterable[wire_topics.TopicOf]) -> tuple[dict[str, wire_topics.TopicOf], frozenset[str]]:
-    """By name, those that are there; and those that were asked for and may not be seen. Raises BrokerError."""
-    by_name: dict[str, wire_topics.TopicOf] = {}
-    denied: set[str] = set()
-    for topic in entries:
-        if topic.error == 0:
-            by_name[topic.name] = topic
-        elif (kind := errors.KINDS_BY_CODE.get(topic.error)) == "denied":
-            denied.add(topic.name)
-        elif kind not in ("missing", "invalid"):
-            raise BrokerError(topic.error, f"metadata of {topic.name}")
-    by_name.pop(VISIBILITY_PROBE, None)
-    return by_name, frozenset(denied)
 
 
 async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topics.ClusterOf:
@@ -185,7 +199,7 @@ async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> Asy
         line.negotiated(wire_topics.DESCRIBE_CONFIGS, version, version, "DescribeConfigs")
     reader = wire_topics.ConfigReader()
     batches, turns = batched(names, BATCH), cycle(lines)
-    waiting: deque[Future[Frame]] = deque()
+    waiting: deque[asyncio.Future[Frame]] = deque()
     while True:
         for batch in islice(batches, IN_FLIGHT * len(lines) - len(waiting)):
             api = (wire_topics.DESCRIBE_CONFIGS, version, True)
@@ -206,26 +220,76 @@ def _unpacked(frame: Frame, unpack: Callable[[memoryview], Answer]) -> Answer:
 
 
 class _Partitions:
-    """Equal ones are one object: most topics have one partition, and brokers are few."""
+    """Keeps equal partitions once: most topics have one partition, and brokers are few."""
 
     def __init__(self) -> None:
         self._single: dict[wire_topics.PartitionOf, LivePartition] = {}
-        self._lists: dict[int, tuple[Told, tuple[LivePartition, ...]]] = {}  # keeps ``Told``, so that its id is its own
+        # Keeps the lists that were read, so that no other list gets the id of one.
+        self._lists: dict[int, tuple[tuple[wire_topics.PartitionOf, ...], tuple[LivePartition, ...]]] = {}
 
-    def of(self, parts: Told) -> tuple[LivePartition, ...]:
+    def of(self, parts: tuple[wire_topics.PartitionOf, ...]) -> tuple[LivePartition, ...]:
         known = self._lists.get(id(parts))
         if known is None:
-            known = self._lists[id(parts)] = parts, tuple(map(self._one, parts))
+            live: list[LivePartition] = []
+            for part in parts:
+                kept = self._single.get(part)
+                if kept is None:
+                    kept = self._single[part] = LivePartition(*part)
+                live.append(kept)
+            known = self._lists[id(parts)] = parts, tuple(live)
         return known[1]
 
-    def _one(self, partition: wire_topics.PartitionOf) -> LivePartition:
-        live_partition = self._single.get(partition)
-        if live_partition is None:
-            live_partition = self._single[partition] = LivePartition(*partition)
-        return live_partition
 
+class ReadAhead:
+    """Begins at once; for one principal. ``close`` breaks off what is still under way."""
 
-def _live(topic: wire_topics.TopicOf, configs: Configs, parts: _Partitions) -> LiveTopic:
-    """The id as Kafka itself prints it: base64 for URLs, without its padding."""
-    topic_id = binascii.b2a_base64(topic.topic_id).translate(_FOR_URLS)[:22].decode()
-    return LiveTopic(topic.name, topic_id, parts.of(topic.partitions), configs, topic.internal)
+    def __init__(self, clusters: Mapping[str, Cluster], principal: Principal) -> None:
+        self._clusters = clusters
+        self._principal = principal
+        self._answers: dict[str, Future[LiveCluster | None]] = {name: Future() for name in clusters}
+        self._loop = asyncio.new_event_loop()
+        self._enough = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        self._thread.start()
+
+    def reads(self, cluster: Cluster) -> bool:
+        """False also where a cluster of this name is read with other settings."""
+        return self._clusters.get(cluster.name) == cluster
+
+    def take(self, name: str) -> LiveCluster | None:
+        """Waits for it. None when it cannot be read this way, or was broken off."""
+        return self._answers[name].result()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # all is read, and the loop is closed
+            self._loop.call_soon_threadsafe(self._enough.set)
+        self._thread.join(LEAVES_WITHIN)
+
+    def _run(self) -> None:
+        async def read_one(cluster: Cluster) -> None:
+            future = self._answers[cluster.name]
+            try:
+                future.set_result(await reading_in_bulk(cluster, self._principal, connections=CONNECTIONS_AHEAD))
+            except ReconcilerError:
+                future.set_result(None)
+            except Exception as error:  # noqa: BLE001 - a slip of ours, for the thread that asks
+                future.set_exception(error)
+
+        async def read() -> None:
+            enough = asyncio.create_task(self._enough.wait())
+            reads = asyncio.gather(*map(read_one, self._clusters.values()))
+            await asyncio.wait((enough, reads), return_when=asyncio.FIRST_COMPLETED)
+            for item in (enough, reads):
+                item.cancel()
+            await asyncio.gather(enough, reads, return_exceptions=True)
+
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(read())
+        finally:
+            sys.setswitchinterval(before)
+            for future in self._answers.values():
+                if not future.done():
+                    future.set_result(None)

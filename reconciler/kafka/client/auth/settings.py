@@ -1,11 +1,14 @@
-"""Client settings under librdkafka's names as options of our own connections.
+"""Client settings under librdkafka's names as options of our own connections, and the files that hold secrets.
 
 What ``supported_settings`` refuses is an error here too; settings that only tune librdkafka are left aside.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +16,7 @@ from reconciler.kafka.client.auth.supported_settings import refusals
 from reconciler.kafka.client.auth.tls import Renewed
 from reconciler.kafka.client.errors import SettingError
 
+MOST_BYTES = 1 << 20
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _ALIASES = {
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
@@ -48,11 +52,22 @@ def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
     if this_refusals := refusals(client):
         raise SettingError("; ".join(map(str, this_refusals)))
     protocol = client.get("security.protocol", "plaintext").lower()
+    sasl: SaslSettings | None = None
+    if protocol.startswith("sasl"):
+        mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", "")).upper()
+        if mechanism == "OAUTHBEARER":
+            of_oauth = ("sasl.oauth", "https.", "enable.sasl.oauth")
+            oauth = {_ALIASES.get(name, name): value for name, value in client.items() if name.startswith(of_oauth)}
+            sasl = SaslSettings(mechanism, oauth=oauth)
+        elif missing := [name for name in ("sasl.username", "sasl.password") if not client.get(name)]:
+            raise SettingError(f"sasl.mechanism {mechanism} needs {' and '.join(missing)}")
+        else:
+            sasl = SaslSettings(mechanism, client["sasl.username"], client["sasl.password"])
     return ConnectionSettings(
         client_id=client.get("client.id", "mirror"),
         rack=client.get("client.rack", ""),
         tls=Renewed(client) if protocol.endswith("ssl") else None,
-        sasl=_sasl(client) if protocol.startswith("sasl") else None,
+        sasl=sasl,
         connect_timeout=_milliseconds(client, "socket.connection.setup.timeout.ms", 10_000),
         request_timeout=_milliseconds(client, "socket.timeout.ms", 30_000),
         send_buffer=_number(client, "socket.send.buffer.bytes", 0),
@@ -75,14 +90,15 @@ def _milliseconds(client: Mapping[str, str], name: str, default: int) -> float:
     return value / 1000
 
 
-def _sasl(client: Mapping[str, str]) -> SaslSettings:
-    mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", "")).upper()
-    if mechanism == "OAUTHBEARER":
-        of_oauth = ("sasl.oauth", "https.", "enable.sasl.oauth")
-        return SaslSettings(
-            mechanism, oauth={_ALIASES.get(k, k): v for k, v in client.items() if k.startswith(of_oauth)}
-        )
-    missing = [name for name in ("sasl.username", "sasl.password") if not client.get(name)]
-    if missing:
-        raise SettingError(f"sasl.mechanism {mechanism} needs {' and '.join(missing)}")
-    return SaslSettings(mechanism, client["sasl.username"], client["sasl.password"])
+def read_secret(path: str) -> str:
+    """Raises OSError for what cannot be read, is no regular file, is longer than ``MOST_BYTES``, or is not UTF-8."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MOST_BYTES:,} bytes, which no secret has", path)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise OSError(errno.EINVAL, "not a text file", path) from None

@@ -1,8 +1,8 @@
 """Which of librdkafka's settings may be given, which our own connections honour, and what to use instead of others.
 
-Pure, and nothing is opened: an environment can be judged before anybody connects. Names and meaning: librdkafka 2.16,
-CONFIGURATION.md. What may be given is a list: who edits an environment must not run code with it, and some settings
-load libraries or call a shell. A setting that decides about security is honoured or refused, never ignored.
+Pure, and nothing is opened: an environment can be judged before any connection. Names and meaning: librdkafka 2.16,
+CONFIGURATION.md. What may be given is a list: an edit of an environment must not run code, and some settings load
+libraries or call a shell. A setting that decides about security is honoured or refused, never ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reconciler.kafka.address import url_address
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 DECIDES = ("ssl.", "ssl_", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl", "oauthbearer_")
-"""How settings begin that decide to whom credentials are shown, and which."""
+"""Beginnings of settings that decide which credentials a client shows, and to whom."""
 HONOURED = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
@@ -32,7 +32,7 @@ HONOURED = frozenset(
     }
 )  # fmt: skip
 HARMLESS = ("sasl.kerberos.service.name", "sasl.oauthbearer.sub.claim.name")
-"""They mean something with the mechanism GSSAPI only, which is refused by its name; or in librdkafka's own log."""
+"""Settings that matter only with the mechanism GSSAPI, which is refused by its name, or in librdkafka's own log."""
 _LIBRDKAFKA_ONLY = ("ssl.keystore.", "ssl.sigalgs.list", "ssl.ca.certificate.stores", "sasl.oauthbearer.assertion.")
 """Beginnings. They name keys and algorithms; our own connections do not honour them."""
 TUNING = frozenset(
@@ -66,7 +66,7 @@ TUNING = frozenset(
         "debug", "log_level", "log.connection.close", "statistics.interval.ms", "enable.metrics.push",
     }
 )  # fmt: skip
-"""They change how fast and how patiently a client works, not with whom it speaks, nor what it runs or reads."""
+"""Settings for speed and patience of a client. They change neither its peer nor what it runs or reads."""
 TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a name
 FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location",
          "ssl.keystore.location", "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.jwt.template.file",
@@ -140,14 +140,14 @@ class Refusal:
 
 
 def refusals(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
-    """Of a client that our own connections serve, too. ``client``: librdkafka settings; None for a value that is not
-    known yet (a secret)."""
+    """Why a client that our own connections serve, too, cannot use its settings. ``client``: librdkafka settings; None
+    for a value that is not known yet (a secret)."""
     unsupported = (_refusal(setting) for setting in sorted(client) if setting.startswith(_LIBRDKAFKA_ONLY))
     return (*forbidden(client), *unsupported, *_values(client), *_together(client))
 
 
 def useless(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
-    """What no client can log in with, librdkafka included, as far as that is known before anybody connects."""
+    """What no client can log in with, librdkafka included, as far as that is known before a connection."""
     return (
         *(refusal for refusal in _values(client) if refusal.setting in _OF_EVERY_CLIENT),
         *_together(client),
@@ -157,11 +157,8 @@ def useless(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
 
 def forbidden(client: Iterable[str]) -> tuple[Refusal, ...]:
     """Settings that no client is given, one refusal each: those that are not on the list."""
-    return tuple(_refusal(setting) for setting in sorted(client) if not _listed(setting))
-
-
-def _listed(setting: str) -> bool:
-    return setting in _LISTED or setting.startswith(_LIBRDKAFKA_ONLY)
+    unlisted = (setting for setting in sorted(client) if setting not in _LISTED)
+    return tuple(_refusal(setting) for setting in unlisted if not setting.startswith(_LIBRDKAFKA_ONLY))
 
 
 def _refusal(setting: str) -> Refusal:
@@ -170,10 +167,10 @@ def _refusal(setting: str) -> Refusal:
         if setting.startswith(DECIDES)
         else "Only settings that are known to run no code and to read no file are handed to a client"
     )
-    why, todo = next(
-        (words for name, words in _INSTEAD.items() if setting.startswith(name)), (default, _nearest_todo(setting))
-    )
-    return Refusal(setting, f"the setting {setting} is not supported", why, _sentence(todo))
+    near = get_close_matches(setting, sorted(_LISTED), 1, 0.85)
+    guess = f"perhaps {near[0]} is meant; else remove it" if near else "remove it"
+    why, todo = next((words for name, words in _INSTEAD.items() if setting.startswith(name)), (default, guess))
+    return Refusal(setting, f"the setting {setting} is not supported", why, todo[0].upper() + todo[1:])
 
 
 def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
@@ -218,7 +215,7 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
 
 
 def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
-    """Credentials that are missing, and those that no broker is shown."""
+    """Credentials that are missing, and those that no broker would see."""
     protocol = client.get("security.protocol", "plaintext")
     given = [name for name in ("sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms") if name in client]
     if protocol is not None and protocol.lower() in PROTOCOLS and not protocol.lower().startswith("sasl"):
@@ -233,28 +230,21 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     setting = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), "")
     mechanism = (client.get(setting) or "").upper()
     needed = ["sasl.username", "sasl.password"] if mechanism in MECHANISMS[:3] else []
-    if mechanism == "OAUTHBEARER" and _by_client_credentials(client):
+    oauth = (
+        client.get("sasl.oauthbearer.method", "default"),
+        client.get("sasl.oauthbearer.grant.type", "client_credentials"),
+        client.get("sasl.oauthbearer.metadata.authentication.type", "none"),
+    )
+    if mechanism == "OAUTHBEARER" and oauth == ("oidc", "client_credentials", "none"):
         needed = [f"sasl.oauthbearer.{name}" for name in ("token.endpoint.url", "client.id", "client.secret")]
-    lacking = [name for name in needed if name not in client and not _by_another_name(name, client)]
+    # librdkafka has two names for identity and secret of a client.
+    by_other_name = {
+        name: name.replace("oauthbearer.client.", "oauthbearer.client.credentials.client.") for name in needed
+    }
+    lacking = [name for name in needed if name not in client and by_other_name[name] not in client]
     if lacking:
         todo = f"Add {_all_of(lacking)}; secrets are written as ${{env:NAME}} or ${{file:PATH}}"
         yield Refusal(setting, f"{setting} is {mechanism} without {_all_of(lacking)}", "No login is possible", todo)
-
-
-def _by_client_credentials(client: Mapping[str, str | None]) -> bool:
-    grant = client.get("sasl.oauthbearer.grant.type", "client_credentials")
-    cloud = client.get("sasl.oauthbearer.metadata.authentication.type", "none")
-    method = client.get("sasl.oauthbearer.method", "default")
-    return (method, grant, cloud) == ("oidc", "client_credentials", "none")
-
-
-def _by_another_name(name: str, client: Mapping[str, str | None]) -> bool:
-    return name.replace("oauthbearer.client.", "oauthbearer.client.credentials.client.") in client
-
-
-def _nearest_todo(setting: str) -> str:
-    near = get_close_matches(setting, sorted(_LISTED), 1, 0.85)
-    return f"perhaps {near[0]} is meant; else remove it" if near else "remove it"
 
 
 def _any_of(words: tuple[str, ...] | list[str], last: str = "or") -> str:
@@ -263,7 +253,3 @@ def _any_of(words: tuple[str, ...] | list[str], last: str = "or") -> str:
 
 def _all_of(words: list[str]) -> str:
     return _any_of(words, "and")
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]

@@ -8,16 +8,15 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from reconciler.kafka.client.auth.supported_settings import FILES
 from reconciler.kafka.client.errors import SettingError
 
-FILES = (
-    "ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location",
-)  # fmt: skip
+_FILES = tuple(name for name in FILES if name.startswith("ssl."))
 _OPENSSL_NAMES = {"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1"}
 
 
 class Renewed:
-    """A TLS context that follows its files: what was renewed there counts from the next connection on.
+    """A TLS context that follows its files: the next connection uses a certificate that was renewed there.
 
     Certificates live for days where a machine renews them, and a lane for weeks. Raises SettingError when it is made;
     later, files that cannot be used (half of them may be written) leave the context as it was.
@@ -38,15 +37,14 @@ class Renewed:
 
 
 def _stamps(client: Mapping[str, str]) -> tuple[tuple[int, int, int] | None, ...]:
-    return tuple(_stamp(client.get(name, "")) for name in FILES)
-
-
-def _stamp(place: str) -> tuple[int, int, int] | None:
-    try:
-        stat_result = Path(place).stat()
-    except OSError:
-        return None
-    return stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino
+    stamps: list[tuple[int, int, int] | None] = []
+    for name in _FILES:
+        try:
+            stat = Path(client.get(name, "")).stat()
+            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        except OSError:
+            stamps.append(None)
+    return tuple(stamps)
 
 
 def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
@@ -67,7 +65,13 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
         if client.get("ssl.curves.list"):
             curve = client["ssl.curves.list"].strip(":, ")
             context.set_ecdh_curve(_OPENSSL_NAMES.get(curve, curve))
-        _client_certificate(context, client)
+        with contextlib.ExitStack() as stack:
+            certificate, key = (_key_material(stack, client, kind) for kind in ("ssl.certificate", "ssl.key"))
+            if certificate is not None:
+                password = client.get("ssl.key.password", "")  # None would ask on the terminal
+                context.load_cert_chain(certificate, key, password)
+            elif key is not None:
+                raise SettingError("a TLS key is set without ssl.certificate.location or ssl.certificate.pem")
     except (OSError, ValueError) as error:  # of OpenSSL too
         raise SettingError(f"the TLS settings cannot be used: {error}. Check the ssl.* locations and formats") from None
     return context
@@ -76,7 +80,7 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
 def unreadable_file(client: Mapping[str, str], written: Mapping[str, str]) -> str:
     """The first setting whose file cannot be read, with the path as it was ``written``, before references were
     resolved; nothing when all can be. OpenSSL's errors name neither the file nor the setting."""
-    for setting in FILES:
+    for setting in _FILES:
         place = client.get(setting, "")
         if place in ("", "probe") or Path(place).is_dir():
             continue
@@ -88,7 +92,7 @@ def unreadable_file(client: Mapping[str, str], written: Mapping[str, str]) -> st
 
 
 def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:
-    """Of the certificates under ``<prefix>.location`` (a file or a folder) and ``<prefix>.pem``, else the system's.
+    """Trusts the certificates under ``<prefix>.location`` (a file or a folder) and ``<prefix>.pem``, else the system's.
 
     Chains are judged as librdkafka does: Python 3.13 began to refuse certificates without an Authority Key Identifier,
     which many private authorities still issue, and to trust an intermediate for itself. Raises OSError.
@@ -104,17 +108,7 @@ def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:
     return context
 
 
-def _client_certificate(context: ssl.SSLContext, client: Mapping[str, str]) -> None:
-    with contextlib.ExitStack() as stack:
-        certificate, key = (_file(stack, client, kind) for kind in ("ssl.certificate", "ssl.key"))
-        if certificate is not None:
-            password = client.get("ssl.key.password", "")  # None would ask on the terminal
-            context.load_cert_chain(certificate, key, password)
-        elif key is not None:
-            raise SettingError("a TLS key is set without ssl.certificate.location or ssl.certificate.pem")
-
-
-def _file(stack: contextlib.ExitStack, client: Mapping[str, str], kind: str) -> str | None:
+def _key_material(stack: contextlib.ExitStack, client: Mapping[str, str], kind: str) -> str | None:
     """OpenSSL reads key material from files only; one that is made for it is private and gone at once."""
     if client.get(f"{kind}.location"):
         return client[f"{kind}.location"]

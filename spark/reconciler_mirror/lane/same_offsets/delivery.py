@@ -9,8 +9,7 @@ from typing import Any
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
-from reconciler.kafka.client.transaction_ends import Aborted
-from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.client.transactions import Aborted, Identity
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.replication.names import data_producer, marker_producer
 from reconciler_mirror.conditions.lane import SupersededError

@@ -19,19 +19,18 @@ from reconciler_mirror.clients import librdkafka as job_clients
 from reconciler_mirror.clients.own import cluster_of as cluster_of_job
 from reconciler_sandbox.brokers import certificates
 
-from reconciler.backends.clusters import connect_offsets, facts, permissions
+from reconciler.backends.clusters import facts, mirrormaker, permissions
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.impact import read_nature, read_stakes
 from reconciler.backends.clusters.quotas import QuotaControl
-from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.topics import read_fast
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import dial, librdkafka
 from reconciler.backends.mirror_jobs.status.records import StatusRecords, write_records
-from reconciler.backends.state.audit.topic import read_copy
-from reconciler.backends.state.compacted_records import RecordLog
-from reconciler.backends.state.compare_and_set import LockLog
+from reconciler.backends.state.audit import read_copy
+from reconciler.backends.state.records import LockLog, RecordLog
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client import cluster as wire_cluster
 from reconciler.kafka.client import dial as wire_dial
@@ -216,10 +215,10 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "users": lambda cluster: UserControl(cluster, PLAN, "env").read(),
     "access rules": lambda cluster: AccessControl(cluster, PLAN, "env").read(),
     "reassignments": _replicas,
-    "facts of doctor": lambda cluster: facts._over_our_connection(cluster, PLAN),
+    "facts of doctor": lambda cluster: facts.over_our_connection(cluster, PLAN),
     "markers of doctor": lambda cluster: permissions.may_write_markers(cluster, PLAN),
-    "permissions of doctor": lambda cluster: permissions._tried(cluster, PLAN, "groups", permissions._groups, ["g"]),
-    "positions of Connect": lambda cluster: connect_offsets.read_records(Side(cluster), "connect-offsets"),
+    "permissions of doctor": lambda cluster: permissions.tried(cluster, PLAN, "groups", permissions.heartbeat, ["g"]),
+    "positions of Connect": lambda cluster: mirrormaker.read_records(Side(cluster), "connect-offsets"),
     "groups": lambda cluster: Side(cluster).offsets(["g"]),
     "translation of offsets": lambda cluster: asyncio.run(translate_offsets._open(cluster, [], needed=True)),
     "what is at stake": lambda cluster: read_stakes(cluster, PLAN, [ImpactQuery("orders", 1)]),

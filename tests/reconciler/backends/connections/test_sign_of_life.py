@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.backends.connections.sign_of_life import SignOfLife
+from reconciler.backends.connections.requests import SignOfLife
 from reconciler.engine.observe.read_all import SilenceWatch
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal

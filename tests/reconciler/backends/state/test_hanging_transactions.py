@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.state.lock.kafka_lock import KafkaLock
+from reconciler.backends.state.lock import KafkaLock
 from reconciler.errors import LockHeld
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol

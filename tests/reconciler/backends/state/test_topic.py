@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from reconciler.backends import wait_lines
-from reconciler.backends.state import topic as lock_topic
-from reconciler.backends.state.compare_and_set import LockLog
+from reconciler.backends.state.records import LockLog, command_to_make, make_topic
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.model.state.lock import lock_topic_configs, lock_topic_factors
@@ -52,13 +51,13 @@ def test_as_many_replicas_as_there_are_brokers_for_and_one_may_be_away(
     brokers: int, answers: list[str | None], asked: list[tuple[int, str]], failed: str | None
 ) -> None:
     seen = Cluster(*answers)
-    error = lock_topic.make(cast(Any, seen), "__reconciler", brokers)
+    error = make_topic(cast(Any, seen), "__reconciler", brokers)
     assert seen.asked == asked
     assert (error.kind if error else None) == failed
 
 
 def test_the_command_for_somebody_else_makes_the_same() -> None:
-    told = lock_topic.by_hand("b:1", "__reconciler", 1)
+    told = command_to_make("b:1", "__reconciler", 1)
     assert "--replication-factor 1 " in told
     assert all(f"--config {key}={value}" in told for key, value in lock_topic_configs(1).items())
     assert lock_topic_factors(9) == (3,)
@@ -87,7 +86,7 @@ def test_what_a_lock_waits_for_is_told_in_words(monkeypatch: pytest.MonkeyPatch)
     log = LockLog(cluster("east"), "__reconciler", "lock/e", "reconciler.e", progress=said.append)
     log._lines = wait_lines.WaitLines(said.append)
     for code in (5, 5, 15):
-        log._tell(BrokerError(code, "x"))
+        log._report_wait(BrokerError(code, "x"))
     assert said == [
         "cluster east: waiting for a leader of topic __reconciler",
         "cluster east: waiting for a coordinator of reconciler.e",

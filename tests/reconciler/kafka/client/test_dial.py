@@ -6,12 +6,13 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from reconciler.kafka.client import dial
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.dial import SILENCE_SECONDS, connect_first
 from reconciler.kafka.client.errors import ConnectionLostError
 
@@ -36,11 +37,12 @@ def refusing() -> Address:
 def test_the_next_address_is_tried_beside_one_that_is_silent(
     silent: Address, refusing: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def negotiate(connection: object) -> None:
-        if f":{silent[1]}" in str(connection.where):  # type: ignore[attr-defined]
+    async def versions(connection: Connection, *_: object) -> SimpleNamespace:
+        if f":{silent[1]}" in connection.where:
             await asyncio.sleep(3600)
+        return SimpleNamespace(throttle=0, error=0, versions={}, features={})
 
-    monkeypatch.setattr(dial, "_negotiate", negotiate)
+    monkeypatch.setattr(Connection, "ask", versions)
 
     async def run() -> float:
         with socket.create_server(("127.0.0.1", 0)) as answering:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.state.audit.file import AuditFile, read_lines
+from reconciler.backends.state.audit import AuditFile, read_lines
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result

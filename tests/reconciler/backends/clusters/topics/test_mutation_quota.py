@@ -14,6 +14,7 @@ from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AddPartitions, CreateTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
+from reconciler.model.plan import Planned
 
 THROTTLED = ClusterError("east", "quota", "throttled")
 
@@ -80,7 +81,8 @@ def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_st
     connection: AdminConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = Reason(Why.DECLARED, "")
-    large = PlannedTopicChange("c", CreateTopic(TopicRef("east", "t"), 12_000, 1, (), Role.DECLARED, reason))
+    created = CreateTopic(TopicRef("east", "t"), 12_000, 1, (), Role.DECLARED, reason)
+    large = Planned("c", created, "topics", "low", "", "reversible")
     refused = ClusterError("east", "invalid", "no more")
     for fails_at in (3, 1):
         sent: list[TopicChange] = []
@@ -97,7 +99,9 @@ def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_st
             return {"c": refused if len(sent) > fails_at else None}
 
         monkeypatch.setattr(writing, "send", send)
-        assert writing._send_in_steps(connection, [large]) == {"c": None if fails_at == 3 else refused}
+        monkeypatch.setattr(writing, "await_agreement", lambda *_: {})
+        [outcome] = writing.perform(connection, [large], lambda _: None)
+        assert outcome.error == ("" if fails_at == 3 else str(refused))
         counts = [
             e.partitions if isinstance(e, CreateTopic) else e.after
             for e in sent

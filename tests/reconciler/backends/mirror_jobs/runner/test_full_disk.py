@@ -14,7 +14,7 @@ from reconciler.backends.mirror_jobs.runner import supervisor
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor, write_json
-from reconciler.backends.state.lock.file_lock import environment_lock
+from reconciler.backends.state.lock import environment_lock
 from reconciler.errors import LockHeld, RunnerError
 from reconciler.model.environment.topology import Mirror
 
@@ -26,7 +26,7 @@ def full(*_: object, **__: object) -> Never:
 
 
 def test_the_lock_holds_though_it_cannot_say_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.backends.state.lock.file_lock.os.write", full)
+    monkeypatch.setattr("reconciler.backends.state.lock.os.write", full)
     with (
         environment_lock(tmp_path / "e", "apply"),
         pytest.raises(LockHeld, match="another process"),

@@ -22,7 +22,7 @@ from reconciler.backends.mirror_jobs.runner.run_folder import (
 )
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
-from reconciler.backends.state.audit.file import AuditFile
+from reconciler.backends.state.audit import AuditFile
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror

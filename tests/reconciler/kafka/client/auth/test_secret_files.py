@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.kafka.client.auth.secret_files import MOST_BYTES, read_secret
+from reconciler.kafka.client.auth.settings import MOST_BYTES, read_secret
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:

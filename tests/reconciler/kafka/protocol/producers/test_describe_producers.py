@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.client.transaction_ends import Endings
+from reconciler.kafka.client.transactions import Endings
 from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer, pack, unpack
 
 

@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from reconciler.backends.state.compacted_records import RecordLog
-from reconciler.backends.state.compare_and_set import LockLog, understood
+from reconciler.backends.clusters.topics.write import NOT_LISTED
 from reconciler.backends.state.environment_records import ANOTHER_VERSION
-from reconciler.backends.state.lock.kafka_lock import ATTEMPTS, KafkaLock
+from reconciler.backends.state.lock import ATTEMPTS, KafkaLock
+from reconciler.backends.state.records import LockLog, RecordLog, understood
 from reconciler.errors import BlockedError, ClusterError, LockHeld, ReconcilerError
-from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.changes import ConfigChange, CreateTopic, Reason, Role, Subject, Why
+from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.ports import ClusterReader
 from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dumps, home_key, home_of, loads
 from reconciler.model.state.last_apply import applied_key
 from reconciler.model.state.left_by_apply import left_key
-from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key
+from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key, lock_topic_configs, lock_topic_factors
 from reconciler.model.state.rollout_progress import promotion_key
 
 Meet = Callable[[Cluster, bytes | None], None]
@@ -45,18 +49,15 @@ def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
             return Sighting(cluster_id, {})
         newest = log.read_all() if log.exists() else {}
         records = {key: value for key, value in newest.items() if key in keys or key.startswith(left)}
-        return Sighting(cluster_id, records, _home(cluster.name, records.get(keys[1])))
+        why = f"{ANOTHER_VERSION} it is not known where the lock is"
+        subject, value = "the record of the lock's home", records.get(home_key(environment))
+        return Sighting(cluster_id, records, understood(value, loads, cluster.name, subject, why, "Use that version."))
     except ClusterError as error:
         return error
     except ReconcilerError as error:
         return ClusterError(cluster.name, "other", error.what, error.why, error.todo)
     finally:
         log.close()
-
-
-def _home(cluster: str, value: bytes | None) -> Home | None:
-    why = f"{ANOTHER_VERSION} it is not known where the lock is"
-    return understood(value, loads, cluster, "the record of the lock's home", why, "Use that version.")
 
 
 class HomeLock:
@@ -74,7 +75,7 @@ class HomeLock:
         """Why the record could not be written to a cluster, by its name."""
         self._locks: dict[str, KafkaLock] = {}
         self._seen: Mapping[str, Sighting] = {}
-        self._told: dict[str, Home] = {}
+        self._written: dict[str, Home] = {}
         """What was written here; a topic that was just made may not be seen at once."""
         self._keys = tuple(key(topology.environment) for key in (applied_key, promotion_key, home_key))
         self._left = tuple(left_key(topology.environment, name) for name in topology.clusters)
@@ -93,9 +94,15 @@ class HomeLock:
                 if self._seen[target].cluster_id == self._seen[place.home].cluster_id:
                     target = place.home  # another name of the same cluster
                 if missing := {*place.held, target} - self._locks.keys():
+                    # In the same order in every run, so that two of them do not hold one each.
                     for name in sorted(missing, key=lambda name: self._seen[name].cluster_id):
-                        self._take(name, reason)
-                        stack.callback(self._locks[name].release)
+                        cluster = self.topology.clusters[name]
+                        if not self._seen[name].records:
+                            self.meet(cluster, None)
+                        lock = KafkaLock(cluster, self.topology.environment, self.holder, progress=self.progress)
+                        lock.take(reason)
+                        self._locks[name] = lock
+                        stack.callback(lock.release)
                 elif not self._wrote(place, target):
                     stack.pop_all()
                     for name in self._locks.keys() - {target}:
@@ -108,16 +115,12 @@ class HomeLock:
                 "Wait a moment, then run the command again.",
             )
 
-    def _take(self, name: str, reason: str) -> None:
-        if not self._seen[name].records:
-            self.meet(self.topology.clusters[name], None)
-        lock = KafkaLock(self.topology.clusters[name], self.topology.environment, self.holder, progress=self.progress)
-        lock.take(reason)
-        self._locks[name] = lock
-
     def _wrote(self, place: LockPlace, target: str) -> bool:
-        """Whether something had to be written: records before the word where they are, that word first on the home that
-        was, because a newer one elsewhere might stay unseen."""
+        """Whether something had to be written.
+
+        Records come before the word where they are, and that word goes first to the former home, because a newer word
+        elsewhere might stay unseen.
+        """
         before, there = place.record, self._seen[target]
         moves = before.moves + (before.cluster_id != there.cluster_id) if before is not None else 0
         home = Home(target, there.cluster_id, self.topology.clusters[target].bootstrap_servers, moves)
@@ -127,25 +130,46 @@ class HomeLock:
         records = applied, promotion, *self._left
         beside = (key for key in records if key in kept and kept[key] != there.records.get(key))
         wanted = [(target, key, kept[key]) for key in beside]
-        uninformed = [name for name, answer in self._seen.items() if home not in (answer.home, self._told.get(name))]
+        uninformed = [name for name, answer in self._seen.items() if home not in (answer.home, self._written.get(name))]
         wanted += [(name, word, dumps(home)) for name in held if name in uninformed]
         for name, key, value in wanted:
             if why := self._locks[name].keep(key, value):
                 raise LockHeld(f"the home of the lock could not be written on {name}: {why}", "", "Run it again.")
-        self._told |= {name: home for name, key, _ in wanted if key == word}
-        others = [name for name in uninformed if name not in self._locks]
-        return any([bool(wanted), *(self._tell(name, home, kept.get(applied)) for name in others)])
-
-    def _tell(self, name: str, home: Home, applied: bytes | None) -> bool:
-        """Whether it knows now. ``applied``: the record of the last apply, which met clusters."""
-        cluster, cluster_id = self.topology.clusters[name], self._seen[name].cluster_id
-        try:
-            self.meet(cluster, applied)
-            if cluster_id != home.cluster_id and cluster.cluster_id in (None, cluster_id):
-                RecordLog(cluster, Principal.APPLY).write({self._keys[2]: dumps(home)})
-                self._told[name] = home
-                return True
-        except ReconcilerError as error:
-            if not isinstance(error, BlockedError):  # its record is written once it is vouched for
+        self._written |= {name: home for name, key, _ in wanted if key == word}
+        wrote = bool(wanted)
+        # Clusters without a lock of ours get the word alone. The record of the last apply vouches for clusters it met.
+        for name in (name for name in uninformed if name not in self._locks):
+            cluster, cluster_id = self.topology.clusters[name], self._seen[name].cluster_id
+            try:
+                self.meet(cluster, kept.get(applied))
+                if cluster_id != home.cluster_id and cluster.cluster_id in (None, cluster_id):
+                    RecordLog(cluster, Principal.APPLY).write({word: dumps(home)})
+                    self._written[name] = home
+                    wrote = True
+            except BlockedError:
+                pass  # its record is written once it is vouched for
+            except ReconcilerError as error:
                 self.notes[name] = f"{name} has no record that the lock is kept on {home.cluster}: {error.what}"
-        return False
+        return wrote
+
+
+def lock_topic_refused(
+    clusters: Mapping[str, ClusterReader], live: LiveState, home: str, made: Plan
+) -> Mapping[Subject, str]:
+    """Why the brokers refuse the lock's topic, asked before an apply makes it: a policy may refuse its name. Empty
+    if the topic exists, ``made`` changes nothing, or the principal may not ask."""
+    here = live.known(home) if home else None
+    if here is None or LOCK_TOPIC in here.topics or not made.changes:
+        return {}
+    refusals: Mapping[Subject, str] = {}
+    reason = Reason(Why.DECLARED, "apply keeps the lock of the environment there")
+    for factor in lock_topic_factors(len(here.brokers)):  # an apply makes the first that is not refused
+        configs = tuple(ConfigChange(key, None, "", value, "") for key, value in lock_topic_configs(factor).items())
+        change = CreateTopic(TopicRef(home, LOCK_TOPIC), 1, factor, configs, Role.INTERNAL, reason)
+        try:
+            refusals = clusters[home].validate([change])
+        except ClusterError:
+            return {}
+        if not refusals or NOT_LISTED in refusals.values():
+            return {}
+    return refusals

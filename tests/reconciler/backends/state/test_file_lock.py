@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
-from reconciler.backends.state.lock.file_lock import environment_lock
+from reconciler.backends.state.lock import environment_lock
 from reconciler.errors import LockHeld, ReconcilerError
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from reconciler.backends.clusters.topics.write import NOT_LISTED
-from reconciler.backends.state.lock.topic_refused import lock_topic_refused
+from reconciler.backends.state.home import lock_topic_refused
 from reconciler.engine.plan.build import plan, with_broker_refusals
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, CreateTopic, Subject, TopicChange

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.backends.state import topic as lock_topic
-from reconciler.backends.state.compare_and_set import LockLog
-from reconciler.backends.state.lock.kafka_lock import KafkaLock, this_process
+from reconciler.backends.state import records
+from reconciler.backends.state.lock import KafkaLock, this_process
+from reconciler.backends.state.records import LockLog
 from reconciler.errors import BlockedError, ClusterError, LockHeld
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
 from tests.support.clusters import real_cluster
@@ -215,7 +215,7 @@ def test_a_principal_that_may_not_make_the_topic_is_told_how(make: Make, monkeyp
     refused = ClusterError(
         "east", "denied", "principal apply may not create topic", "It lacks Create", "Allow it: acl."
     )
-    monkeypatch.setattr(lock_topic, "make", lambda *_: refused)
+    monkeypatch.setattr(records, "make_topic", lambda *_: refused)
     monkeypatch.setattr(LockLog, "exists", lambda _: False)
     with pytest.raises(ClusterError) as told:
         make().take()

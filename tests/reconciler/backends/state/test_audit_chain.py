@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from reconciler.backends.state.audit import topic as audit_topic
-from reconciler.backends.state.audit.file import NAME, AuditFile, recorded
-from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.backends.state import audit
+from reconciler.backends.state.audit import NAME, AuditFile, AuditTopicLog, recorded
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.state.audit_chain import PREVIOUS, check, digest
 from tests.support.builders import cluster
@@ -45,22 +44,26 @@ def test_a_record_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Pa
 
 
 class Topic(AuditTopicLog):
-    """Keeps what it encodes, as a topic of one partition would."""
+    """Keeps what it appends, as a topic of one partition would."""
 
     def __init__(self) -> None:
         super().__init__(cluster("east"), "audit", "test")
         self.sent: list[dict[str, Any]] = []
+        self._records = cast(Any, self)
 
-    def _flush(self) -> None:
-        self._chain()
-        self.sent += [json.loads(line) for line in self._encoded]
-        self.waiting.clear()
-        self._encoded.clear()
+    def ask(self, *_: object) -> bool:
+        return True
+
+    def append(self, lines: list[tuple[str, bytes]]) -> None:
+        self.sent += [json.loads(line) for _, line in lines]
+
+    def close(self) -> None:
+        pass
 
 
 def test_a_run_goes_on_from_what_another_machine_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     there = [{**LINE, PREVIOUS: None}]
-    monkeypatch.setattr(audit_topic, "read_copy", lambda *_: there)
+    monkeypatch.setattr(audit, "read_copy", lambda *_: there)
     log = Topic()
     for number in range(3):
         log.write({"kind": "end", "run": "s", "number": number})
@@ -74,7 +77,7 @@ def test_a_topic_that_may_not_be_read_is_written_and_said(monkeypatch: pytest.Mo
     def denied(*_: object) -> None:
         raise ClusterError("east", "denied", "topic audit may not be read")
 
-    monkeypatch.setattr(audit_topic, "read_copy", denied)
+    monkeypatch.setattr(audit, "read_copy", denied)
     log = Topic()
     log.write({"kind": "end"})
     assert log.sent[0][PREVIOUS] is None

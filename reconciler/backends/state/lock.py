@@ -1,20 +1,27 @@
-"""The lock of an environment in Kafka: a record with a lease, renewed by compare-and-set (decision 21)."""
+"""The lock of an environment: a record with a lease in Kafka, renewed by compare-and-set (decision 21), or a file.
+
+The file keeps runs on one host apart; a killed holder releases it by itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import getpass
+import json
 import os
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.backends.mirror_jobs.runner.processes import command_line
-from reconciler.backends.state.compare_and_set import LockLog
-from reconciler.errors import ClusterError, LockHeld
+from reconciler.backends.mirror_jobs.runner.run_folder import private_files, required
+from reconciler.backends.state.records import LockLog
+from reconciler.errors import ClusterError, LockHeld, ReconcilerError
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.state.lock import (
     LEASE_MS,
@@ -27,22 +34,29 @@ from reconciler.model.state.lock import (
     lock_key,
     transactional_id,
 )
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.records.compacted_topic import RecordFencedError
 
 ATTEMPTS = 5
 """Contenders that look at the same moment fence each other; one of them comes through."""
+ACTORS = ("RECONCILER_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
+"""Variables that name the person behind a CI job, whose user is the same for everybody."""
 
 
 def this_process(purpose: str) -> Holder:
-    return Holder(
-        id=uuid.uuid4().hex,
-        who=_user(),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        place=_place(),
-        purpose=purpose,
-        since_ms=_now_ms(),
-    )
+    who = next((os.environ[name] for name in ACTORS if os.environ.get(name)), "")
+    if not who:
+        try:
+            who = getpass.getuser()
+        except (KeyError, OSError):
+            who = "an unnamed user"
+    # This boot of this machine and this process namespace; empty where the system does not expose it.
+    place = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        place = f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the text of the link is meant
+    host, pid = socket.gethostname(), os.getpid()
+    return Holder(id=uuid.uuid4().hex, who=who, host=host, pid=pid, place=place, purpose=purpose, since_ms=_now_ms())
 
 
 class KafkaLock:
@@ -71,7 +85,14 @@ class KafkaLock:
         """Why it is someone else's now; once said, it stays."""
         self.cut_off = ""
         """Why it could not be renewed while it still counted; ends when it can be renewed and is still ours."""
-        self._renewer = threading.Thread(target=self._renew_on_time, name="lock", daemon=True)
+
+        def renew_on_time() -> None:
+            while not self._ended.wait(self.lease_ms / 3000):
+                self.lost()
+                if self.gone:
+                    return
+
+        self._renewer = threading.Thread(target=renew_on_time, name="lock", daemon=True)
 
     def take(self, reason: str = "") -> None:
         """``reason``: take it from any holder. Raises LockHeld, ClusterError, BlockedError."""
@@ -80,7 +101,15 @@ class KafkaLock:
             if not reason:
                 self._refuse_live(self._read())
             for _ in range(ATTEMPTS):
-                if self._taken(reason):
+                self._log.fence()
+                lock_record = self._read()
+                if not reason:
+                    self._refuse_live(lock_record)
+                before = lock_record.holder if lock_record is not None else None
+                if reason and before is not None and before.id != self.holder.id:
+                    self.steal = Steal(before.who, before.host, before.pid, before.purpose, reason)
+                with contextlib.suppress(RecordFencedError):  # another run came between
+                    self._write()
                     self._renewer.start()
                     return
             raise LockHeld(
@@ -139,21 +168,6 @@ class KafkaLock:
                         self._log.write(given_back)
         self._log.close()
 
-    def _taken(self, reason: str) -> bool:
-        """One compare and set; False when another run came between."""
-        self._log.fence()
-        lock_record = self._read()
-        if not reason:
-            self._refuse_live(lock_record)
-        before = lock_record.holder if lock_record is not None else None
-        if reason and before is not None and before.id != self.holder.id:
-            self.steal = Steal(before.who, before.host, before.pid, before.purpose, reason)
-        try:
-            self._write()
-        except RecordFencedError:
-            return False
-        return True
-
     def _write(self) -> None:
         """Counts from before the write: what others see is never older than what we believe."""
         began = time.monotonic()
@@ -175,12 +189,11 @@ class KafkaLock:
 
     def _refuse_live(self, lock_record: LockRecord | None) -> None:
         now = _now_ms()
-        if (
-            lock_record is None
-            or lock_record.holder.id == self.holder.id
-            or lock_record.left_ms(now) <= 0
-            or self._is_dead(lock_record.holder)
-        ):
+        if lock_record is None or lock_record.holder.id == self.holder.id or lock_record.left_ms(now) <= 0:
+            return
+        # A holder of this boot and process namespace whose process is gone was killed: its lease need not run out.
+        place = lock_record.holder.place
+        if place and place == self.holder.place and not command_line(lock_record.holder.pid):
             return
         stolen = f", taken from {lock_record.steal.who} ({lock_record.steal.reason})" if lock_record.steal else ""
         raise LockHeld(
@@ -189,9 +202,6 @@ class KafkaLock:
             f"Wait until it has ended; the lock of a killed one ends in {lock_record.left_ms(now) // 1000 + 1} s at"
             " most. To take the lock from a running one: --steal-lock REASON.",
         )
-
-    def _is_dead(self, other: Holder) -> bool:
-        return bool(other.place) and other.place == self.holder.place and not command_line(other.pid)
 
     def _renew(self) -> tuple[str, str]:
         """Why it is gone, and why it is cut off; both empty when it was renewed or still counts."""
@@ -222,12 +232,6 @@ class KafkaLock:
         reason = f": {lock_record.steal.reason}" if lock_record.steal else ""
         return f"the lock was taken over by {lock_record.holder.words(_now_ms())}{reason}"
 
-    def _renew_on_time(self) -> None:
-        while not self._ended.wait(self.lease_ms / 3000):
-            self.lost()
-            if self.gone:
-                return
-
 
 def held_no_longer(environment: str, why: str) -> LockHeld:
     return LockHeld(
@@ -237,27 +241,43 @@ def held_no_longer(environment: str, why: str) -> LockHeld:
     )
 
 
-ACTORS = ("RECONCILER_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
-"""Variables that name the person behind a CI job, whose user is the same for everybody."""
-
-
-def _user() -> str:
-    if named := next((os.environ[name] for name in ACTORS if os.environ.get(name)), ""):
-        return named
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "an unnamed user"
-
-
-def _place() -> str:
-    """This boot of this machine and this process namespace; empty where the system does not expose it."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the text of the link is meant
-    except OSError:
-        return ""
-
-
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+@contextmanager
+def environment_lock(state: Path, purpose: str) -> Iterator[None]:
+    """Raises LockHeld with the holder's process, purpose and age, ReconcilerError when the folder is not writable."""
+    path = required(state) / "lock"
+    try:
+        with private_files():
+            opened = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ReconcilerError(
+            f"the lock {path} cannot be opened: {error.strerror or error}",
+            "Without it two runs could act at once. Nothing was started.",
+            "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
+        ) from None
+    with opened as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            who, end = "another process of this machine", "or end that process"
+            with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
+                holder = parsed(handle.read())
+                seconds = int(time.time()) - holder["since"]
+                who = f"process {holder['pid']} of this machine ({holder['purpose']}), for {seconds} s"
+                end = f"or end it: kill {holder['pid']}"
+            raise LockHeld(
+                f"environment {state.name} is locked by {who}",
+                "Two applies at once would make each other's plans stale. --steal-lock takes the lock from other"
+                " machines only: here the holder can be ended, and gives it back by that.",
+                f"Wait until it has ended, {end}; then run the command again.",
+            ) from None
+        handle.truncate(0)
+        written = json.dumps({"pid": os.getpid(), "purpose": purpose, "since": int(time.time())})
+        with contextlib.suppress(OSError):  # a full disk: the lock holds, it only does not say whose it is
+            os.write(handle.fileno(), written.encode())
+        yield
+        handle.truncate(0)

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import pytest
 
-from reconciler.backends.clusters import connect_offsets
+from reconciler.backends.clusters import mirrormaker
 from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.cluster import ClusterClient
@@ -34,7 +34,7 @@ def test_a_missing_right_is_told_with_the_command(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("reconciler.kafka.client.small_topics.leaders", refused)
     declared = DeclaredCluster("west", ("west:9092",), client={"sasl.username": "reader"})
     with pytest.raises(ClusterError) as told:
-        connect_offsets.read_records(Denying(declared, Principal.PLAN), "mm2-offsets.east.internal")
+        mirrormaker.read_records(Denying(declared, Principal.PLAN), "mm2-offsets.east.internal")
     assert told.value.kind == "denied"
     assert "principal plan may not read the records of topic mm2-offsets.east.internal on west" in str(told.value)
     assert "--bootstrap-server west:9092 --add --allow-principal 'User:reader' --operation Read" in str(told.value)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from reconciler.backends.state.lock import home as homes
-from reconciler.backends.state.lock.home import HomeLock, Meet
-from reconciler.backends.state.lock.kafka_lock import KafkaLock
+from reconciler.backends.state import home as homes
+from reconciler.backends.state.home import HomeLock, Meet
+from reconciler.backends.state.lock import KafkaLock
 from reconciler.errors import BlockedError, ClusterError, LockHeld, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.state import home as records

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.state.audit import topic as audit_topic
-from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.backends.state import audit
+from reconciler.backends.state.audit import AuditTopicLog
 from reconciler.errors import ClusterError
 from tests.support.builders import cluster
 
@@ -27,7 +27,7 @@ class Silent(AuditTopicLog):
 
 
 def test_a_silent_cluster_is_waited_for_once_not_with_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_topic, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(audit, "PAUSE_SECONDS", 0.0)
     log = Silent(cluster("east"), "audit", "test")
     for _ in range(500):
         log.write(CHANGE)

@@ -1,0 +1,290 @@
+"""Records in the compacted topic ``__reconciler``: plain ones, and one that is compared and set under a fence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, TypeVar
+
+from confluent_kafka.admin import NewTopic
+
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import AdminConnection
+from reconciler.backends.connections.requests import TopicRecords
+from reconciler.backends.wait_lines import WaitLines
+from reconciler.errors import BlockedError, ClusterError
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient
+from reconciler.kafka.client.errors import COORDINATOR_MOVED, BrokerError, MalformedResponseError, WireError
+from reconciler.kafka.client.hanging_transactions import HangingTransactionError, look, settle
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.state.lock import (
+    LOCK_TOPIC,
+    journal_key,
+    journal_transactional_id,
+    lock_key,
+    lock_topic_configs,
+    lock_topic_factors,
+    transactional_id,
+)
+from reconciler.replication.records.compacted_topic import PATIENCE_S, CompactedTopic
+
+Record = TypeVar("Record")
+LEADER_SECONDS = 60.0
+"""Brokers that answer choose a leader, or a coordinator, for a topic that was just made; a busy cluster takes its time.
+"""
+UNSTICK_SECONDS = 10.0
+_WRITE_SECONDS, _READ_SECONDS = 15.0, 30.0
+_PLACE = (LOCK_TOPIC, 0)
+_log = logging.getLogger("reconciler.kafka")
+
+
+def make_topic(connection: AdminConnection, topic: str, brokers: int) -> ClusterError | None:
+    """``brokers``: how many live. Why it could not be made; None also when another run has made it meanwhile."""
+    failed: ClusterError | None = None
+    for factor in lock_topic_factors(brokers):
+        new = NewTopic(topic, 1, factor, config=lock_topic_configs(factor))
+        asked = connection.admin.create_topics([new], operation_timeout=_WRITE_SECONDS, request_timeout=_READ_SECONDS)
+        connection.settle(asked.values())
+        failed = connection.failure(asked[topic], errors.create_topic(topic))
+        if failed is None or failed.kind == "exists":
+            return None
+        if failed.kind != "invalid":
+            break
+    return failed
+
+
+def command_to_make(server: str, topic: str, brokers: int) -> str:
+    factor = lock_topic_factors(brokers)[-1]
+    configs = " ".join(f"--config {key}={value}" for key, value in lock_topic_configs(factor).items())
+    return (
+        f"kafka-topics.sh --bootstrap-server {server} --create --topic {topic}"
+        f" --partitions 1 --replication-factor {factor} {configs}"
+    )
+
+
+class RecordLog:
+    """Plain records of one environment, on the cluster that they are about; what they say is ``ownership``.
+
+    Writers hold the environment's lock. Opens a connection for each call and closes it. Raises ClusterError.
+    """
+
+    def __init__(self, cluster: Cluster, principal: Principal) -> None:
+        self.cluster = cluster
+        self.principal = principal
+
+    def read(self, *prefixes: str) -> Mapping[str, bytes]:
+        """The newest value of each key that begins with one of ``prefixes``. Empty where the topic does not exist."""
+        # Uncommitted: only the lock is written in transactions.
+        with closing(TopicRecords(self.cluster, self.principal, LOCK_TOPIC)) as records:
+            return records.values(*prefixes) or {}
+
+    def write(self, entries: Mapping[str, bytes | None]) -> None:
+        """All of them, or an error; None strikes an entry. Makes the topic where it is missing."""
+        if not entries:
+            return
+        with closing(TopicRecords(self.cluster, self.principal, LOCK_TOPIC)) as records:
+            if not records.ask(errors.describe_topic(LOCK_TOPIC), CompactedTopic.exists):
+                with closing(AdminConnection(self.cluster, self.principal)) as connection:
+                    if failed := make_topic(connection, LOCK_TOPIC, len(connection.cluster().nodes)):
+                        raise failed
+            records.append(entries.items(), 0, required=True)
+
+
+class LockLog:
+    """Compare-and-set of one record, by Kafka's transactional fencing: ``fence`` ends every earlier writer; what
+    ``read`` returns then stays true until ``write``, or ``write`` raises RecordFencedError.
+
+    One thread at a time. Raises ClusterError.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        key: str,
+        transactional_id: str,
+        principal: Principal = Principal.APPLY,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """``progress`` gets what is waited for; with None waits are short."""
+        self.cluster = cluster
+        self.principal = principal
+        self.topic = topic
+        self.key = key
+        self.transactional_id = transactional_id
+        self._progress = progress or (lambda _: None)
+        self._lines = WaitLines(self._progress)
+        patience = LEADER_SECONDS if progress is not None else PATIENCE_S
+        self._records = TopicRecords(
+            cluster, principal, topic, committed=True, patience=patience, waits=self._report_wait, unstick=end_unmarked
+        )
+
+    def open(self) -> None:
+        """Connects, and makes the topic where it is missing. Raises BlockedError for a cluster with a wrong id."""
+        answered = self.identity()
+        if self.cluster.cluster_id not in (None, answered):
+            raise BlockedError(
+                f"cluster {self.cluster.name} is declared with cluster_id {self.cluster.cluster_id}, but"
+                f" {answered} answered",
+                "The environment's lock is kept there, and nothing is written to another cluster.",
+                f"Correct bootstrap_servers or cluster_id of {self.cluster.name}.",
+            )
+        if self.exists():
+            return
+        with closing(AdminConnection(self.cluster, self.principal)) as connection:
+            brokers = len(connection.cluster().nodes)
+            failed = make_topic(connection, self.topic, brokers)
+        if failed is None:
+            return
+        command = command_to_make(self.cluster.bootstrap_servers[0], self.topic, brokers)
+        todo = f"{failed.todo} Or let somebody who may make it once: {command}"
+        if "POLICY_VIOLATION" in failed.what:
+            todo = f"{failed.todo} The name {self.topic} is fixed, and what brokers refuse they refuse everybody."
+        raise ClusterError(
+            failed.cluster,
+            failed.kind,
+            f"the topic of the environment's lock cannot be made: {failed.what}",
+            failed.why or "Without the lock two applies could work against each other.",
+            todo,
+        )
+
+    def exists(self) -> bool:
+        return self._records.ask(errors.describe_topic(self.topic), CompactedTopic.exists)
+
+    def identity(self) -> str:
+        """The id of the cluster that answers."""
+
+        async def read(topic: CompactedTopic) -> str:
+            await topic.cluster.refresh(())
+            return topic.cluster.cluster_id
+
+        return self._records.ask(errors.DESCRIBE_CLUSTER, read)
+
+    def fence(self) -> None:
+        self._lines = WaitLines(self._progress)
+        name = self.transactional_id
+        asked = errors.Asked(f"use the transactional id {name}", "Write", f"--transactional-id {name}")
+        try:
+            self._records.ask(asked, lambda topic: topic.fence(name))
+        except ClusterError as error:
+            raise self._less_in_sync(error) from None
+
+    def read(self) -> bytes | None:
+        """The newest committed value, None when there is none. Waits for transactions that are still open; those that
+        hang it ends."""
+        return self.read_all().get(self.key)
+
+    def read_all(self) -> Mapping[str, bytes]:
+        """As ``read``, of all keys."""
+
+        async def read(topic: CompactedTopic) -> Mapping[str, bytes]:
+            await topic.read(required=True)
+            for (partition, offset), problem in topic.unreadable.items():
+                raise MalformedResponseError(f"{self.topic}-{partition}, offset {offset}: {problem}")
+            return topic.values()
+
+        self._lines = WaitLines(self._progress)
+        return self._records.ask(errors.read_topic(self.topic), read)
+
+    def write(self, value: bytes | None, key: str = "") -> None:
+        """``key``: another one than ours. Raises RecordFencedError when another writer came since ``fence``."""
+        asked, entries = errors.write_topic(self.topic), {key or self.key: value}
+        try:
+            self._records.ask(asked, lambda topic: topic.write(self.transactional_id, entries))
+        except ClusterError as error:
+            raise self._less_in_sync(error) from None
+
+    def close(self) -> None:
+        self._records.close()
+
+    def _report_wait(self, error: BrokerError) -> None:
+        awaited = (
+            f"a coordinator of {self.transactional_id}"
+            if error.code in COORDINATOR_MOVED
+            else f"a leader of topic {self.topic}"
+        )
+        self._lines.show(f"cluster {self.cluster.name}: waiting for {awaited}")
+
+    def _less_in_sync(self, error: ClusterError) -> ClusterError:
+        """The error of a write that timed out; it names the cause where too few of the topic's brokers are in sync."""
+        if error.kind not in ("unreachable", "other"):  # other: the transaction of such a write is still open
+            return error
+
+        async def first_partition(topic: CompactedTopic) -> Any:
+            connection = await topic.cluster.any_control()
+            request = protocol.MetadataRequest
+            named = request.MetadataRequestTopic(topic_id=NO_ID, name=topic.topic)
+            answer = await connection.call(
+                request(topics=[named], allow_auto_topic_creation=False, version=connection.version(request))
+            )
+            return next(iter(answer.topics[0].partitions), None)
+
+        try:
+            part = self._records.ask(errors.describe_topic(self.topic), first_partition)
+        except ClusterError:
+            return error
+        if part is None or len(part.isr_nodes) == len(part.replica_nodes):
+            return error
+        in_sync, wanted = len(part.isr_nodes), len(part.replica_nodes)
+        where = f"topic {self.topic} of cluster {self.cluster.name}"
+        server = self.cluster.bootstrap_servers[0]
+        away = ", ".join(sorted(map(str, {*part.replica_nodes} - {*part.isr_nodes})))
+        return ClusterError(
+            error.cluster,
+            "unreachable",
+            f"{where} takes no record: {in_sync} of its {wanted} replicas are in sync, without broker {away}",
+            "It is not written with fewer than its min.insync.replicas.",
+            f"Start broker {away}. Or lower it: kafka-configs.sh --bootstrap-server {server} --alter"
+            f" --entity-type topics --entity-name {self.topic} --add-config min.insync.replicas={max(1, in_sync)}",
+        )
+
+
+async def end_unmarked(cluster: ClusterClient) -> None:
+    """Ends hanging transactions in ``__reconciler`` as they were decided: readers of the lock would wait behind them
+    for ever. Fences writers whose transaction hangs, which costs them one more try.
+
+    Only an attempt: where it cannot be made (a missing right, an old broker) the reader goes on waiting, and says what
+    for.
+    """
+    try:
+        async with asyncio.timeout(UNSTICK_SECONDS):
+            records = CompactedTopic(cluster, LOCK_TOPIC)
+            await records.read()
+            # The keys, uncommitted ones too, name the environments, and these the transactional ids of all writers.
+            environments = {key.partition("/")[2] for key in records.values(lock_key(""), journal_key(""))}
+            for environment in sorted(environments):
+                for writer in (transactional_id(environment), journal_transactional_id(environment)):
+                    # Most often refused: that of another environment, for which we have no rights.
+                    with contextlib.suppress(BrokerError):
+                        await _end_if_hanging(cluster, Identity(cluster, writer, ""))
+    except (WireError, TimeoutError) as error:
+        _log.debug("hanging transactions of %s on %s are left: %s", LOCK_TOPIC, cluster.name, type(error).__name__)
+
+
+async def _end_if_hanging(target: ClusterClient, identity: Identity) -> None:
+    transaction = await identity.state()
+    if transaction is None or transaction.open:  # a coordinator ends what it has under way
+        return
+    if _PLACE not in (await look(target, [_PLACE])).of(transaction.producer_id):
+        return
+    await identity.start()
+    try:
+        await settle(target, [_PLACE], identity)
+    except HangingTransactionError:
+        # How it ended is not known. Committed: a lock that may be held counts as held until its lease is over.
+        await identity.finish([_PLACE], committed=True)
+
+
+def understood(
+    value: bytes | None, loads: Callable[[bytes], Record], cluster: str, record: str, why: str, todo: str
+) -> Record | None:
+    """None where there is no value. Raises ClusterError for one that another version of this program wrote."""
+    try:
+        return loads(value) if value is not None else None
+    except ValueError as error:
+        raise ClusterError(cluster, "invalid", f"{record} cannot be understood: {error}", why, todo) from None
