@@ -14,7 +14,7 @@ from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import Speaker, authentication, unreachable
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, printed_id
 from reconciler.kafka.client.errors import (
     DENIED,
     UNKNOWN_TOPIC,
@@ -37,7 +37,7 @@ from reconciler.replication.names import position_group
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import PartitionMap, Translation
-from reconciler.replication.offsets.position_metadata import is_ours
+from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of
 from reconciler.replication.offsets.reader import MapReader
 from reconciler.replication.offsets.translate import ClusterSides, translate
 
@@ -148,6 +148,15 @@ class Side:
 
         return self.ask(read)
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """Of every topic this principal may see, as Kafka prints it; empty where the brokers have none."""
+
+        async def read(cluster: ClusterClient) -> dict[str, str]:
+            await cluster.refresh(None)
+            return {name: printed_id(topic.topic_id.bytes) for name, topic in cluster.topics.items() if not topic.error}
+
+        return self.ask(read)
+
     def denied_topics(self, names: Sequence[str]) -> list[str]:
         """Topics that this principal may not describe, whether they exist or not."""
 
@@ -195,6 +204,16 @@ class Side:
             offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
             committed = offsets.get(position_group(flow), {})
             return {key: at.offset for key, at in committed.items() if is_ours(key, at.offset, at.metadata)}
+
+        return self.ask(read)
+
+    def marks(self, flow: str) -> Mapping[Key, PositionMark]:
+        """What positions of a flow whose target this is say of who wrote them, and from which source topic."""
+
+        async def read(cluster: ClusterClient) -> dict[Key, PositionMark]:
+            offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
+            committed = offsets.get(position_group(flow), {})
+            return {key: mark_of(key, at.offset, at.metadata) for key, at in committed.items()}
 
         return self.ask(read)
 

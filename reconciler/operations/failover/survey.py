@@ -44,6 +44,7 @@ from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_log
+from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.two_way import Interleaved
 from reconciler.replication.policy import TopicSelector, is_heartbeats
@@ -82,6 +83,7 @@ class Survey:
         self._selectors = {name: selector_of(flow) for name, flow in self._flows.items()}
         self._server = next(iter(topology.clusters[move.destination].bootstrap_servers), "")
         self.lost: Unknown | None = None
+        self._ids: Mapping[str, str] = {}
 
     def look(self, levers: Levers) -> FailoverFacts:
         """After ``try_origin``. Raises ClusterError when the destination cannot be read."""
@@ -154,6 +156,7 @@ class Survey:
             return ()
         try:
             flow, selector = self._flows[name], self._selectors[name]
+            self._ids = self.origin.topic_ids()
             positions = self.positions(name)
             topics = {topic: n for topic, n in self.origin.partitions().items() if _waited_for(selector, topic)}
             sources = [(topic, number) for topic, count in topics.items() for number in range(count)]
@@ -163,10 +166,18 @@ class Survey:
         return tuple(_partition(flow, selector, key, bounds.get(key), positions) for key in sources)
 
     def positions(self, name: str) -> Mapping[Key, int]:
-        """Positions of a flow whose target is the destination. A flow that keeps offsets has the ends of the copies."""
-        if not self._flows[name].keeps_offsets:
-            return self.destination.positions(self._flows[name].state_name)
-        return {key: bounds.end for key, bounds in self.destination.bounds(self._copies(name)).items()}
+        """Positions of a flow whose target is the destination. A flow that keeps offsets has the ends of the copies.
+        Without those of a source topic that was deleted and recreated since: nothing of the new one is copied."""
+        flow, selector = self._flows[name], self._selectors[name]
+        remote = {selector.remote_name(topic): its for topic, its in self._ids.items() if _waited_for(selector, topic)}
+        marks = self.destination.marks(flow.state_name)
+        former = {
+            key for key, at in marks.items() if at.topic_id and remote.get(key[0], "") not in ("", urlsafe(at.topic_id))
+        }
+        if flow.keeps_offsets:
+            ends = self.destination.bounds(self._copies(name)).items()
+            return {key: bounds.end for key, bounds in ends if key not in former}
+        return {key: at for key, at in self.destination.positions(flow.state_name).items() if key not in former}
 
     def _copies(self, name: str) -> list[Key]:
         """Partitions of the destination that are copies made by the flow."""

@@ -151,6 +151,8 @@ def _flow(flow: FlowStatus, current: bool, docs_url: str) -> dict[str, Any]:
         condition["todo"] = command_of(condition["todo"], ANY_FOLDER, flow.name)
         condition["runbook"] = runbook_of(condition["code"], docs_url)
     del value["lanes"]
+    if flow.records_lag and not flow.records_lag_at_least:  # jobs of the release before say 0 where it is known
+        value["records_lag_at_least"] = flow.records_lag
     if not current:  # the job reports nothing now: its lag is as old as its last record, and no bound of that of now
         last = {"records_lag": flow.records_lag, "seconds_lag": flow.seconds_lag}
         value |= dict.fromkeys(("records_lag", "seconds_lag", "oldest_unread_seconds"))

@@ -240,7 +240,7 @@ def flow_view(flow: FlowState) -> FlowView:
         if settings.rate_limit is None
         else round(sum(lane.throttled_ms for lane in lanes) / 1000, 1),
         catch_up=goal_view(flow),
-        records_lag_at_least=at_least if unknown or stalled or lag[0] is None else 0,
+        records_lag_at_least=at_least if lag[0] is None else lag[0],
         lag_unknown_partitions=unknown,
         stalled_partitions=stalled,
         same_offsets=_same_offsets(flow) if settings.keeps_offsets else None,

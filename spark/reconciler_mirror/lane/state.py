@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reconciler.kafka.client.buffers import Buffer
@@ -359,8 +359,7 @@ class Lane:
     def move_on(self, partition: Partition, position: int, loss: Loss) -> None:
         """Nothing of the partition is queued or unacknowledged: it goes on at ``position``, perhaps an earlier one."""
         partition.log.move(position)
-        # The text is the condition's, of a partition that would have stopped.
-        partition.figures.lost.add(position, replace(loss, text=loss.text.replace(" is not copied further", "", 1)))
+        partition.figures.lost.add(position, loss)
         self.mark_dirty(partition)
 
     def pause(self, partition: Partition) -> None:

@@ -120,7 +120,8 @@ class LossCounter:
         self._open: deque[tuple[int, Loss]] = deque()
 
     def add(self, position: int, loss: Loss) -> None:
-        self._open.append((position, loss))
+        # The text is the condition's, of a partition that would have stopped.
+        self._open.append((position, replace(loss, text=loss.text.replace(" is not copied further", "", 1))))
 
     def committed(self, position: int) -> None:
         while self._open and self._open[0][0] <= position:

@@ -344,6 +344,13 @@ def test_what_a_rate_limit_or_a_pause_holds_back_does_not_stand(board: Board, cl
     assert (view.conditions, view.figures.stalled_partitions, view.figures.records_lag) == ((), 0, 10)
 
 
+def test_a_known_lag_is_known_as_at_least_that(board: Board) -> None:
+    board.progress(told(0, 3, 8))
+    board.progress(told(1, 1, 4))
+    figures = board.view()[0].figures
+    assert figures.records_lag == figures.records_lag_at_least > 0
+
+
 def test_of_an_unknown_lag_the_record_says_what_is_known(board: Board, settings: MirrorSettings) -> None:
     board.progress(told(0, None, None))
     board.progress(told(1, 1, 4))
@@ -356,7 +363,9 @@ def test_of_an_unknown_lag_the_record_says_what_is_known(board: Board, settings:
     assert with_former_names(expected).items() <= flow.items(), "both names, for readers of the last release"
     board.progress(told(0, 9, 9))
     flow = document(record(settings, who, "running", board.view(), 3))["flows"]["orders"]
-    assert dict.fromkeys(expected, 0).items() <= flow.items(), "there is nothing to add"
+    all_of_it = {**dict.fromkeys(expected, 0), "records_lag_at_least": flow["records_lag"]}
+    assert all_of_it.items() <= flow.items()
+    assert flow["records_lag"] == 3, "all of it is known"
 
 
 def test_the_lag_that_was_known_last_outlives_the_source_that_told_it(board: Board, clock: Clock) -> None:

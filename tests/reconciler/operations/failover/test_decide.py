@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reconciler.backends.clusters.groups import GroupPosition, GroupsSeen, PartitionBounds
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.model.environment.flows import OffsetsKept
-from reconciler.model.environment.topology import Carry
+from reconciler.model.environment.topology import Carry, Topology
 from reconciler.model.reports.failover import (
     DrainedFlow,
     FailoverFacts,
@@ -56,6 +56,7 @@ from reconciler.replication.groups import GroupSelector
 from reconciler.replication.handover import Naming
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.one_sided import WholeRecord
+from reconciler.replication.offsets.position_metadata import PositionMark
 from tests.support.builders import flow, topology
 
 THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")
@@ -315,6 +316,17 @@ class Side:
     offsets: dict[str, dict[Key, GroupPosition]] = field(default_factory=dict)
     last: tuple[Checkpoint, ...] = ()
     kind: str = "consumer"
+    topic_id: str = ""
+    marked: Mapping[Key, PositionMark] = field(default_factory=dict)
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return {self.topic: self.topic_id}
+
+    def marks(self, flow: str) -> Mapping[Key, PositionMark]:
+        return self.marked
+
+    def positions(self, flow: str) -> Mapping[Key, int]:
+        return {(self.topic, number): end for number, end in enumerate(self.ends)}
 
     def partitions(self) -> Mapping[str, int]:
         return {self.topic: len(self.ends)}
@@ -330,8 +342,8 @@ class Side:
         return {(told.group, told.topic, told.partition): told for told in self.last}
 
 
-def survey(way: Way, east: Side, west: Side) -> Any:
-    made: Any = Survey(ENVIRONMENT, move_of(ENVIRONMENT, way, FLOW.name))
+def survey(way: Way, east: Side, west: Side, environment: Topology = ENVIRONMENT) -> Any:
+    made: Any = Survey(environment, move_of(environment, way, FLOW.name))
     made.origin, made.destination = (east, west) if way is Way.FAILOVER else (west, east)
     return made
 
@@ -340,6 +352,17 @@ def moved(groups: tuple[GroupMove, ...]) -> dict[str, dict[Key, tuple[int | None
     return {
         move.group: {o.destination: (o.translated.offset, o.translated.exact) for o in move.offsets} for move in groups
     }
+
+
+@pytest.mark.parametrize("kept", list(OffsetsKept))
+@pytest.mark.parametrize(("now", "left"), [("one", 20), ("another+id_", 30), ("", 20)])
+def test_of_a_source_topic_that_was_recreated_nothing_counts_as_copied(kept: OffsetsKept, now: str, left: int) -> None:
+    """The position, and the end of a copy with the same offsets, are of the topic that was there before."""
+    east = Side("orders", (30,), topic_id=now)
+    west = Side(REMOTE, (10,), marked={(REMOTE, 0): PositionMark(topic_id="one")})
+    looked = survey(Way.FAILOVER, east, west, topology(replace(FLOW, offsets=kept)))
+    (partition,) = looked.partitions()
+    assert partition.left == left
 
 
 @pytest.mark.parametrize(("way", "topics"), [(Way.FAILOVER, ("orders", REMOTE)), (Way.FAILBACK, (REMOTE, "orders"))])
