@@ -109,9 +109,10 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
 
 def _effects(planned: Review, before: Topology | None, now: Topology) -> Review:
     """With the entries of the edit that the plan has no change for."""
-    if before is None or planned.plan is None or planned.seen is None or planned.comparison is None:
+    if planned.plan is None or planned.seen is None or planned.comparison is None:
         return planned
-    sides = EditAndPlan(as_called_now(before, now), now, planned.plan, planned.seen)
+    base = before or Topology(now.environment, {}, {}, {}, {})  # of an environment that is new each entry is
+    sides = EditAndPlan(as_called_now(base, now), now, planned.plan, planned.seen)
     return replace(planned, effectless=without_effect(planned.comparison, sides))
 
 
