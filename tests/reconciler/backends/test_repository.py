@@ -11,6 +11,7 @@ import pytest
 from reconciler.backends.files import read_environment, read_readable
 from reconciler.backends.git import is_touched, revision, snapshot
 from reconciler.backends.repository import Repository, checkout_around
+from reconciler.cli.main import main
 from reconciler.errors import ReconcilerError
 
 TEXT = "topics: {}\n"
@@ -154,6 +155,68 @@ def test_attributes_of_an_edit_run_and_change_nothing(repo: git.Repo, attribute:
     os.utime(prod(repo) / "topology.yaml", (0, 0))
     assert (revision(prod(repo)).dirty, snapshot(prod(repo), "main").texts) == (False, {"topology.yaml": TEXT})
     assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("name", [".GIT", ".Git", "GIT~1"])
+def test_what_another_file_system_would_take_for_git_is_refused(repo: git.Repo, name: str, tmp_path: Path) -> None:
+    """Where case does not count ``.GIT`` is the folder of a repository. Git itself tracks no such name."""
+    bait(prod(repo) / name, tmp_path / "canary")
+    assert codes(prod(repo)) == ["nested-repository"]
+    assert snapshot(prod(repo), "HEAD").texts == {"topology.yaml": TEXT}
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("place", [".", "environments", "environments/prod", "environments/prod/more"])
+def test_objects_that_an_edit_brings_are_no_history(repo: git.Repo, place: str, tmp_path: Path) -> None:
+    """``objects/info/alternates`` lends a repository the objects of another one."""
+    other = make(tmp_path / "other", "topics: {x: {}}\n")
+    for folder in (Path(repo.working_dir) / place, Path(repo.working_dir) / place / "bare"):
+        bait(folder, tmp_path / "canary")
+        info = folder / "objects" / "info"
+        info.mkdir(exist_ok=True)
+        (info / "alternates").write_text(f"{other.git_dir}/objects\n")
+    commit(repo)
+    assert snapshot(prod(repo), "HEAD^1").texts == {"topology.yaml": TEXT}
+    with pytest.raises(ReconcilerError):
+        snapshot(prod(repo), other.head.commit.hexsha)
+    assert not (tmp_path / "canary").exists()
+
+
+def test_submodules_and_attributes_of_an_edit_run_nothing_where_it_is_planned(
+    repo: git.Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    canary, root = tmp_path / "canary", Path(repo.working_dir)
+    program = f"touch {canary}; cat"
+    clusters = "clusters: {east: {bootstrap_servers: ['a:1']}}\n"
+    (prod(repo) / "topology.yaml").write_text(f"{clusters}topics: {{orders: {{clusters: [east], partitions: 1}}}}\n")
+    commit(repo)
+    with repo.config_writer() as config:
+        for name in ("smudge", "clean", "process"):
+            config.set_value('filter "evil"', name, program)
+        config.set_value('diff "evil"', "textconv", program)
+        config.set_value('diff "evil"', "command", program)
+        config.set_value('merge "evil"', "driver", program)
+    for folder in (root, prod(repo).parent, prod(repo)):
+        lines = "* filter=evil diff=evil merge=evil working-tree-encoding=UTF-16 ident export-subst text eol=crlf\n"
+        (folder / ".gitattributes").write_text(lines)
+        module = f'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "{program}"\n\tupdate = !{program}\n'
+        (folder / ".gitmodules").write_text(module)
+    (prod(repo) / "topology.yaml").write_text(f"{clusters}topics: {{orders: {{clusters: [east], partitions: 2}}}}\n")
+    with pytest.raises(SystemExit):
+        main(["plan", str(prod(repo)), "--base", "HEAD", "--offline"])
+    assert "1 -> 2" in capsys.readouterr().out
+    assert not canary.exists()
+
+
+def test_a_linked_work_tree_is_a_checkout_as_any_other(repo: git.Repo, tmp_path: Path) -> None:
+    repo.git.worktree("add", "-b", "edit", str(tmp_path / "linked"))
+    linked = tmp_path / "linked" / "environments" / "prod"
+    (linked / "topology.yaml").write_text("topics: {x: {}}\n")
+    assert codes(linked) == []
+    assert revision(linked).commit == repo.head.commit.hexsha
+    assert snapshot(linked, "main").texts == {"topology.yaml": TEXT}
+    assert is_touched(linked, snapshot(linked, "main"))
+    assert not is_touched(prod(repo), snapshot(prod(repo), "main"))
 
 
 def test_hooks_and_programs_of_the_repository_are_not_run(repo: git.Repo, tmp_path: Path) -> None:
