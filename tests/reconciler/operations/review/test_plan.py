@@ -5,7 +5,8 @@ from __future__ import annotations
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.plan.build import plan
 from reconciler.environment.load import load
-from reconciler.operations.review.plan import Review, _effects
+from reconciler.operations.review.plan import _effects
+from reconciler.render.plan.formats import Review
 from tests.support.builders import world
 
 TEXT = """
