@@ -98,7 +98,7 @@ class Synced:
 def checkpoint_due(last: Synced | None, now: Synced, *, exact: bool) -> bool:
     """MirrorMaker 2's rule: the first one, or the group went back at the source, or the target offset advanced. And an
     ``exact`` offset below the last one, of a group that did not go back: the last one is of a remote topic that was
-    deleted and made anew."""
+    deleted and recreated."""
     if last is None or now.upstream < last.upstream:
         return True
     return now.downstream != last.downstream if exact else now.downstream > last.downstream

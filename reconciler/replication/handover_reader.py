@@ -94,20 +94,16 @@ def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
         yield from _low("rate_limit", flow.rate_limit, 1)
     yield from _strange("offsets", flow.offsets, TRANSLATED, SAME)
     if flow.keeps_offsets:
-        yield from _of_same_offsets(flow)
+        asked = {"where": flow.where, "headers": flow.headers, "provenance": flow.provenance}
+        yield from (f"offsets is {SAME!r} beside {work}, which moves offsets" for work, given in asked.items() if given)
+        if flow.delivery != "exactly_once" or flow.isolation != "read_committed":
+            yield f"offsets is {SAME!r} with {flow.delivery} and {flow.isolation}; it goes with {same.ONLY} alone"
     if flow.filler_limit is not None:
         yield from _low("filler_limit", flow.filler_limit, 0)
     if flow.provenance is not None:
         yield from _strange("provenance.carry", flow.provenance.carry, LOCAL, FORWARD)
     yield from _servers(flow.source)
     yield from _servers(flow.target)
-
-
-def _of_same_offsets(flow: FlowSettings) -> Iterator[str]:
-    asked = {"where": flow.where, "headers": flow.headers, "provenance": flow.provenance}
-    yield from (f"offsets is {SAME!r} beside {work}, which moves offsets" for work, value in asked.items() if value)
-    if flow.delivery != "exactly_once" or flow.isolation != "read_committed":
-        yield f"offsets is {SAME!r} with {flow.delivery} and {flow.isolation}; it goes with {same.ONLY} alone"
 
 
 def _servers(endpoint: Endpoint) -> Iterator[str]:

@@ -54,9 +54,9 @@ def named(name: str) -> Mapping[str, Any]:
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON that anybody may have written. Raises ValueError, and nothing else: also for what is nested more deeply than
-    Python reads, and for what could be read and not be written again, which would fail far from here: half a surrogate
-    pair, and numbers that are none."""
+    """JSON that any client may have written. Raises ValueError, and nothing else: also for what is nested more deeply
+    than Python reads, and for what could be read and not be written again, which would fail far from here: half a
+    surrogate pair, and NaN or infinite numbers."""
     try:
         given = text if isinstance(text, str) else text.decode()
         document = json.loads(given, parse_constant=_finite, parse_float=_finite)
@@ -119,7 +119,11 @@ class Codec:
             if type(None) not in inner:
                 raise TypeError(f"how {kind} is written has to be said")
             members = tuple(member for member in inner if member is not type(None))
-            return _optional(self._coder(Union[members]))  # noqa: UP007  # of as many as there are
+            encode, decode = self._coder(Union[members])  # noqa: UP007  # of as many as the annotation has
+            return _Coder(
+                _same if encode is _same else lambda value: None if value is None else encode(value),
+                lambda given: None if given is None else decode(given),
+            )
         if origin is Literal:
             return _Coder(_same, _member({word: word for word in inner}))
         if origin is tuple:
@@ -130,7 +134,12 @@ class Codec:
         if origin is not None and issubclass(origin, Mapping):
             return self._object(*inner)
         if isinstance(kind, type) and is_dataclass(kind):
-            return self._row(kind) if self._rows else self._fields(kind)
+            if not self._rows:
+                return self._fields(kind)
+            hints = _hints(kind)
+            values = attrgetter(*hints) if len(hints) > 1 else lambda value: (getattr(value, next(iter(hints))),)
+            coders = [self._coder(hint) for hint in hints.values()]
+            return _tuple(coders, values, lambda row: kind(*row), tuple(hints))
         if issubclass(kind, Enum):
             return _Coder(lambda value: value.value, _member({member.value: member for member in kind}))
         if kind is bytes:
@@ -178,12 +187,6 @@ class Codec:
             return {(outer, key): item for outer, inner in decode(given).items() for key, item in inner.items()}
 
         return _Coder(encoded, decoded)
-
-    def _row(self, kind: type) -> _Coder:
-        """All fields, by their place."""
-        hints = _hints(kind)
-        values = attrgetter(*hints) if len(hints) > 1 else lambda value: (getattr(value, next(iter(hints))),)
-        return _tuple([self._coder(hint) for hint in hints.values()], values, lambda row: kind(*row), tuple(hints))
 
     def _fields(self, kind: type) -> _Coder:
         sparse, members = sparse_fields(kind), fields(kind)
@@ -303,14 +306,6 @@ def _explained(decode: Decode) -> Decode:
             raise MalformedError(f"is {given!r}, which cannot be read: {error!r}") from error
 
     return decoded
-
-
-def _optional(coder: _Coder) -> _Coder:
-    encode, decode = coder
-    return _Coder(
-        _same if encode is _same else lambda value: None if value is None else encode(value),
-        lambda given: None if given is None else decode(given),
-    )
 
 
 def _expect(given: Any, kind: type) -> Any:

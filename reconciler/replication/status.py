@@ -2,7 +2,7 @@
 
 One document both ways (schemas/status.schema.json), in a compacted topic on the status cluster. Within its format
 version fields are only added: readers leave aside what they do not know, and what an older job does not write has its
-default. A figure of a flow is a field of ``FlowStatus`` (docs/architecture.md says what else it takes).
+default. A figure of a flow is a field of ``FlowStatus`` (CONTRIBUTING.md says what else it takes).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class SameOffsetsStatus:
 @dataclass(frozen=True, slots=True)
 class LastLag:
     """The lag of a flow when it was known last: of what its source had at ``at_ms``, at most ``records`` are not
-    copied. Nothing is known of what was written there since."""
+    copied. What was written there since is unknown."""
 
     records: int
     at_ms: int
@@ -268,24 +268,18 @@ def loads(value: bytes, former_lag: bytes = b"") -> StatusRecord:
     try:
         version = given["format_version"]
         figures = parsed(former_lag)["flows"] if former_lag else {}
-        flows = {
-            name: {**_as_named_now({**flow, **figures.get(name, {})}), "name": name}
-            for name, flow in given["flows"].items()
-        }
+        flows: dict[str, Any] = {}
+        for name, flow in given["flows"].items():
+            # Both names of a renamed figure have one value, where a job writes both for older readers.
+            now = {renamed(title): value for title, value in {**flow, **figures.get(name, {})}.items()}
+            for conditions in now.keys() & {"conditions", "condition_counts"}:
+                now[conditions] = [{**each, "code": renamed(each["code"])} for each in now[conditions]]
+            flows[name] = {**now, "name": name}
     except (LookupError, AttributeError, TypeError) as error:
         raise MalformedError(f"is no object with flows: {error!r}") from None
     if type(version) is not int or version != FORMAT_VERSION:
         raise MalformedError(f"has format_version {version!r}; this program reads {FORMAT_VERSION}")
     return _CODEC.decoded(StatusRecord, {**given, "flows": flows})
-
-
-def _as_named_now(flow: Mapping[str, Any]) -> dict[str, Any]:
-    """Both names of a figure have one value, where a job writes both for older readers."""
-    now = {renamed(name): value for name, value in flow.items()}
-    for name in ("conditions", "condition_counts"):
-        if name in now:
-            now[name] = [{**each, "code": renamed(each["code"])} for each in now[name]]
-    return now
 
 
 def _whole(given: Any) -> int:

@@ -37,8 +37,8 @@ from reconciler.replication.names import position_group
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import PartitionMap, Translation
+from reconciler.replication.offsets.map_topic import MapReader
 from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of
-from reconciler.replication.offsets.reader import MapReader
 from reconciler.replication.offsets.translate import ClusterSides, translate
 
 ANSWERS_WITHIN = 15.0

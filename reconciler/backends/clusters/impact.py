@@ -42,7 +42,7 @@ from reconciler.model.reports.impact import (
 )
 from reconciler.replication.mirrormaker_records import HEARTBEATS, no_heartbeat
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.copied_before import copied_before
+from reconciler.replication.offsets.map_topic import copied_before
 from reconciler.replication.offsets.position_metadata import PositionMark, mark_of
 
 WITHIN_SECONDS = 10.0

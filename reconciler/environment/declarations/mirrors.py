@@ -12,8 +12,15 @@ from reconciler.environment.declarations.values import Wrong, spark_setting
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror, Topology
-from reconciler.replication.deployment import CLIENT, CLUSTER, Deployment, ExecutorPython, MasterKind, master_kind
-from reconciler.replication.handover import ChannelSettings
+from reconciler.replication.handover import (
+    CLIENT,
+    CLUSTER,
+    ChannelSettings,
+    Deployment,
+    ExecutorPython,
+    MasterKind,
+    master_kind,
+)
 from reconciler.replication.handover_reader import MOST_PORT
 from reconciler.text import suggestion
 

@@ -15,10 +15,9 @@ from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.quotas import Quota
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.users import ScramUser
-from reconciler.replication.deployment import Deployment
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Where as Selection
-from reconciler.replication.handover import ChannelSettings, Naming, Start
+from reconciler.replication.handover import ChannelSettings, Deployment, Naming, Start
 from reconciler.replication.json_codec import SPARSE
 
 

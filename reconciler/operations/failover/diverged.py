@@ -22,7 +22,7 @@ from reconciler.model.environment.topology import Cluster, Flow, Principal, Topi
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import Key, PartedPartition
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
-from reconciler.replication.offsets.one_sided import WholeRecord, count_from, parting_of, read_from
+from reconciler.replication.offsets.parting import WholeRecord, count_from, parting_of, read_from
 from reconciler.replication.policy import TopicSelector
 from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.resources.protected_names import is_protected

@@ -9,7 +9,6 @@ about 1 KB.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -69,33 +68,27 @@ class OffsetChunk:
     def add(self, run: CopiedRun) -> None:
         """``run`` lies after all earlier ones on both sides."""
         last = self.last
+        if last is not None and (run.source, run.target) == (last.source_end, last.target_end):
+            # The same run goes on; its group is split when earlier runs were equal to it.
+            times, *gaps, records = self._group
+            if times > 1:
+                self._group[0] = times - 1
+                self._flush()
+            self._group = [1, *gaps, records + run.records]
+            self.last = CopiedRun(last.source, last.target, records + run.records)
+            return
         if last is None:
             self.first_target = run.target
             gaps = [run.source - self.begin, 0]
-        elif (run.source, run.target) == (last.source_end, last.target_end):
-            self._longer(last, run)
-            return
         else:
             gaps = [run.source - last.source_end, run.target - last.target_end]
         self.last = run
         self.runs += 1
-        self._append([1, *gaps, run.records])
-
-    def _longer(self, last: CopiedRun, run: CopiedRun) -> None:
-        """The same run goes on; its group is split when earlier runs were equal to it."""
-        times, *gaps, records = self._group
-        if times > 1:
-            self._group[0] = times - 1
-            self._flush()
-        self._group = [1, *gaps, records + run.records]
-        self.last = CopiedRun(last.source, last.target, records + run.records)
-
-    def _append(self, group: list[int]) -> None:
-        if self._group and self._group[1:] == group[1:]:
+        if self._group and self._group[1:] == [*gaps, run.records]:
             self._group[0] += 1
-            return
-        self._flush()
-        self._group = group
+        else:
+            self._flush()
+            self._group = [1, *gaps, run.records]
 
     def _flush(self) -> None:
         self._done += b"".join(map(uvarint, self._group))
@@ -155,35 +148,27 @@ def decode(key: bytes, value: bytes) -> tuple[MapPartition, Stretch]:
     numbers = _numbers(value, 34)
     if len(numbers) == 2:
         return place, Stretch(numbers[0], sum(numbers), (), bool(value[1] & _FIRST))
+    name = key.decode("utf-8", "replace")
     if len(numbers) < 7 or (len(numbers) - 3) % 4:
-        raise ChunkError(f"the chunk {key.decode('utf-8', 'replace')} is cut")
+        raise ChunkError(f"the chunk {name} is cut")
     begin, length, target = numbers[:3]
-    _require_within(numbers[3:], length, key)
-    runs = _runs(begin, target, numbers[3:])
-    return place, Stretch(begin, begin + length, tuple(runs), bool(value[1] & _FIRST))
+    groups = [numbers[at : at + 4] for at in range(3, len(numbers), 4)]
 
-
-def _require_within(groups: Sequence[int], length: int, key: bytes) -> None:
-    """Before any of its runs is made."""
-    times = sum(groups[0::4])
-    span = sum(groups[at] * (groups[at + 1] + groups[at + 3]) for at in range(0, len(groups), 4))
-    if times > MOST_RUNS or span > length:
-        raise ChunkError(
-            f"the chunk {key.decode('utf-8', 'replace')} has {times} runs over {span} offsets, but covers {length}"
-        )
-
-
-def _runs(source: int, target: int, numbers: Sequence[int]) -> list[CopiedRun]:
+    # A few bytes can name any number of runs, so their number and extent are checked before the first is made.
+    count = sum(times for times, *_ in groups)
+    span = sum(times * (source_gap + records) for times, source_gap, _, records in groups)
+    if count > MOST_RUNS or span > length:
+        raise ChunkError(f"the chunk {name} has {count} runs over {span} offsets, but covers {length}")
     runs: list[CopiedRun] = []
-    for at in range(0, len(numbers), 4):
-        times, source_gap, target_gap, records = numbers[at : at + 4]
+    source = begin
+    for times, source_gap, target_gap, records in groups:
         for _ in range(times):
             source += source_gap
             target += target_gap
             runs.append(CopiedRun(source, target, records))
             source += records
             target += records
-    return runs
+    return place, Stretch(begin, begin + length, tuple(runs), bool(value[1] & _FIRST))
 
 
 def _numbers(value: bytes, at: int, most: int = 0) -> list[int]:

@@ -2,7 +2,7 @@
 
 A *run* is what is consecutive on both sides; a *stretch* says all about a range of source offsets: those in its runs
 were copied, the others never (control markers, aborted records, holes after compaction, filtered records). So no later
-compaction of either side can make it wrong. Between stretches nothing is known (a lane was killed before it could
+compaction of either side can make it wrong. Nothing is known between stretches (a lane was killed before it could
 write); there a translation names a safe offset and the gap that has to be counted to do better.
 """
 
@@ -107,20 +107,48 @@ class PartitionMap:
         """``stretches`` in any order. What was copied again later (after a seek backwards) counts once: last."""
         given = list(stretches)
         self._silent = sorted((s for s in given if not s.runs), key=lambda s: s.begin)
-        with_runs = [_longer(s, self._silent) if self._silent else s for s in given if s.runs]
+
+        # A stretch is as long as the silent ones that follow it without a gap.
+        with_runs: list[Stretch] = []
+        for stretch in (s for s in given if s.runs):
+            end = stretch.end
+            for silent in self._silent:
+                if silent.begin <= end:
+                    end = max(end, silent.end)
+            with_runs.append(stretch if end == stretch.end else replace(stretch, end=end))
         self._copies = _without_repeated(sorted(with_runs, key=lambda s: (s.runs[0].target, s.runs[-1].target_end)))
         self._copy_targets = [stretch.runs[0].target for stretch in self._copies]
-        self._stretches: list[Stretch] = []
+
+        # By source offset, a later copy replaces earlier ones from its beginning on: one that reaches beyond is cut.
+        kept: list[Stretch] = []
         for stretch in self._copies:
-            self._append(stretch)
-        if self._stretches and _silent_to(self._silent) >= self._stretches[0].begin:
-            self._stretches[0] = replace(self._stretches[0], begin=0)
-        self._begins = [stretch.begin for stretch in self._stretches]
+            while kept and kept[-1].begin >= stretch.begin:
+                kept.pop()
+            if kept and kept[-1].end > stretch.begin:
+                before = kept.pop()
+                runs = [run for run in before.runs if run.source < stretch.begin]
+                if runs:
+                    records = min(runs[-1].records, stretch.begin - runs[-1].source)
+                    runs[-1] = runs[-1]._replace(records=records)
+                    kept.append(Stretch(before.begin, stretch.begin, tuple(runs), before.first))
+            kept.append(stretch)
+
+        # Before this source offset nothing was copied at all. A silent stretch that is only the ``first`` of the flow
+        # does not say what another tool copied before it.
+        silent_to = 0
+        for silent in self._silent:
+            if silent.begin > silent_to:
+                break
+            silent_to = max(silent_to, silent.end)
+        if kept and silent_to >= kept[0].begin:
+            kept[0] = replace(kept[0], begin=0)
+        self._stretches = kept
+        self._begins = [stretch.begin for stretch in kept]
         self._known: list[tuple[int, int]] | None = None
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """What counts, by source offset; without silent ones, which have made the stretch before them longer."""
+        """What counts, by source offset; without silent ones, which made the stretch before them longer."""
         return tuple(self._stretches)
 
     @property
@@ -130,9 +158,15 @@ class PartitionMap:
 
     def known_to(self, begin: int) -> int:
         """Up to which source offset it says of every one, from ``begin`` on, if it was copied; ``begin`` itself where
-        it knows nothing of that one."""
-        if self._known is None:
-            self._known = _spans([*self._stretches, *self._silent])
+        it does not know that one."""
+        if self._known is None:  # as spans that do not touch
+            self._known = []
+            every = (*self._stretches, *self._silent)
+            for first, end in sorted((0 if each.first else each.begin, each.end) for each in every):
+                if self._known and first <= self._known[-1][1]:
+                    self._known[-1] = (self._known[-1][0], max(end, self._known[-1][1]))
+                else:
+                    self._known.append((first, end))
         at = bisect_right(self._known, begin, key=lambda span: span[0]) - 1
         return max(begin, self._known[at][1]) if at >= 0 else begin
 
@@ -168,16 +202,6 @@ class PartitionMap:
         if low + 1 < len(runs):
             return Translation(runs[low + 1].source, Exactness.NEXT)
         return _after(self._copies, at, target, back=True)
-
-    def _append(self, stretch: Stretch) -> None:
-        kept = self._stretches
-        while kept and kept[-1].begin >= stretch.begin:
-            kept.pop()
-        if kept and kept[-1].end > stretch.begin:
-            cut = _cut(kept.pop(), stretch.begin)
-            if cut is not None:
-                kept.append(cut)
-        kept.append(stretch)
 
     def _before(self, *, back: bool) -> Translation:
         """A position before all that the map knows; ``back``: of the target."""
@@ -223,37 +247,6 @@ def _next_run(runs: tuple[CopiedRun, ...], source: int) -> CopiedRun | None:
     return runs[at + 1] if at + 1 < len(runs) else None
 
 
-def _spans(stretches: list[Stretch]) -> list[tuple[int, int]]:
-    """Source offsets that are spoken of, as spans that do not touch."""
-    spans: list[tuple[int, int]] = []
-    for begin, end in sorted((0 if stretch.first else stretch.begin, stretch.end) for stretch in stretches):
-        if spans and begin <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-        else:
-            spans.append((begin, end))
-    return spans
-
-
-def _silent_to(silent: list[Stretch]) -> int:
-    """The source offset before which nothing was copied by anybody; ``silent`` by their beginning. A silent stretch
-    that is only the ``first`` of the flow does not say what another tool copied before it."""
-    end = 0
-    for stretch in silent:
-        if stretch.begin > end:
-            break
-        end = max(end, stretch.end)
-    return end
-
-
-def _longer(stretch: Stretch, silent: list[Stretch]) -> Stretch:
-    """``stretch`` with the silent ones that follow without a gap; ``silent`` by their beginning."""
-    end = stretch.end
-    for each_stretch in silent:
-        if each_stretch.begin <= end:
-            end = max(end, each_stretch.end)
-    return stretch if end == stretch.end else Stretch(stretch.begin, end, stretch.runs, stretch.first)
-
-
 def _without_repeated(copies: list[Stretch]) -> list[Stretch]:
     """``copies``, by targets, without those that only say again a part of another: a gap that was counted, which its
     lane has written after all."""
@@ -275,13 +268,3 @@ def _says_all_of(stretch: Stretch, given_stretch: Stretch) -> bool:
         and stretch.runs[0].target <= first.target
         and last.target_end <= stretch.runs[-1].target_end
     )
-
-
-def _cut(stretch: Stretch, end: int) -> Stretch | None:
-    """``stretch`` up to source offset ``end``; None when no run is left."""
-    runs = [run for run in stretch.runs if run.source < end]
-    if not runs:
-        return None
-    last = runs[-1]
-    runs[-1] = last._replace(records=min(last.records, end - last.source))
-    return Stretch(stretch.begin, end, tuple(runs), stretch.first)

@@ -1,4 +1,4 @@
-"""The topic of the offset map on a target: which partition holds a chunk; appends chunks, and prunes them.
+"""The topic of the offset map on a target: which partition holds a chunk; appends, prunes and reads chunks.
 
 Pruning removes what the map says of records that the source has deleted. A group with an offset before the source's log
 start goes on at that start; the rest of the map gives the same. The last chunk of a partition always stays: positions
@@ -8,18 +8,20 @@ behind the last record need it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from reconciler.kafka.client import small_topics as logs
-from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError
 from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.codec import ChunkError, decode_key, end_of
+from reconciler.replication.offsets.codec import ChunkError, Ids, MapPartition, decode, decode_key, end_of, place_of
+from reconciler.replication.offsets.map import PartitionMap, Stretch
 
-Extents = dict[Key, dict[int, tuple[bytes, int]]]
 """Source partition -> beginning of a chunk -> its key and its end."""
 
 
-def place_of(flow: str, key: Key, count: int) -> int:
+def holder_of(flow: str, key: Key, count: int) -> int:
     """The map's partition, of ``count``, that holds the chunks of a source partition."""
     return zlib.crc32(f"{flow}/{key[0]}/{key[1]}".encode()) % count
 
@@ -35,7 +37,7 @@ async def append(target: ClusterClient, flow: str, chunks: Mapping[Key, Sequence
     count = len(await partitions(target))
     records: dict[int, list[logs.KeyValue]] = {}
     for key, members in chunks.items():
-        records.setdefault(place_of(flow, key, count), []).extend(members)
+        records.setdefault(holder_of(flow, key, count), []).extend(members)
     await logs.append(target, OFFSETS_TOPIC, records)
 
 
@@ -47,12 +49,20 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
     await logs.leaders(source, sorted({topic for topic, _ in keys}))
     starts = await logs.begins(source, list(keys))
     count = len(await partitions(target))
-    parts = [(OFFSETS_TOPIC, n) for n in sorted({place_of(flow, key, count) for key in keys})]
-    by_partition: Extents = {key: {} for key in keys}
+    parts = [(OFFSETS_TOPIC, n) for n in sorted({holder_of(flow, key, count) for key in keys})]
+    by_partition: dict[Key, dict[int, tuple[bytes, int]]] = {key: {} for key in keys}
+    """Beginning of a chunk -> its key and its end."""
     prefix = f"{flow}/".encode()
     async for name, value in logs.read_whole(target, parts):
-        if name.startswith(prefix):
-            _note(name, value, by_partition)
+        if not name.startswith(prefix):
+            continue
+        with suppress(ChunkError):  # of a later release, which prunes it
+            _, topic, partition, begin = decode_key(name)
+            chunks = by_partition.get((topic, partition), {})
+            if value is None:
+                chunks.pop(begin, None)
+            else:
+                chunks[begin] = (name, end_of(name, value))
     gone: dict[Key, list[logs.KeyValue]] = {}
     for key, chunks in by_partition.items():
         last = max(chunks, default=0)
@@ -63,13 +73,180 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
     return sum(map(len, gone.values()))
 
 
-def _note(name: bytes, value: bytes | None, by_partition: Extents) -> None:
+FIRST_WINDOW, LARGER, MOST_READ = 250, 4, 20_000
+"""Records of the map: read from the end of each of its partitions at first, how much further back next, and together.
+A partition that copies has a chunk written every second, so those of the last minutes are found first."""
+
+
+async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> Mapping[Key, int]:
+    """Source partition -> source offset up to which ``flow`` had committed it, at least, when the map was last written.
+
+    The map is written a moment after each commit and read by Fetch, so it does not depend on what the group coordinator
+    returns. In the map's log the newest chunk of a partition holds its position, also after a seek to an earlier
+    offset; the chunk that reaches furthest would not.
+
+    Without those that are not in the last ``MOST_READ`` records, and empty where there is no map or it may not be read.
+    Raises BrokerError or ConnectionLostError; call again then.
+    """
+    if not wanted:
+        return {}
     try:
-        _, topic, partition, begin = decode_key(name)
-        chunks = by_partition.get((topic, partition), {})
-        if value is None:
-            chunks.pop(begin, None)
-        else:
-            chunks[begin] = (name, end_of(name, value))
-    except ChunkError:
-        pass  # of a later release, which prunes it
+        newest = await _newest(target, flow, wanted)
+    except BrokerError as error:
+        if error.code != UNKNOWN_TOPIC and error.code not in DENIED:
+            raise
+        return {}
+    ends: dict[Key, int] = {}
+    for key, chunk in newest.items():
+        with suppress(ChunkError):  # of a later release
+            if place_of(*chunk).is_of(wanted[key]):  # and not of a topic that was recreated since
+                ends[key] = end_of(*chunk)
+    return ends
+
+
+async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> dict[Key, tuple[bytes, bytes]]:
+    parts = await partitions(target)
+    holders = {key: (OFFSETS_TOPIC, holder_of(flow, key, len(parts))) for key in wanted}
+    newest: dict[Key, tuple[bytes, bytes]] = {}
+    begins = await logs.begins(target, list(set(holders.values())))
+    upper = await logs.ends(target, list(begins))
+    window, left, prefix = FIRST_WINDOW, MOST_READ, f"{flow}/".encode()
+    while left > 0:
+        missing = {key for key in wanted if key not in newest}
+        holding = [part for part in {holders[key] for key in missing} if upper[part] > begins[part]]
+        if not holding:
+            break
+        each = max(1, min(window, left // len(holding)))
+        lower = {part: max(begins[part], upper[part] - each) for part in holding}
+        async for answer in logs.read(target, lower, upper):
+            for name, value in logs.key_values(answer):
+                if value is not None and name.startswith(prefix):
+                    with suppress(ChunkError):  # a later release writes another key; what it says is unknown here
+                        _, topic, partition, _ = decode_key(name)
+                        if (topic, partition) in missing:
+                            newest[topic, partition] = (name, value)
+        left -= sum(upper[part] - lower[part] for part in holding)
+        upper |= lower
+        window *= LARGER
+    return newest
+
+
+async def copied_before(target: ClusterClient, wanted: Mapping[Key, Ids]) -> Mapping[Key, tuple[str, int]]:
+    """Source partition -> the flow that copied it furthest, and the source offset up to which it did, at least. For
+    partitions without a position: what the map says is at least true, since it is written a moment after each commit.
+
+    Without those of which the map says nothing, and empty where there is no map or it may not be read. Raises
+    BrokerError or ConnectionLostError; call again then.
+    """
+    if not wanted:
+        return {}
+    try:
+        by_partition: dict[Key, dict[str, int]] = {key: {} for key in wanted}
+        async for name, value in logs.read_whole(target, await partitions(target)):
+            if value is None:
+                continue
+            with suppress(ChunkError):  # a later release writes something else; what it says is unknown here
+                flow, topic, number, _ = decode_key(name)
+                if (ids := wanted.get((topic, number))) is None:
+                    continue
+                # Of the topics as they are now, and with runs: a chunk without runs says that nothing was copied.
+                place, stretch = decode(name, value)
+                if stretch.runs and place.is_of(ids):
+                    flows = by_partition[topic, number]
+                    flows[flow] = max(flows.get(flow, 0), stretch.end)
+    except BrokerError as error:
+        if error.code != UNKNOWN_TOPIC and error.code not in DENIED:
+            raise
+        return {}
+    furthest = {key: max(flows.items(), key=lambda flow: flow[1]) for key, flows in by_partition.items() if flows}
+    return {key: pair for key, pair in furthest.items() if pair[1] > 0}
+
+
+_EMPTY = PartitionMap(())
+
+
+class MapReader:
+    """Reads what lanes have written; a lane writes within a second or two after each commit.
+
+    ``target`` is open; everything runs on its event loop. ``topics``: source topics, all when None.
+    """
+
+    def __init__(self, target: ClusterClient, flow: str, topics: frozenset[str] | None = None) -> None:
+        self._target = target
+        self._prefix = f"{flow}/".encode()
+        self._topics = topics
+        self._read: dict[Key, int] = {}
+        self._topic_id = NO_ID
+        self._chunks: dict[Key, dict[int, tuple[MapPartition, Stretch]]] = {}
+        self._newest: dict[Key, MapPartition] = {}
+        self._maps: dict[Key, tuple[Ids, PartitionMap]] = {}
+
+    async def refresh(self) -> None:
+        """Reads on from where the last call ended, to the end.
+
+        Raises BrokerError (also when the topic is not there) or ConnectionLostError; call again to go on.
+        """
+        target = self._target
+        keys = await partitions(target)
+        topic_id = target.topics[OFFSETS_TOPIC].topic_id
+        if topic_id != self._topic_id:  # recreated
+            self._topic_id = topic_id
+            self._read.clear()
+        begins = await logs.begins(target, keys)
+        ends = await logs.ends(target, keys)
+        self._read = {key: min(max(self._read.get(key, 0), begins[key]), ends[key]) for key in keys}
+        async for answer in logs.read(target, self._read, ends):
+            key = (answer.topic, answer.partition)
+            for name, value in logs.key_values(answer):
+                if name.startswith(self._prefix):
+                    self._chunk(name, value)
+            self._read[key] = logs.next_offset(answer, self._read[key])
+
+    def partition(self, topic: str, partition: int, ids: Ids) -> PartitionMap:
+        """``topic``: the *source* topic. An empty map when nothing is known of it. The same object until it changes.
+
+        ``ids``: topic ids of source and remote topic now; what was written for others is left out. Of a side that has
+        no id (brokers before 2.8), or does not answer, those of what was written last count.
+        """
+        key = (topic, partition)
+        chunks = self._chunks.get(key)
+        if chunks is None:
+            return _EMPTY
+        newest = self._newest[key]
+        now = (ids[0] if ids[0] != NO_ID else newest.source_id, ids[1] if ids[1] != NO_ID else newest.target_id)
+        kept = self._maps.get(key)
+        if kept is None or kept[0] != now:
+            stretches = (stretch for place, stretch in chunks.values() if place.is_of(now))
+            kept = self._maps[key] = (now, PartitionMap(stretches))
+        return kept[1]
+
+    def place(self, topic: str, partition: int) -> MapPartition | None:
+        """Of what was written last of a *source* partition; None when nothing is known of it."""
+        return self._newest.get((topic, partition))
+
+    def partitions(self, ids: Callable[[str], Ids | None]) -> Mapping[Key, PartitionMap]:
+        """By source topic and partition. ``ids``: by source topic; None where it or its remote topic is not there."""
+        now = {topic: ids(topic) for topic in {topic for topic, _ in self._chunks}}
+        return {key: self.partition(*key, of) for key in self._chunks if (of := now[key[0]]) is not None}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Source topics of which it says something."""
+        return frozenset(topic for topic, _ in self._chunks)
+
+    def _chunk(self, key: bytes, value: bytes | None) -> None:
+        try:
+            _, topic, partition, begin = decode_key(key)
+            if self._topics is not None and topic not in self._topics:
+                return
+            where = (topic, partition)
+            if value is None:  # pruned
+                self._chunks.get(where, {}).pop(begin, None)
+                self._maps.pop(where, None)
+                return
+            place, stretch = decode(key, value)
+        except ChunkError:
+            return  # a later release writes something else, which is unknown here, and unknown is safe
+        self._chunks.setdefault(where, {})[begin] = (place, stretch)
+        self._newest[where] = place
+        self._maps.pop(where, None)

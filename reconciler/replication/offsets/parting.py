@@ -1,13 +1,20 @@
-"""Where two logs part that should be the same, offset by offset: read backwards from where the shorter one ends.
+"""Where two logs part that should be the same, offset by offset, and the records that only one of them has.
 
 A mirror that keeps offsets makes one log the beginning of the other, until another producer writes to one of them. So a
-stretch with records that are equal on both sides proves all that lies before it.
+stretch with records that are equal on both sides proves all that lies before it: the logs are read backwards from where
+the shorter one ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.records.batches import CommittedFilter, scan
+from reconciler.kafka.records.fields import HeaderBytes, headers_at, headers_of
+from reconciler.kafka.records.records import key_and_value, records_of
+from reconciler.replication.offsets.close_gaps import Log, read_log
 
 LogRecord = tuple[int, int]
 """Offset, and a hash of all that makes the record; committed records only."""
@@ -74,3 +81,67 @@ def first_apart(here: Sequence[LogRecord], there: Sequence[LogRecord]) -> tuple[
     if len(longer) > len(shorter):
         return longer[len(shorter)][0], bool(shorter)
     return None, bool(here)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRecord:
+    """``timestamp`` in ms since 1970; None is Kafka's null."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[HeaderBytes, ...]
+
+
+async def bounds_of(log: Log) -> LogBounds:
+    """Raises BrokerError, ConnectionLostError."""
+    await logs.leaders(log.cluster, [log.key[0]])
+    begin = (await logs.begins(log.cluster, [log.key]))[log.key]
+    return LogBounds(begin, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key])
+
+
+async def parting_of(source: Log, target: Log) -> Parting:
+    """Raises BrokerError, ConnectionLostError, and NotPairedError for a log whose beginning goes meanwhile."""
+
+    async def of_source(begin: int, end: int) -> list[LogRecord]:
+        return (await read_log(source, begin, end))[1]
+
+    async def of_target(begin: int, end: int) -> list[LogRecord]:
+        return (await read_log(target, begin, end))[1]
+
+    return await find_parting(await bounds_of(source), await bounds_of(target), of_source, of_target)
+
+
+async def count_from(log: Log, begin: int, end: int, enough: int | None = None) -> int:
+    """Committed records of ``begin`` up to but not with ``end``. Only a batch that is cut by them is opened. Once there
+    are ``enough``, no further ones are counted."""
+    count = 0
+    await logs.leaders(log.cluster, [log.key[0]])
+    async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
+        keep = CommittedFilter(answer.records, answer.aborted if log.committed else ())
+        for batch in scan(answer.records):
+            if not keep.delivers(batch) or batch.next_offset <= begin or batch.base >= end:
+                continue
+            if begin <= batch.base and batch.next_offset <= end:
+                count += batch.records
+            else:
+                count += sum(begin <= record.offset < end for record in records_of(answer.records, batch))
+            if enough is not None and count >= enough:
+                return count
+    return count
+
+
+async def read_from(log: Log, begin: int, end: int) -> AsyncIterator[WholeRecord]:
+    """As ``count_from``, whole."""
+    await logs.leaders(log.cluster, [log.key[0]])
+    async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
+        keep = CommittedFilter(answer.records, answer.aborted if log.committed else ())
+        for batch in scan(answer.records):
+            if not keep.delivers(batch) or batch.next_offset <= begin or batch.base >= end:
+                continue
+            for record in records_of(answer.records, batch):
+                if begin <= record.offset < end:
+                    key, value = key_and_value(record)
+                    headers = tuple(headers_of(record.tail, headers_at(record.tail)))
+                    yield WholeRecord(record.offset, record.timestamp, key, value, headers)

@@ -157,23 +157,19 @@ def stranger(
     """
     ours = {key: at for key, at in positions.items() if key in topic_ids}
     owned = {key: at for key, at in (ours or positions).items() if at.owner.environment}
-    foreign = {key: at for key, at in owned.items() if not _is_mine(mine, before, at.owner)}
+    foreign = {
+        key: at
+        for key, at in owned.items()
+        if at.owner.environment not in (mine.environment, *before)
+        or (mine.source and at.owner.source not in ("", mine.source))
+    }
     if foreign and (ours or len(foreign) == len(owned)):
         return max(foreign.items(), key=lambda item: (item[1].hour, item[0]))
-    unfit = {key: at for key, at in ours.items() if _is_another(at.topic_id, topic_ids[key])}
+    named = {key: (at, urlsafe(at.topic_id), urlsafe(topic_ids[key])) for key, at in ours.items()}
+    unfit = {key: at for key, (at, written_id, now) in named.items() if written_id and now and written_id != now}
     if not owned and ours and len(unfit) == len(ours):
         return max(unfit.items(), key=lambda item: (item[1].hour, item[0]))
     return None
-
-
-def _is_another(topic_id: str, now: str) -> bool:
-    """Kafka prints ids in base64 for URLs, librdkafka in plain base64."""
-    ids = {each.replace("+", "-").replace("/", "_").rstrip("=") for each in (topic_id, now)}
-    return "" not in ids and len(ids) == 2
-
-
-def _is_mine(mine: Owner, before: Collection[str], other: Owner) -> bool:
-    return other.environment in (mine.environment, *before) and (not mine.source or other.source in ("", mine.source))
 
 
 def whose(group: str, cluster: str, mine: Owner, key: Key, at: PositionMark) -> str:

@@ -15,8 +15,8 @@ from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError,
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
 from reconciler.replication.offsets.codec import Ids, MapPartition
 from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_log
+from reconciler.replication.offsets.map_topic import MapReader
 from reconciler.replication.offsets.position_metadata import is_ours, mark_of, urlsafe
-from reconciler.replication.offsets.reader import MapReader
 
 UNDECIDED_WITHIN = 2.0
 """Seconds in which a mirror that is not held up decides the transaction that carries its positions."""
@@ -40,8 +40,8 @@ async def translate(
 ) -> dict[tuple[Key, int], Translation]:
     """``wanted``: by *source* topic and partition, positions on the source, or on the target for ``reverse``.
 
-    ``offset`` is None only when the other side's partition is not there, too. Raises BrokerError, ConnectionLostError
-    of the target.
+    ``offset`` is None only when the other side has no such partition. Raises BrokerError, ConnectionLostError of the
+    target.
     """
     reader = MapReader(sides.target, sides.flow, frozenset(topic for topic, _ in wanted))
     await reader.refresh()
@@ -55,10 +55,15 @@ async def translate(
         position = (
             await _position(sides, other) if not all(translation.exact for translation in all_translations) else None
         )
-        # What the map says of former topics no counting makes exact: the logs have nothing in common with it.
-        if gone := _gone(((sides.source, key[0]), (sides.target, other[0]))):
-            anew, all_translations = gone, [Translation(None, Exactness.UNKNOWN, gone) for _ in asked]
-        elif anew := made_anew(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
+        # No counting makes exact what the map says of former topics: the logs have nothing in common with it.
+        anew = " and ".join(
+            f"{topic} is not on {cluster.name}"
+            for cluster, topic in ((sides.source, key[0]), (sides.target, other[0]))
+            if cluster is not None and cluster.topics[topic].error == UNKNOWN_TOPIC
+        )
+        if anew:
+            all_translations = [Translation(None, Exactness.UNKNOWN, anew) for _ in asked]
+        elif anew := recreated(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
             all_translations = [_final(translation, anew) for translation in all_translations]
         elif any(translation.gap is not None for translation in all_translations) and sides.source is not None:
             ours, why = await _closed(sides, (key, other), ours, all_translations, position)
@@ -78,8 +83,11 @@ async def translate(
             ]
         if any(translation.offset is None for translation in all_translations):
             begin = await _bound(sides.source if reverse else sides.target, key if reverse else other, logs.begins)
+            here = "this is where the partition begins now"
             all_translations = [
-                translation if translation.offset is not None else _from_start(translation, begin)
+                translation
+                if begin is None or translation.offset is not None
+                else Translation(begin, Exactness.EARLIER, f"{translation.reason}; {here}", translation.gap)
                 for translation in all_translations
             ]
         translations.update(
@@ -92,7 +100,7 @@ def _all(ours: PartitionMap, offsets: list[int], reverse: bool) -> list[Translat
     return [ours.upstream(offset) if reverse else ours.downstream(offset) for offset in offsets]
 
 
-def made_anew(
+def recreated(
     place: MapPartition | None,
     ids: Ids,
     clusters: tuple[ClusterClient | None, ClusterClient],
@@ -128,26 +136,8 @@ def made_anew(
     )
 
 
-def _gone(topics: Iterable[tuple[ClusterClient | None, str]]) -> str:
-    """Which of them is not on its cluster, in words. What the map says of it is of a topic that was deleted."""
-    missing = [
-        f"{topic} is not on {cluster.name}"
-        for cluster, topic in topics
-        if cluster is not None and cluster.topics[topic].error == UNKNOWN_TOPIC
-    ]
-    return " and ".join(missing)
-
-
 def _final(translation: Translation, reason: str) -> Translation:
     return replace(translation, reason=reason, gap=None)
-
-
-def _from_start(translation: Translation, begin: int | None) -> Translation:
-    if begin is None:
-        return translation
-    return Translation(
-        begin, Exactness.EARLIER, f"{translation.reason}; this is where the partition begins now", translation.gap
-    )
 
 
 async def _closed(

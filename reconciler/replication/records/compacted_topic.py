@@ -29,7 +29,7 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
 from reconciler.kafka.records.fields import headers_at, headers_of
-from reconciler.kafka.records.records import Record, key_and_value, records_of
+from reconciler.kafka.records.records import key_and_value, records_of
 
 PATIENCE_S = 10.0
 """For what passes: a leader that moves, a broker that is away."""
@@ -53,11 +53,11 @@ Entries = Mapping[str, bytes | None]
 
 
 class AbsentTopicError(BrokerError):
-    """There is no such topic, as brokers say that were asked for it; not one that a request came to by mistake."""
+    """No such topic exists, as several brokers say; a single broker may not know it yet."""
 
 
 class RecordFencedError(Exception):
-    """Somebody else called ``fence`` since we did. Fence and read again: our record may be there all the same."""
+    """Another writer called ``fence`` since we did. Fence and read again: our record may be written all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class CompactedTopic:
     async def follow(self, wait_s: float = 0.5) -> AsyncGenerator[frozenset[str], None]:
         """The keys whose record came or went: first of all records, then as they come, or none after ``wait_s``.
 
-        Without end. Raises WireError without patience, AbsentTopicError where there is none: follow anew.
+        Without end. Raises WireError without patience, AbsentTopicError where there is no topic: follow again.
         """
         if not await self._advance(whole=True, required=False):
             raise self._absent()
@@ -182,7 +182,7 @@ class CompactedTopic:
         # High watermarks, also for committed records: a transaction that is open before them is waited for.
         ends = {key[1]: end for key, end in (await logs.ends(self.cluster, self._keys(described.leaders))).items()}
 
-        # A topic that was made anew has another id, or ends before the place that was read. A new leader may lack
+        # A recreated topic has another id, or ends before the place that was read. A new leader may lack
         # records that the one before it had, and have others in their place. So each is read from its beginning.
         log = (described.topic_id, {partition: leader.epoch for partition, leader in described.leaders.items()})
         if log != self._log or any(ends.get(partition, 0) < at for partition, at in self._next.items()):
@@ -241,7 +241,7 @@ class CompactedTopic:
         offsets.update({partition: max(offsets[partition], end) for partition, end in ends.items()})
 
     async def _fetch(self, offsets: Mapping[Key, int], wait_s: float) -> None:
-        """What there is behind ``offsets`` of one leader, or nothing after ``wait_s``."""
+        """Records behind ``offsets`` of one leader, or none after ``wait_s``."""
         async for answer in logs.fetched(self.cluster, offsets, int(wait_s * 1000), committed=self._committed):
             before = self._next[answer.partition]
             self._take(answer, before, _NO_END)
@@ -256,7 +256,9 @@ class CompactedTopic:
                 for record in records_of(answer.records, batch):
                     key, value = key_and_value(record)
                     if key is not None and first <= record.offset < end:
-                        newest = Newest(answer.partition, record.offset, record.timestamp, value, _headers(record))
+                        pairs = headers_of(record.tail, headers_at(record.tail))
+                        headers = {name.decode(errors="replace"): data for name, data in pairs if data is not None}
+                        newest = Newest(answer.partition, record.offset, record.timestamp, value, headers)
                         self.take(key.decode(errors="replace"), newest)
             except (CorruptBatchError, MalformedResponseError, IndexError) as error:
                 self.unreadable[answer.partition, batch.base] = str(error)
@@ -272,7 +274,7 @@ class CompactedTopic:
         return AbsentTopicError(UNKNOWN_TOPIC, f"topic {self.topic} on {self.cluster.name}")
 
     def _forget(self) -> None:
-        """The topic is gone, or was made anew."""
+        """The topic is gone, or was recreated."""
         self._moved |= self.newest.keys()
         self.newest.clear()
         self.unreadable.clear()
@@ -308,7 +310,7 @@ class CompactedTopic:
         """In order, without reading; None deletes. ``partition`` None: by key, as librdkafka places them. ``required``
         as ``read`` has it.
 
-        A record whose broker did not answer is sent again, so it may be there twice.
+        A record whose broker did not answer is sent again, so the topic may have it twice.
         """
 
         async def describe() -> TopicMetadata | None:
@@ -363,7 +365,7 @@ class CompactedTopic:
     async def swap(self, writer: str, key: str, before: bytes | None, after: bytes | None) -> bool:
         """Writes ``after`` if ``before`` is still the value; False when it is not, or there is no such topic.
 
-        A key that is written again costs one transaction, as long as nobody else wants to write it.
+        A key that is written again costs one transaction, as long as no other writer wants it.
         """
         for _ in range(ATTEMPTS):
             if writer not in self._writers or (writer, key) not in self._held:
@@ -373,7 +375,7 @@ class CompactedTopic:
                 await self.read(required=True)
                 self._held[writer, key] = self.values(key).get(key)
             if self._held[writer, key] != before:
-                self._let_go(writer)  # whoever asks again has read again
+                self._let_go(writer)  # the caller reads again before it asks again
                 return False
             try:
                 await self.write(writer, {key: after})
@@ -401,8 +403,3 @@ def _batches(placed: Iterable[tuple[int, str, bytes | None]]) -> Iterator[Mappin
         sizes[partition] = sizes.get(partition, 0) + size
     if records:
         yield records
-
-
-def _headers(record: Record) -> dict[str, bytes]:
-    pairs = headers_of(record.tail, headers_at(record.tail))
-    return {name.decode(errors="replace"): value for name, value in pairs if value is not None}

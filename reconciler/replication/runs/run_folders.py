@@ -65,7 +65,7 @@ class RunPlace:
     def predecessor_left(self) -> bool:
         """It said so, or its driver is dead."""
         before = self.predecessor
-        return before is None or (before / _LEFT).exists() or not _alive(_driver(before))
+        return before is None or (before / _LEFT).exists() or not _alive(_read(before / _DRIVER).get("pid"))
 
     def leave(self) -> None:
         """Signals a successor that no lane of ours is at work any more."""
@@ -97,14 +97,9 @@ def pointed(home: Path) -> bool:
         return False
 
 
-def _driver(run_folder: Path) -> int | None:
-    pid = _read(run_folder / _DRIVER).get("pid")
-    return pid if isinstance(pid, int) else None
-
-
-def _alive(pid: int | None) -> bool:
+def _alive(pid: object) -> bool:
     """A zombie that was not reaped yet is dead."""
-    if pid is None:
+    if not isinstance(pid, int):
         return False
     try:
         os.kill(pid, 0)

@@ -37,8 +37,7 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.handover import AGAIN, MOST_LANES, FlowSettings
 from reconciler.replication.names import position_group, transactional_id
 from reconciler.replication.offsets.codec import Ids
-from reconciler.replication.offsets.copied_before import copied_before
-from reconciler.replication.offsets.last_committed import last_committed
+from reconciler.replication.offsets.map_topic import copied_before, last_committed
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, PositionMark, stranger, ways_on, whose
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver import provenance_start as provenance_ground

@@ -27,7 +27,7 @@ from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import Gap, PartitionMap, Translation
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapCloser
 
 ACTIVE = frozenset({22, 25, 27, 68})

@@ -19,7 +19,7 @@ from reconciler.kafka.client.errors import DENIED, BrokerError, SettingError, Wi
 from reconciler.replication.handover import FlowSettings, GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 from reconciler.replication.status import GroupSyncStatus
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of

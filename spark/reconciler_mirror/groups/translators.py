@@ -19,11 +19,10 @@ from reconciler.replication.names import position_group
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
 from reconciler.replication.offsets.codec import Ids, MapPartition, encode
 from reconciler.replication.offsets.map import Exactness, Gap, Stretch, Translation
-from reconciler.replication.offsets.map_topic import append
+from reconciler.replication.offsets.map_topic import MapReader, append
 from reconciler.replication.offsets.position_metadata import is_ours
-from reconciler.replication.offsets.reader import MapReader
 from reconciler.replication.offsets.same import as_committed
-from reconciler.replication.offsets.translate import made_anew
+from reconciler.replication.offsets.translate import recreated
 from reconciler.replication.offsets.two_way import Interleaved
 from reconciler_mirror import log_lines
 
@@ -152,7 +151,7 @@ class GapCloser:
             await self._source.refresh([key[0]])
             await self._target.refresh([remote])
             ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
-            if anew := made_anew(places.place(*key), ids, (self._source, self._target), remote, at):
+            if anew := recreated(places.place(*key), ids, (self._source, self._target), remote, at):
                 return anew
             if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
                 # The group is ahead of the flow, which is no gap; but what the source does not have never comes.

@@ -12,8 +12,7 @@ from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClie
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
-from reconciler.replication.offsets.copied_before import copied_before
-from reconciler.replication.offsets.last_committed import last_committed
+from reconciler.replication.offsets.map_topic import copied_before, last_committed
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions

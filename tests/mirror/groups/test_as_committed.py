@@ -20,7 +20,7 @@ from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, Grou
 from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 
 REMOTE = "east.orders"
 ROUTES = {("orders", 0): REMOTE, ("orders", 1): REMOTE}

@@ -19,7 +19,7 @@ from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.groups import UnsupportedGroup
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of

@@ -19,8 +19,8 @@ from reconciler.replication.handover import GroupSettings
 from reconciler.replication.names import OFFSETS_TOPIC, position_group
 from reconciler.replication.offsets.codec import MapPartition, encode
 from reconciler.replication.offsets.map import CopiedRun, Stretch
+from reconciler.replication.offsets.map_topic import MapReader
 from reconciler.replication.offsets.position_metadata import written
-from reconciler.replication.offsets.reader import MapReader
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic

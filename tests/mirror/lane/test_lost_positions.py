@@ -19,7 +19,7 @@ from reconciler_mirror.model.lane import Claim, LaneProgress, PartitionSpec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import NO_ID
-from reconciler.replication.offsets.copied_before import copied_before
+from reconciler.replication.offsets.map_topic import copied_before
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic
@@ -129,7 +129,7 @@ def test_a_position_that_went_back_stops_the_partition_until_it_is_right_again(f
     report, _ = flow.run(batch_path, has("position_regressed"))
     [condition] = report.progress.conditions
     assert condition.stops
-    assert f"tells position 20 in group mirror.{flow.topic}, but 60 had been committed" in condition.text
+    assert f"reports position 20 in group mirror.{flow.topic}, but 60 had been committed" in condition.text
     assert "--partition 0 --to 60" in condition.todo
     flow.set_position(
         60, metadata=positions.encode((flow.remote, 0), LanePosition(60, spec.topic_id, 0, Claim(1, "test")))

@@ -26,8 +26,8 @@ from reconciler.engine.sizing import (
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Flow, Mirror
 from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
-from reconciler.replication.deployment import Deployment
 from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.handover import Deployment
 from tests.support.paths import SCHEMAS
 
 UNREAD = Unknown("flow f", "its topics could not be read", "do this")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.replication.deployment import Deployment, ExecutorPython, MasterKind, master_kind
+from reconciler.replication.handover import Deployment, ExecutorPython, MasterKind, master_kind
 
 ARCHIVE = {"spark.archives": "/p.tar.gz#environment", "spark.pyspark.python": "./environment/bin/python"}
 

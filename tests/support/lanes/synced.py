@@ -19,7 +19,7 @@ from reconciler.replication.groups import EXCLUDED_GROUPS
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of
 

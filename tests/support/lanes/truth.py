@@ -13,7 +13,7 @@ from reconciler.kafka.client.cluster import NO_ID
 from reconciler.kafka.client.log_ends import log_ends
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.map import PartitionMap
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 from tests.support.lanes.lane_runs import Flow
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end

@@ -17,7 +17,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState
 from reconciler.model.state.mirror_control import DesiredMirror
-from reconciler.replication.deployment import CLIENT, Deployment
+from reconciler.replication.handover import CLIENT, Deployment
 
 
 @dataclass(frozen=True, slots=True)

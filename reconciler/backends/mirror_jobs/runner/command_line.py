@@ -15,7 +15,7 @@ from pathlib import Path
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror
 from reconciler.replication.allowed import VARIABLE
-from reconciler.replication.deployment import CLIENT, CLUSTER, MasterKind, master_kind
+from reconciler.replication.handover import CLIENT, CLUSTER, MasterKind, master_kind
 from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 JOB_MARK = "mirror_job.py"

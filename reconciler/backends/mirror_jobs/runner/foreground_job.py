@@ -28,7 +28,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, private_files, required
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import master_kind
+from reconciler.replication.handover import master_kind
 
 _LEAVE_S = 10.0
 Say = Callable[[str], None]

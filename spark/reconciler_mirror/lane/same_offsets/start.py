@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from reconciler.kafka.client.cluster import EARLIEST
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
-from reconciler.replication.offsets.one_sided import count_from, parting_of
-from reconciler.replication.offsets.parting import Parting
+from reconciler.replication.offsets.parting import Parting, count_from, parting_of
 from reconciler.replication.offsets.same import above_limit
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions

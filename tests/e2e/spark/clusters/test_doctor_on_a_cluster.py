@@ -17,7 +17,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.mirror_jobs.runner.machine import spark_master
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import ExecutorPython
+from reconciler.replication.handover import ExecutorPython
 from tests.support.access.spellings import kept, spellings
 from tests.support.commands import Ended, two_clusters
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until

@@ -17,7 +17,7 @@ import yaml
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import CLUSTER, Deployment
+from reconciler.replication.handover import CLUSTER, Deployment
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.kubernetes.kubelet import Kubelet, RunningPod, until_true
 from tests.support.jobs.kubernetes.server import ApiServer

@@ -25,7 +25,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import spark_secret
 from reconciler.backends.mirror_jobs.runner.machine import spark_master
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
+from reconciler.replication.handover import Deployment, ExecutorPython
 from tests.support.access.spellings import kept, spellings
 from tests.support.commands import two_clusters
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing

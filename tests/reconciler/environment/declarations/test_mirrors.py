@@ -11,8 +11,7 @@ import pytest
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
-from reconciler.replication.handover import ChannelSettings
+from reconciler.replication.handover import ChannelSettings, Deployment, ExecutorPython
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import handover_text, mirror_handover
 

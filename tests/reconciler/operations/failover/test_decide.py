@@ -55,7 +55,7 @@ from reconciler.render.reports.failover import failover_json, failover_markdown,
 from reconciler.replication.groups import GroupSelector
 from reconciler.replication.handover import Naming
 from reconciler.replication.mirrormaker_records import Checkpoint
-from reconciler.replication.offsets.one_sided import WholeRecord
+from reconciler.replication.offsets.parting import WholeRecord
 from reconciler.replication.offsets.position_metadata import PositionMark
 from tests.support.builders import flow, topology
 

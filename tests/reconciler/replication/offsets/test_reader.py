@@ -10,7 +10,7 @@ from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient
 from reconciler.replication.offsets.codec import MapPartition, encode, end_of
 from reconciler.replication.offsets.map import CopiedRun, Stretch
-from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.map_topic import MapReader
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 

@@ -29,8 +29,7 @@ from reconciler.model.environment.topology import (
     by_name,
 )
 from reconciler.model.schemas import schema as schema_of
-from reconciler.replication.deployment import Deployment, ExecutorPython
-from reconciler.replication.handover import ChannelSettings, HandoverError, Naming, Start
+from reconciler.replication.handover import ChannelSettings, Deployment, ExecutorPython, HandoverError, Naming, Start
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
 from tests.support.builders import cluster, flow, topology

@@ -18,7 +18,7 @@ import pyspark
 
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
+from reconciler.replication.handover import Deployment, ExecutorPython
 from tests.support.jobs.standalone.network_namespace import NetworkNamespace
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

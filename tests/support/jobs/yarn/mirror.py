@@ -9,7 +9,7 @@ import pyspark
 
 from reconciler.backends.mirror_jobs.runner.python_archive import pack
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import CLUSTER, Deployment, ExecutorPython
+from reconciler.replication.handover import CLUSTER, Deployment, ExecutorPython
 
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 NODE_MB = 1800

@@ -19,7 +19,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
 )
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
+from reconciler.replication.handover import Deployment, ExecutorPython
 
 
 def modules_in(archive: Path) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command
 from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.deployment import Deployment, ExecutorPython
+from reconciler.replication.handover import Deployment, ExecutorPython
 from tests.support.waiting import until
 
 MIRROR = Mirror(
