@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from reconciler.errors import ReconcilerError
-from reconciler.model.reports.health import Health
-from reconciler.model.reports.run import Figures
+from reconciler.model.reports.health import Figures, Health
 
 
 class Metrics:

@@ -188,7 +188,7 @@ BrokerConfigs = Mapping[str, ConfigValue]
 
 
 def broker_configs(different: Iterable[Mapping[str, ConfigValue]]) -> dict[str, ConfigValue]:
-    """What a topic of a cluster has without overrides, as far as its topics tell. ``different``: their configs."""
+    """What a topic of a cluster has without overrides, as far as its topics show. ``different``: their configs."""
     config_values: dict[str, ConfigValue] = {}
     for each_configs in different:
         for key, value in each_configs.items():

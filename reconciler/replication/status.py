@@ -137,7 +137,7 @@ class Filling:
 class SameOffsetsStatus:
     """Of a flow that keeps offsets, by this application. ``holes``: stretches of source offsets without a record that
     were filled; ``fillers``: empty records they were filled with; ``refusals``: batches that brokers refused as not the
-    next one, so that the log's end was looked up anew. ``filling`` None: no copy is being filled."""
+    next one, so that the log's end was looked up again. ``filling`` None: no copy is being filled."""
 
     holes: int = 0
     fillers: int = 0

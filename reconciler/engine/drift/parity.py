@@ -14,7 +14,7 @@ from reconciler.errors import Unknown
 from reconciler.model.config_values import human, same
 from reconciler.model.environment.topology import Topic, TopicRef, Topology
 from reconciler.model.live import LiveState, Source
-from reconciler.model.reports.parity import (
+from reconciler.model.reports.drift import (
     ComparedTopics,
     Configured,
     Disparity,

@@ -10,8 +10,18 @@ from typing import Any
 
 from reconciler.model.changes import ConfigChange, Risk
 from reconciler.model.config_values import human, same
-from reconciler.model.environment.flows import AccessSync, Groups, MirrorMakerTopics
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, Undeclared
+from reconciler.model.environment.topology import (
+    AccessSync,
+    Cluster,
+    Flow,
+    Groups,
+    Mirror,
+    MirrorMakerTopics,
+    Topic,
+    TopicDefaults,
+    Topology,
+    Undeclared,
+)
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
 from reconciler.replication.handover import Start

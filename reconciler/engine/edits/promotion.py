@@ -12,7 +12,7 @@ from dataclasses import replace
 from reconciler.engine.edits.compare import compare
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Flow, Topology, by_name
-from reconciler.model.reports.promotion import PromotionReport
+from reconciler.model.reports.edit import PromotionReport
 from reconciler.text import suggestion
 
 Names = Mapping[str, str]

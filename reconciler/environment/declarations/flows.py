@@ -13,8 +13,18 @@ from reconciler.environment.yaml.locations import Places, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import Problem
-from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics, OffsetsKept
-from reconciler.model.environment.topology import Carry, Delivery, Flow, Isolation, Topology
+from reconciler.model.environment.topology import (
+    AccessSync,
+    Carry,
+    ConfigSync,
+    Delivery,
+    Flow,
+    Groups,
+    Isolation,
+    MirrorMakerTopics,
+    OffsetsKept,
+    Topology,
+)
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.names import CONTINUABLE
 from reconciler.replication.policy import canonical_policy

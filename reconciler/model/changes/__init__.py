@@ -7,17 +7,49 @@ from __future__ import annotations
 
 from typing import get_args
 
-from reconciler.model.changes.acls import CreateAcl, DeleteAcl, Grant
 from reconciler.model.changes.mirrors import FlowEdit, RestartMirror, StartMirror, StopMirror
-from reconciler.model.changes.not_done import AdoptedAcl, Ignored, Refused, Unmanaged, UnmanagedAcl
-from reconciler.model.changes.outside import COUNTED, CopiedAgain, Outside, OutsideChange
-from reconciler.model.changes.quotas import AlterQuota, LimitChange
-from reconciler.model.changes.reasons import Why
-from reconciler.model.changes.replicas import FinishReassignment, ReassignReplicas
+from reconciler.model.changes.not_done import (
+    COUNTED,
+    AdoptedAcl,
+    CopiedAgain,
+    Ignored,
+    Outside,
+    OutsideChange,
+    Refused,
+    Unmanaged,
+    UnmanagedAcl,
+)
+from reconciler.model.changes.principals import (
+    AlterQuota,
+    AlterUser,
+    CreateAcl,
+    CredentialChange,
+    DeleteAcl,
+    DeleteUser,
+    Grant,
+    LimitChange,
+)
 from reconciler.model.changes.subject import About, Subject, of_topic
-from reconciler.model.changes.topics import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic
-from reconciler.model.changes.users import AlterUser, CredentialChange, DeleteUser
-from reconciler.model.changes.vocabulary import Action, BaseChange, ChangeOfTopic, KindName, Reason, Risk, Role, Stage
+from reconciler.model.changes.topics import (
+    AddPartitions,
+    AlterConfigs,
+    ConfigChange,
+    CreateTopic,
+    DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
+)
+from reconciler.model.changes.vocabulary import (
+    Action,
+    BaseChange,
+    ChangeOfTopic,
+    KindName,
+    Reason,
+    Risk,
+    Role,
+    Stage,
+    Why,
+)
 
 __all__ = [
     "CHANGES",

@@ -1,13 +1,19 @@
-"""What differs from git, and why, as far as facts show: the plan's own, and the audit record of earlier runs."""
+"""What differs from git, and why, as far as facts show: the plan's own, and the audit record of earlier runs. And
+parity: differences between copies of one topic, and whether a rule allows each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from reconciler.errors import Unknown
 from reconciler.model.changes import ConfigChange
+from reconciler.model.config_values import THROTTLES, human, same
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, LiveState, LiveTopic
 
 Line = Mapping[str, Any]
 """One line of an audit record (schemas/audit.schema.json)."""
@@ -87,3 +93,115 @@ class Difference:
     @property
     def aim(self) -> str:
         return f"desired: {self.wished} ({self.origin})" if self.origin else f"declared: {self.wished}"
+
+
+@dataclass(frozen=True, slots=True)
+class Disparity:
+    """``flow``: empty where git declares the topic on both clusters. ``field``: topic, partitions, replication factor,
+    or a config. ``allowed``: by the rule that ``why`` names."""
+
+    flow: str
+    source: str
+    remote: str
+    field: str
+    here: str
+    there: str
+    allowed: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """``compared``: pairs of topics of which both were read."""
+
+    environment: str
+    compared: int
+    disparities: tuple[Disparity, ...]
+    unknown: tuple[Unknown, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 when something could not be read, 2 when something differs that no rule allows, else 0."""
+        if self.unknown:
+            return 1
+        return 2 if self.those(allowed=False) else 0
+
+    def those(self, *, allowed: bool) -> tuple[Disparity, ...]:
+        return tuple(disparity for disparity in self.disparities if disparity.allowed is allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class ParityVerdict:
+    allowed: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two topics that are one, by a flow or by a declaration."""
+
+    flow: str
+    source: TopicRef
+    remote: TopicRef
+
+    def apart(self, field: str, here: str, there: str, verdict: ParityVerdict) -> Disparity:
+        names = self.flow, str(self.source), str(self.remote)
+        return Disparity(*names, field, here, there, verdict.allowed, verdict.why)
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """One config that both ends have."""
+
+    key: str
+    here: ConfigValue
+    there: ConfigValue
+
+    def disparity(self, ends: Ends, verdict: ParityVerdict) -> Disparity:
+        return ends.apart(self.key, human(self.key, self.here.value), human(self.key, self.there.value), verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    ends: Ends
+    here: LiveTopic
+    there: LiveTopic
+
+    @property
+    def unread(self) -> tuple[Unknown, ...]:
+        return tuple(topic.configs for topic in (self.here, self.there) if isinstance(topic.configs, Unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTopics:
+    """Of two topics that are both there. ``unread``: configs that could not be read, so nothing is said of them."""
+
+    disparities: tuple[Disparity, ...]
+    unread: tuple[Unknown, ...]
+
+
+def differing(pair: Pair) -> Iterator[Configured]:
+    """The configs whose values mean different things; none where one side was not read."""
+    if isinstance(pair.here.configs, Unknown) or isinstance(pair.there.configs, Unknown):
+        return
+    for key in sorted(pair.here.configs.keys() & pair.there.configs.keys() - THROTTLES):
+        here, there = pair.here.configs[key], pair.there.configs[key]
+        if not (here.sensitive or there.sensitive or same(key, here.value, there.value)):
+            yield Configured(key, here, there)
+
+
+def topic_at(live: LiveState, ref: TopicRef) -> LiveTopic | None:
+    """None also where the cluster was not read."""
+    cluster = live.known(ref.cluster)
+    return cluster.topics.get(ref.name) if cluster else None
+
+
+def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
+    """Of a topic that is not among those that were read: set where it may yet be there."""
+    cluster = live.known(ref.cluster)
+    return cluster.hidden.get(ref.name) if cluster else None
+
+
+def shown(factor: int | None) -> str:
+    """A replication factor; None where partitions of one topic differ."""
+    return str(factor or "mixed")

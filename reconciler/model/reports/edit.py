@@ -1,10 +1,14 @@
-"""Report of an edit: the differences between two versions of an environment, before a cluster is asked."""
+"""Report of an edit: the differences between two versions of an environment, before a cluster is asked; also of the
+edit that makes a second environment declare what the first does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reconciler.errors import ExitCode
 from reconciler.model.changes import Risk
 from reconciler.model.environment.topology import TopicRef
 
@@ -130,3 +134,23 @@ class Against:
     commit: str
     dirty: bool = False
     revert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionReport:
+    """``comparison``: the edit of ``target`` that makes it declare what ``source`` does. ``names``: name in the source
+    and in the target, as they were given; ``paired``: those that were found by their contents."""
+
+    source: str
+    target: str
+    comparison: EditComparison
+    names: Mapping[str, str]
+    paired: Mapping[str, str]
+
+    @property
+    def equal(self) -> bool:
+        return not self.comparison.items
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.equal else ExitCode.CHANGES

@@ -1,4 +1,5 @@
-"""The audit record as a hash chain: each record carries the digest of the one before it in the same file or topic.
+"""The audit record as a hash chain, each record with the digest of the one before it in the same file or topic, and
+what ``audit verify`` learned about each place that keeps one.
 
 A chain has no secret. Anyone who may write the record can write a whole new chain; a head kept elsewhere reveals that.
 """
@@ -7,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
+
+from reconciler.errors import ExitCode, Unknown
 
 PREVIOUS = "previous"
 """Null in the first record of a chain; records of releases before 2026-11 have no such field."""
@@ -69,6 +72,16 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
     before = str(start.get(PREVIOUS) or "")
     before = "" if before in by_digest else before
     heads = tuple(name for name, _ in chained if name not in followed)
+    doubts: list[str] = []
+    if first and not chained:
+        doubts.append(
+            f"none of its {first} records carries a digest of the one before it: an older release wrote them, or the"
+            " digests were taken away"
+        )
+    if before:
+        doubts.append(f"its beginning is missing: the first record follows {before}, which is not there")
+    if len(heads) > 1:
+        doubts.append("several heads: records were put in, or runs wrote at the same time, as after a stolen lock")
     return ChainReport(
         records=len(chained),
         unchained=first,
@@ -77,21 +90,26 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
         heads=heads,
         broken=_first_break(ordered, first, by_digest),
         pinned=pinned in by_digest if pinned else None,
-        doubts=tuple(_doubts(first, before, heads, len(chained))),
+        doubts=tuple(doubts),
     )
 
 
 def compared(reports: Mapping[str, ChainReport], records: Mapping[str, Sequence[Record]]) -> dict[str, ChainReport]:
     """Each place with what the others hold against it: ``records`` of the same places. Commands without a lock are in
     a file alone, and a topic that could not be written lacks lines, so a file may hold more than a topic."""
-    lines_of = {place: _without_digests(lines) for place, lines in records.items()}
+    lines_of = {
+        place: {json.dumps({**record, PREVIOUS: None}, sort_keys=True): record for record in lines}
+        for place, lines in records.items()
+    }
     doubts: dict[str, list[str]] = {place: [] for place in reports}
     for place, other in permutations(reports, 2):
         if not lines_of[place] and lines_of[other]:
             doubts[place].append(
                 f"it holds no record, and {other} holds {len(lines_of[other])}: records were taken off"
             )
-    if (topic := next((place for place in reports if "/" in place), None)) and (file := _other(reports, topic)):
+    topic = next((place for place in reports if "/" in place), "")
+    file = next((place for place in reports if place != topic), "")
+    if topic and file:
         runs = {line.get("run") for line in lines_of[file].values()}
         left = [
             line for text, line in lines_of[topic].items() if text not in lines_of[file] and line.get("run") in runs
@@ -102,26 +120,6 @@ def compared(reports: Mapping[str, ChainReport], records: Mapping[str, Sequence[
             doubts[topic].append(words)
             doubts[file].append(words)
     return {place: replace(report, doubts=(*report.doubts, *doubts[place])) for place, report in reports.items()}
-
-
-def _other(reports: Mapping[str, ChainReport], topic: str) -> str:
-    return next((place for place in reports if place != topic), "")
-
-
-def _without_digests(records: Sequence[Record]) -> dict[str, Record]:
-    return {json.dumps({**record, PREVIOUS: None}, sort_keys=True): record for record in records}
-
-
-def _doubts(unchained: int, before: str, heads: Sequence[str], chained: int) -> Iterator[str]:
-    if unchained and not chained:
-        yield (
-            f"none of its {unchained} records carries a digest of the one before it: an older release wrote them,"
-            " or the digests were taken away"
-        )
-    if before:
-        yield f"its beginning is missing: the first record follows {before}, which is not there"
-    if len(heads) > 1:
-        yield "several heads: records were put in, or runs wrote at the same time, as after a stolen lock"
 
 
 def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mapping[str, Record]) -> ChainBreak | None:
@@ -145,3 +143,30 @@ def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mappi
         run, kind, at = (str(record.get(name, "")) for name in ("run", "kind", "at"))
         return ChainBreak(run, kind, at, problem, str(expected or ""), ordered[index - 1][0])
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditVerification:
+    """``places``: by name, ``this machine`` or cluster and topic."""
+
+    environment: str
+    places: Mapping[str, ChainReport | Unknown]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """A broken chain weighs more than one that could not be read."""
+        reports = [report for report in self.places.values() if not isinstance(report, Unknown)]
+        if any(not report.whole for report in reports):
+            return ExitCode.CHANGES
+        return ExitCode.DONE if len(reports) == len(self.places) else ExitCode.ERROR
+
+
+def pinned_somewhere(places: Mapping[str, ChainReport | Unknown]) -> dict[str, ChainReport | Unknown]:
+    """A head is of one place, and says nothing of the others. While a place is unknown, it may be there."""
+    reports = [report for report in places.values() if not isinstance(report, Unknown)]
+    if len(reports) == len(places) and not any(report.pinned for report in reports):
+        return dict(places)
+    return {
+        name: report if isinstance(report, Unknown) or report.pinned else replace(report, pinned=None)
+        for name, report in places.items()
+    }

@@ -56,14 +56,22 @@ class LockPlace:
 
 
 def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPlace:
-    """Where the lock is kept, by what clusters answered. ``anew``: the user vouches that no home is left elsewhere.
+    """Where the lock is kept, by what clusters answered. ``anew``: the user vouches that no other home is left.
 
     Raises BlockedError where the topology lacks it, ClusterError where it is, or may be, one that does not answer.
     """
     key = lock.lock_key(topology.environment)
-    every = {name: answers.get(name) or _unread(name) for name in sorted(topology.clusters)}
-    silent = {name: answer for name, answer in every.items() if isinstance(answer, ClusterError)}
-    seen = {name: answer for name, answer in every.items() if isinstance(answer, Sighting)}
+    silent: dict[str, ClusterError] = {}
+    seen: dict[str, Sighting] = {}
+    for name in sorted(topology.clusters):
+        match answers.get(name):
+            case Sighting() as sighting:
+                seen[name] = sighting
+            case ClusterError() as error:
+                silent[name] = error
+            case None:
+                text = f"cluster {name} could not be read"
+                silent[name] = ClusterError(name, "unreachable", text, "", "See what is said of it")
     locked = {seen[name].cluster_id: name for name in reversed(seen) if key in seen[name].records}
     records = (answer.home for answer in seen.values() if answer.home is not None)
     newest = max(records, key=lambda record: (record.moves, record.cluster_id), default=None)
@@ -85,10 +93,6 @@ def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPla
     home = home or next(iter(seen))
     held = {**locked, seen[home].cluster_id: home}
     return LockPlace(home, tuple(sorted(held.values())), newest)
-
-
-def _unread(name: str) -> ClusterError:
-    return ClusterError(name, "unreachable", f"cluster {name} could not be read", "", "See what is said of it")
 
 
 def _refuse_silent(topology: Topology, error: ClusterError, known: bool) -> NoReturn:

@@ -34,10 +34,6 @@ class ClusterStand:
     soaked_ms: int = 0
 
 
-def _nothing() -> Mapping[str, ClusterStand]:
-    return MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class Promotion:
     """``halted``: why the rollout is halted, or empty. ``at_ms``: since 1970, of the last word."""
@@ -46,7 +42,7 @@ class Promotion:
     at_ms: int = 0
     who: str = ""
     halted: str = ""
-    clusters: Mapping[str, ClusterStand] = field(default_factory=_nothing)
+    clusters: Mapping[str, ClusterStand] = field(default_factory=lambda: MappingProxyType({}))
 
     def pending(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Those that were changed and have not soaked to the end."""

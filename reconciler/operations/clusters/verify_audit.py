@@ -10,8 +10,7 @@ from reconciler.backends.state.audit import NAME, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.environment.topology import Principal, TopicRef
-from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
-from reconciler.model.state.audit_chain import Record, check, compared
+from reconciler.model.state.audit_chain import AuditVerification, Record, check, compared, pinned_somewhere
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
 from reconciler.text import moment

@@ -25,7 +25,7 @@ from reconciler.operations.mirror.seek import unreported
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.close_gaps import InFlight
+from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.text import counted
 

@@ -31,9 +31,8 @@ from reconciler.environment.yaml.sections import collect
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.model.plan import Plan
-from reconciler.model.reports.edit import Against, EditComparison
+from reconciler.model.reports.edit import Against, EditComparison, PromotionReport
 from reconciler.model.reports.explain import Explanation
-from reconciler.model.reports.promotion import PromotionReport
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.clusters.status import lock_of, standing

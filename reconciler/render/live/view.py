@@ -20,10 +20,10 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
-from reconciler.model.reports.audit import AuditVerification
 from reconciler.model.reports.drift import History
 from reconciler.model.reports.health import Health, Verdict
 from reconciler.model.reports.topology_map import TopologyMap
+from reconciler.model.state.audit_chain import AuditVerification
 from reconciler.render.escape import page as safe
 from reconciler.render.reports.status import StatusInputs
 from reconciler.text import ANY_FOLDER, moment

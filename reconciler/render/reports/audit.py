@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from reconciler.errors import Unknown
-from reconciler.model.reports.audit import AuditVerification
-from reconciler.model.state.audit_chain import ChainReport
+from reconciler.model.state.audit_chain import AuditVerification, ChainReport
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import assert_never
 
-from reconciler.model.reports.edit import ItemChange, Sign
-from reconciler.model.reports.promotion import PromotionReport
+from reconciler.model.reports.edit import ItemChange, PromotionReport, Sign
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import MOST_LINES, ReportPage, Section, SectionItem

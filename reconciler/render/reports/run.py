@@ -11,8 +11,7 @@ from reconciler.engine.plan.file import KINDS
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Result
-from reconciler.model.reports.health import Verdict
-from reconciler.model.reports.run import Figures
+from reconciler.model.reports.health import Figures, Verdict
 from reconciler.render.style import SHOWN
 from reconciler.text import grouped
 

@@ -56,15 +56,15 @@ async def translate(
             await _position(sides, other) if not all(translation.exact for translation in all_translations) else None
         )
         # No counting makes exact what the map says of former topics: the logs have nothing in common with it.
-        anew = " and ".join(
+        gone = " and ".join(
             f"{topic} is not on {cluster.name}"
             for cluster, topic in ((sides.source, key[0]), (sides.target, other[0]))
             if cluster is not None and cluster.topics[topic].error == UNKNOWN_TOPIC
         )
-        if anew:
-            all_translations = [Translation(None, Exactness.UNKNOWN, anew) for _ in asked]
-        elif anew := recreated(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
-            all_translations = [_final(translation, anew) for translation in all_translations]
+        if gone:
+            all_translations = [Translation(None, Exactness.UNKNOWN, gone) for _ in asked]
+        elif gone := recreated(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
+            all_translations = [_final(translation, gone) for translation in all_translations]
         elif any(translation.gap is not None for translation in all_translations) and sides.source is not None:
             ours, why = await _closed(sides, (key, other), ours, all_translations, position)
             all_translations = [
@@ -78,7 +78,7 @@ async def translate(
             all_translations = [
                 translation
                 if translation.exact or near is None or end is None or offset <= end
-                else _final(translation, "; ".join(filter(None, (anew, beyond_log(offset, of, near.name, end)))))
+                else _final(translation, "; ".join(filter(None, (gone, beyond_log(offset, of, near.name, end)))))
                 for offset, translation in zip(asked, all_translations, strict=True)
             ]
         if any(translation.offset is None for translation in all_translations):

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.model.environment.flows import MirrorMakerTopics
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, Principal, Topology
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Topology
 from reconciler.replication import handover, names
 from reconciler.replication.expressions import record_filter
 from reconciler.replication.handover import (

@@ -38,7 +38,7 @@ LOOK_AT_EMPTY_EVERY = 10  # rounds
 
 _BEGINNING = Synced(0, 0)
 
-Tell = Callable[[Sequence[Checkpoint]], Awaitable[None]]
+WriteCheckpoints = Callable[[Sequence[Checkpoint]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Entry:
     downstream: int | None = None
     """The translated offset, perhaps a safe earlier one; None while it is unknown."""
     exact: bool = False
-    told: Synced | None = None
+    last: Synced | None = None
     """What the last checkpoint says; a rewind is a commit below it."""
     rewound: bool = False
     """The group went back at the source, so the target may go back, too (``follow_rewinds``)."""
@@ -102,7 +102,7 @@ class GroupRounds:
         self._listings = TopicListing(source), TopicListing(target)
         self._ids: dict[tuple[str, str], Ids] = {}
         self._former: set[Key] = set()  # whose remote topic was recreated, with nothing copied into it yet
-        self._told = {
+        self._last = {
             where: Synced(checkpoint.upstream, checkpoint.downstream) for where, checkpoint in checkpoints.items()
         }
         self._entries: dict[str, dict[Key, _Entry]] = {}
@@ -110,9 +110,9 @@ class GroupRounds:
         self._round = 0
         self._shares: frozenset[str] = frozenset()
 
-    async def run(self, routes: Mapping[Key, str], maps: MapReader, tell: Tell) -> RoundResult:
-        """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``tell`` writes
-        checkpoints. Raises what ``kafka.client.groups`` and ``tell`` raise.
+    async def run(self, routes: Mapping[Key, str], maps: MapReader, write: WriteCheckpoints) -> RoundResult:
+        """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``write`` writes
+        checkpoints. Raises what ``kafka.client.groups`` and ``write`` raise.
 
         A checkpoint of an advance is written before the offset is set, one of a rewind after it: an application killed
         in between leaves what the next one takes for the same advance or rewind.
@@ -160,9 +160,9 @@ class GroupRounds:
         gaps = await self._close_gaps(maps, routes)
         await self._look_at_empty(unknown, routes)
         advances, rewinds = self._due(routes)
-        await tell(advances)
+        await write(advances)
         written, active, refused = await self._write(routes)
-        await tell(rewinds)
+        await write(rewinds)
         return RoundResult(
             groups=len(self._entries),
             checkpoints=(*advances, *rewinds),
@@ -197,10 +197,10 @@ class GroupRounds:
             for key, committed in offsets.items():
                 entry = entries.get(key)
                 if entry is None:
-                    entry = entries[key] = _Entry(committed, told=self._told.get((group, routes[key], key[1])))
+                    entry = entries[key] = _Entry(committed, last=self._last.get((group, routes[key], key[1])))
                 elif entry.committed == committed:
                     continue
-                if entry.told is not None and committed.offset < entry.told.upstream:
+                if entry.last is not None and committed.offset < entry.last.upstream:
                     entry.rewound = True
                 entry.committed = committed
                 _forget(entry)
@@ -297,9 +297,9 @@ class GroupRounds:
         advances: list[Checkpoint] = []
         rewinds: list[Checkpoint] = []
         for group, key, entry in self._each():
-            if key in self._former and entry.told not in (None, _BEGINNING):
+            if key in self._former and entry.last not in (None, _BEGINNING):
                 # It is the former topic's. Readers of checkpoints begin with the new one until it is copied again.
-                entry.told = _BEGINNING
+                entry.last = _BEGINNING
                 rewinds.append(Checkpoint(group, routes[key], key[1], 0, 0))
             if entry.downstream is None or not (self._same or (entry.map and entry.map.source_end is not None)):
                 continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
@@ -307,10 +307,10 @@ class GroupRounds:
                 continue  # a reader of checkpoints would commit them, which makes a group of another kind
             # Of offsets that are the same, a checkpoint says no more than the copy reaches.
             now = Synced(entry.downstream if self._same else entry.committed.offset, entry.downstream)
-            if not checkpoint_due(entry.told, now, exact=entry.exact):
+            if not checkpoint_due(entry.last, now, exact=entry.exact):
                 continue
-            back = entry.told is not None and now.upstream < entry.told.upstream
-            entry.told, metadata = now, entry.committed.metadata
+            back = entry.last is not None and now.upstream < entry.last.upstream
+            entry.last, metadata = now, entry.committed.metadata
             checkpoint = Checkpoint(group, routes[key], key[1], now.upstream, now.downstream, metadata)
             (rewinds if back else advances).append(checkpoint)
         return advances, rewinds

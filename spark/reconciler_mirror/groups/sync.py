@@ -33,18 +33,18 @@ _NAMED = 5
 _log = logs.logger("groups")
 
 Specs = Callable[[], tuple[PartitionSpec, ...]]
-Tell = Callable[[GroupSyncStatus, tuple[Condition, ...]], None]
+Report = Callable[[GroupSyncStatus, tuple[Condition, ...]], None]
 
 
 class GroupSync:
     """``start`` once the flow is taken over; ``stop`` ends it after the round under way."""
 
     def __init__(
-        self, flow: FlowSettings, groups: GroupSettings, specs: Specs, tell: Tell, unpaused: Specs | None = None
+        self, flow: FlowSettings, groups: GroupSettings, specs: Specs, report: Report, unpaused: Specs | None = None
     ) -> None:
         """``specs`` gives the flow's partitions as they are now, ``unpaused`` those that are not paused (None: all of
-        them); ``tell`` takes what a round has found."""
-        self._flow, self._groups, self._specs, self._report = flow, groups, specs, tell
+        them); ``report`` takes what a round has found."""
+        self._flow, self._groups, self._specs, self._report = flow, groups, specs, report
         self._unpaused = unpaused or specs
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"groups {flow.name}", daemon=True)
@@ -111,7 +111,7 @@ class GroupSync:
                     if returning is not None:
                         back = await returning.run(returning_routes(self._unpaused()), maps, _no_checkpoints)
                         round_result = together(round_result, back)
-                self._tell(round_result, read_ms, time.thread_time() - cpu)
+                self._report_round(round_result, read_ms, time.thread_time() - cpu)
                 # A round that cost much CPU is followed by a pause that keeps the share of a core.
                 until = began + max(groups.interval_ms / 1000, (time.thread_time() - cpu) / SHARE)
                 while not self._end.is_set() and (seconds_left := until - time.monotonic()) > 0:
@@ -120,7 +120,7 @@ class GroupSync:
             for cluster in clusters:
                 cluster.close()
 
-    def _tell(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
+    def _report_round(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
         before = self._status
         self.rounds += 1
         self._status = GroupSyncStatus(

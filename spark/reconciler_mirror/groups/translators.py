@@ -151,8 +151,8 @@ class GapCloser:
             await self._source.refresh([key[0]])
             await self._target.refresh([remote])
             ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
-            if anew := recreated(places.place(*key), ids, (self._source, self._target), remote, at):
-                return anew
+            if why := recreated(places.place(*key), ids, (self._source, self._target), remote, at):
+                return why
             if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
                 # The group is ahead of the flow, which is no gap; but what the source does not have never comes.
                 end = (await logs.ends(self._source, [key]))[key]

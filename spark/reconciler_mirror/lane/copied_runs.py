@@ -21,9 +21,9 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Copied:
-    """``of``: ids of the topics it tells of. ``last``: the newest record's (source offset, target offset), ``synced``
-    what MirrorMaker 2's topic has of it. ``version`` grows with every change. ``anchored``: the newest chunk in the map
-    is not beyond the position, so a position below its end was not put there by a seek, nor by a lane."""
+    """``of``: ids of the topics that were copied. ``last``: the newest record's (source offset, target offset),
+    ``synced`` what MirrorMaker 2's topic has of it. ``version`` grows with every change. ``anchored``: the newest chunk
+    in the map is not beyond the position, so a position below its end was not put there by a seek, nor by a lane."""
 
     __slots__ = (
         "_before",

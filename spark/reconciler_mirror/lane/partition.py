@@ -213,7 +213,7 @@ class Hold:
     """Failures in a row; each stop doubles the pause."""
     retry_at: float = 0.0
     waits_since: float = 0.0
-    """When its source first did not serve it, 0.0 while it does; the start tells once it lasts."""
+    """When its source first did not serve it, 0.0 while it does; the start reports it once it lasts."""
     pausing: bool = False
     """A pause is asked for; the session follows the control."""
     look_at: float = 0.0
@@ -223,7 +223,7 @@ class Hold:
     checking: bool = False
     """Checksums are looked at before anything is queued, to leave out corrupt batches; until something is copied."""
     why: str = ""
-    """In a few words, why its last records were encoded anew; the sorting of fetched batches says."""
+    """In a few words, why its last records were encoded again; the sorting of fetched batches says."""
 
     def start(self) -> None:
         self.phase = Phase.STARTING
@@ -238,7 +238,7 @@ class Hold:
         first retry."""
         self.left_waiting = self.left_waiting or waiting_ms or int(time.time() * 1000)
         self.phase = Phase.STOPPED
-        self.tell(condition, at)
+        self.report(condition, at)
         self.retry_at = time.monotonic() + pause * min(12, 2**self.strikes)
         self.strikes += 1
 
@@ -271,7 +271,7 @@ class Hold:
     def check(self) -> None:
         self.checking = True
 
-    def tell(self, condition: Condition | None, at: int | None = None) -> None:
+    def report(self, condition: Condition | None, at: int | None = None) -> None:
         """``at`` as ``held_at``."""
         self.condition, self.held_at = condition, at
 
@@ -280,7 +280,7 @@ class Hold:
         if self.held_at == UNKNOWN:
             self.held_at = position
         elif self.held_at != position:
-            self.tell(None)
+            self.report(None)
 
 
 @dataclass(slots=True, eq=False)
@@ -362,7 +362,7 @@ class Partition:
 
     @property
     def reworked(self) -> str:
-        """Why its last records were encoded anew, or empty while whole batches travel."""
+        """Why its last records were encoded again, or empty while whole batches travel."""
         if self.worker is not None:
             return self.worker.reason
         return self.hold.why if self.hold.phase is Phase.COPYING else ""

@@ -62,7 +62,7 @@ T = TypeVar("T")
 def batch_path(lane: LaneSpec, control: Control) -> LaneReport:
     """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
 
-    A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one. Never raises for what can be told in a
+    A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one. Never raises for what fits in a
     LaneReport. Never loses or doubles a record, whenever it is killed.
     """
     tuning = Tuning(fetch_bytes=WORKED_BYTES, fetch_bytes_far=2 * WORKED_BYTES) if lane.work else Tuning()
@@ -248,9 +248,20 @@ async def prepare(
     """Warms a lane up before it may copy: leaders, coordinators, connections. Returns once it has all of them; retries
     what may heal, and reports side and reason to ``trouble``. Raises what a session would fail with."""
     taken = tuple(partitions)
+
+    async def ready_source() -> None:
+        await source.refresh({spec.topic for spec in taken})
+        nodes = source.by_leader((spec.topic, spec.partition) for spec in taken)
+        await _connect(source, nodes, ("fetch", "control"))
+
+    async def ready_target() -> None:
+        await target.refresh({spec.target_topic for spec in taken})
+        nodes = target.by_leader((spec.target_topic, spec.partition) for spec in taken)
+        await identity.prepare()
+        await _connect(target, nodes, ("produce",))
+
     await asyncio.gather(
-        _until_done(partial(_source, taken, source), partial(trouble, "source")),
-        _until_done(partial(_target, taken, target, identity), partial(trouble, "target")),
+        _until_done(ready_source, partial(trouble, "source")), _until_done(ready_target, partial(trouble, "target"))
     )
 
 
@@ -266,19 +277,6 @@ async def _until_done(work: Callable[[], Coroutine[Any, Any, None]], trouble: Ca
                 raise
             trouble(str(error))
         await asyncio.sleep(PREPARE_PAUSE_S)
-
-
-async def _source(partitions: tuple[PartitionSpec, ...], source: ClusterClient) -> None:
-    await source.refresh({spec.topic for spec in partitions})
-    nodes = source.by_leader((spec.topic, spec.partition) for spec in partitions)
-    await _connect(source, nodes, ("fetch", "control"))
-
-
-async def _target(partitions: tuple[PartitionSpec, ...], target: ClusterClient, identity: Identity) -> None:
-    await target.refresh({spec.target_topic for spec in partitions})
-    nodes = target.by_leader((spec.target_topic, spec.partition) for spec in partitions)
-    await identity.prepare()
-    await _connect(target, nodes, ("produce",))
 
 
 async def _connect(cluster: ClusterClient, nodes: Iterable[int], purposes: tuple[str, ...]) -> None:

@@ -131,7 +131,7 @@ class Starter:
         now = time.monotonic()
         partition.hold.waits_since = partition.hold.waits_since or now
         if now - partition.hold.waits_since > TELL_AFTER and partition.hold.condition is None:
-            partition.hold.tell(conditions.unavailable(partition.spec, "source", why))
+            partition.hold.report(conditions.unavailable(partition.spec, "source", why))
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:

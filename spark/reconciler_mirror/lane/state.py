@@ -453,11 +453,11 @@ class OpenTransactions:
             if partition.hold.phase is Phase.COPYING and mine and now - waiting.since > OPEN_AFTER:
                 condition = conditions.open_transaction(partition.spec, waiting.stable, waiting.high, OPEN_AFTER)
                 if condition != partition.hold.condition:
-                    partition.hold.tell(condition)
+                    partition.hold.report(condition)
                     partitions.append(partition)
         return partitions
 
 
 def _over(partition: Partition) -> None:
     if partition.hold.condition is not None and partition.hold.condition.code == conditions.OPEN_TRANSACTION:
-        partition.hold.tell(None)
+        partition.hold.report(None)

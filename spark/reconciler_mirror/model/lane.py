@@ -207,7 +207,7 @@ OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported"
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """A flow's partitions and what stands in the way. ``complete``: both clusters have answered at least once.
+    """A flow's partitions and what is in their way. ``complete``: both clusters have answered at least once.
     ``uncopied``: how many partitions of which source topics match the flow and have no place at the target."""
 
     specs: tuple[PartitionSpec, ...] = ()
@@ -225,13 +225,13 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset
-    (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
-    oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's.
-    ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target.
-    ``paused``: a pause is asked for, nothing is under way any more and what was copied is committed. ``losses``:
-    what was left behind where the flow goes on. ``silent_since_ms``: when the source told ``end`` last, where that is
-    too long ago to be the end."""
+    """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset (high
+    watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the oldest
+    record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's. ``filtered`` and
+    ``returning``: records below the position that ``where`` or provenance kept from the target. ``paused``: a pause is
+    asked for, nothing is under way any more and what was copied is committed. ``losses``: what was left behind where
+    the flow goes on. ``silent_since_ms``: when the source last reported ``end``, where that is too long ago to be the
+    end."""
 
     topic: str
     partition: int

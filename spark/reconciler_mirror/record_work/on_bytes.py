@@ -71,29 +71,23 @@ class RecordWorker:
 
     def apply(self, records: Sequence[Record]) -> Worked:
         """Raises MalformedResponseError for a record whose fields are cut, or one that takes too long to be judged."""
+        kept: list[Record] = []
+        filtered = returning = 0
+        passes, changes = self._passes, self._provenance is not None or self._added > 0
         try:
-            return self._apply(records)
+            for record in records:
+                if passes is not None and not passes(RawFields(record)):
+                    filtered += 1
+                elif not changes:
+                    kept.append(record)
+                elif (tail := self._rewritten(record)) is None:
+                    returning += 1
+                else:
+                    kept.append(record_of(Record, (record.offset, record.timestamp, record.attributes, tail)))
         except ValueTooLongError as error:
             raise MalformedResponseError(f"where of the flow cannot judge a record: {error}") from None
         except (IndexError, OverflowError):
             raise MalformedResponseError("the fields of a record do not fill it") from None
-
-    def _apply(self, records: Sequence[Record]) -> Worked:
-        kept: list[Record] = []
-        filtered = returning = 0
-        passes, changes = self._passes, self._provenance is not None or self._added > 0
-        for record in records:
-            if passes is not None and not passes(RawFields(record)):
-                filtered += 1
-                continue
-            if not changes:
-                kept.append(record)
-                continue
-            tail = self._rewritten(record)
-            if tail is None:
-                returning += 1
-            else:
-                kept.append(record_of(Record, (record.offset, record.timestamp, record.attributes, tail)))
         return Worked(kept, filtered, returning, changed=changes or len(kept) != len(records))
 
     def _rewritten(self, record: Record) -> memoryview | None:
@@ -103,23 +97,18 @@ class RecordWorker:
         more = self._addition(record.offset)
         if self._provenance is None:
             return fields.appended(tail, at, self._added, more)
-        if tail[at] and provenance.NAME in bytes(tail[at:]):
-            return self._marked_before(tail, at, more)
-        check: int = crc32c(tail[:at], self._seed)
-        mark = self._mark + check.to_bytes(provenance.CHECK_BYTES, "big") + self._ground.source
-        return fields.appended(tail, at, self._added + 1, more + mark)
-
-    def _marked_before(self, tail: memoryview, at: int, more: bytes) -> memoryview | None:
-        """A record with a header of that name, valid or not. None: it would return."""
-        assert self._provenance is not None
+        if not (tail[at] and provenance.NAME in bytes(tail[at:])):
+            check: int = crc32c(tail[:at], self._seed)
+            mark = self._mark + check.to_bytes(provenance.CHECK_BYTES, "big") + self._ground.source
+            return fields.appended(tail, at, self._added + 1, more + mark)
+        # It has a header of that name, valid or not: the path so far decides, and this cluster is added to it.
         own = fields.headers_of(tail, at)
         path = provenance.path_among(own, provenance.check_of(self._topic, tail[:at]))
         if not provenance.carried(path, self._ground.source, self._ground.target, self._provenance.carry):
             return None
-        check = provenance.check_of(self._target_topic, tail[:at])
-        mark = fields.encoded(provenance.NAME, provenance.value(check, (*path, self._ground.source)))
+        value = provenance.value(provenance.check_of(self._target_topic, tail[:at]), (*path, self._ground.source))
         kept = fields.with_headers(tail, at, [header for header in own if header[0] != provenance.NAME])
-        return fields.appended(kept, at, self._added + 1, more + mark)
+        return fields.appended(kept, at, self._added + 1, more + fields.encoded(provenance.NAME, value))
 
 
 def _addition(work: RecordWork, spec: PartitionSpec, flow: tuple[str, str]) -> Callable[[int], bytes]:

@@ -20,7 +20,7 @@ Path = tuple[bytes, ...]
 
 
 def short_id(cluster_id: str) -> bytes:
-    """Of Kafka's cluster id, so that a cluster made anew under the same address is another one."""
+    """Of Kafka's cluster id, so that a cluster recreated under the same address is another one."""
     return hashlib.sha256(cluster_id.encode()).digest()[:ID_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""What the job tells the outside: status record and metrics.
+"""What the job shows outside: status record and metrics.
 
 Belongs here: one frozen view in each format. Not here: conditions (`conditions`).
 """

@@ -6,8 +6,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.backends.run_metrics import Metrics
-from reconciler.model.reports.health import Health
-from reconciler.model.reports.run import Figures
+from reconciler.model.reports.health import Figures, Health
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -9,8 +9,16 @@ import pytest
 
 from reconciler.environment.load import load
 from reconciler.errors import Problem, TopologyError, Where
-from reconciler.model.environment.flows import MM2_CONFIG_EXCLUDE, ConfigSync, Groups
-from reconciler.model.environment.topology import Delivery, Isolation, Principal, TopicDefaults, Topology
+from reconciler.model.environment.topology import (
+    MM2_CONFIG_EXCLUDE,
+    ConfigSync,
+    Delivery,
+    Groups,
+    Isolation,
+    Principal,
+    TopicDefaults,
+    Topology,
+)
 from reconciler.replication.handover import Naming, Start
 
 CLUSTERS = """

@@ -11,9 +11,8 @@ from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.model.reports.audit import AuditVerification
 from reconciler.model.reports.failover import ConsumerMove, GroupMove, GroupOffset, GroupState, TranslatedPartition, Way
-from reconciler.model.state.audit_chain import check
+from reconciler.model.state.audit_chain import AuditVerification, check
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import AuditTrail, ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.reports.status import StatusInputs

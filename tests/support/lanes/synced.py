@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler_mirror.groups.round import GroupRounds, RoundResult, Tell
+from reconciler_mirror.groups.round import GroupRounds, RoundResult, WriteCheckpoints
 from reconciler_mirror.groups.translators import GapCloser
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle
@@ -33,7 +33,7 @@ class Synced:
     flow: Flow
     include: tuple[str, ...]
     follow: bool = False
-    tell: Tell | None = None
+    tell: WriteCheckpoints | None = None
 
     @property
     def log(self) -> str:

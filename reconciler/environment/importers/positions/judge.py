@@ -10,7 +10,7 @@ from types import MappingProxyType
 from reconciler.environment.importers.positions.connect_records import Key, Records
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.replication.handover import AGAIN
-from reconciler.replication.offsets.close_gaps import InFlight
+from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted, first_of
 

@@ -75,7 +75,7 @@ class Flight:
         self._cut_at = 0.0
 
     def acknowledged(self, size: int, sent_at: float, now: float, round_trip: float) -> None:
-        """A request of ``size`` bytes was answered. What was sent before the last cut tells nothing about it."""
+        """A request of ``size`` bytes was answered. What was sent before the last cut does not count."""
         took = now - sent_at
         if took < round_trip + QUEUED_S / 2:
             self.limit = min(self._most, self.limit + size)

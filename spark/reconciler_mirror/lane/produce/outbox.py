@@ -89,7 +89,7 @@ class Outbox:
     """When the target's leader first could not be reached, 0.0 while it can."""
     target_end: int = -1
     """Behind the last acknowledged record in the target's log; -1 before the first answer that says it. A log that goes
-    back was made anew, or lost records."""
+    back was recreated, or lost records."""
     filling: bool = False
     """The hole at the head of ``queue`` is being filled, or was when the queue was dropped."""
 

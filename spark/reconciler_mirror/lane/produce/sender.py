@@ -36,8 +36,8 @@ from reconciler_mirror.lane.state import Lane, RestartError
 PER_REQUEST, PER_REQUEST_FAR = 0.004, 0.001
 UNREACHABLE_PAUSE = 0.5
 PRODUCE_TIMEOUT_MS = 15_000
-# KIP-890 version 2: the coordinator takes one change of a transaction at a time; a broker that is told so asks again
-# only after 20 ms. Where answers are quicker than this, partitions join one request after the other.
+# KIP-890 version 2: the coordinator takes one change of a transaction at a time; a broker that gets that answer asks
+# again only after 20 ms. Where answers are quicker than this, partitions join one request after the other.
 JOIN_IN_TURN = 0.01
 
 
@@ -133,7 +133,7 @@ class Sender:
         self._window = max(tuning.requests_in_flight, min(tuning.most_in_flight, int(wanted)))
 
     def _unreachable(self) -> None:
-        """Leaders move away from a broker that is down; whoever was ready is looked at again after new metadata."""
+        """Leaders move away from a broker that is down; ready partitions are looked at again after new metadata."""
         waiting, self._ready = self._ready, deque()
         for partition in waiting:
             partition.outbox.ready = False

@@ -10,7 +10,7 @@ NO_LIMIT = 0.0
 
 
 class Throttle:
-    """``rate``: bytes per second, asked again and again because the driver shares anew; NO_LIMIT for none.
+    """``rate``: bytes per second, asked again and again because the driver changes shares; NO_LIMIT for none.
 
     One thread uses it. A piece is taken whole as soon as the bucket is not empty: the smallest unit is one batch.
     """

@@ -70,7 +70,7 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
     """One transaction for all ``holes``: by key, where the log ends now (within the hole), its first offset after it,
     and a timestamp for the fillers. Gives the log ends afterwards, which may lie within a hole that is large.
 
-    Raises DisplacedError, and what ``port`` raises. Then what is open is ended by whoever begins ``port`` again.
+    Raises DisplacedError, and what ``port`` raises. Then the next holder that begins ``port`` ends what is open.
     """
     bare = all(after == first + 1 for first, after, _ in holes.values())
     if not bare:

@@ -274,11 +274,13 @@ class MarkerRequests:
         """Raises ConnectionLostError: then they may have been written, or be written yet."""
         by_node = self._cluster.by_leader(markers)
         errors = dict.fromkeys(by_node.pop(NO_LEADER, ()), NO_LEADER_KNOWN)
-        writing = (self._write_at(node, {key: markers[key] for key in led}) for node, led in by_node.items())
-        for written in await asyncio.gather(*writing):
+
+        async def write_at(node: int, led: Iterable[Key]) -> Mapping[Key, int]:
+            connection = await self._cluster.connection(node, "fill")
+            return await write_markers(
+                connection, self._producer_id, {key: markers[key] for key in led}, MARKERS_WITHIN
+            )
+
+        for written in await asyncio.gather(*(write_at(node, led) for node, led in by_node.items())):
             errors |= written
         return errors
-
-    async def _write_at(self, node: int, markers: Mapping[Key, Epochs]) -> Mapping[Key, int]:
-        connection = await self._cluster.connection(node, "fill")
-        return await write_markers(connection, self._producer_id, markers, MARKERS_WITHIN)

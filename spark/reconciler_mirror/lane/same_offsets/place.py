@@ -1,7 +1,7 @@
-"""Where a copy at the same offsets stands: what the target's leader says, and what that allows.
+"""How far a copy at the same offsets is: what the target's leader says, and what that allows.
 
 The position is the target's log end. Data carries one producer id and one epoch for the life of the copy and a
-sequence that counts its records, so the leader takes nothing but the very next record, whoever sends it. The sequence
+sequence that counts its records, so the leader takes nothing but the very next record, from any sender. The sequence
 begins at the offset of the first record, modulo 2^31, and again so once the leader has forgotten the producer.
 """
 
@@ -17,7 +17,7 @@ from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.records.batches import SEQUENCES
 
 DATA_EPOCH = 0
-"""Of the producer id that writes data. It never changes: nobody fences it, its sequences do."""
+"""Of the producer id that writes data. It never changes: nothing fences it but its sequences."""
 TRIES, PAUSE = 5, 0.005
 _BUSY = 6
 """As if the leader had moved: tried again a moment later."""
@@ -139,7 +139,7 @@ class CopyPlace:
             return False
         if not self.count:
             return last != self.last
-        # A leader that had forgotten the producer let it begin anew.
+        # A leader that had forgotten the producer let it begin again.
         return (last - self.count) % SEQUENCES not in {(self.first - 1) % SEQUENCES, self.last}
 
     @property

@@ -51,7 +51,13 @@ class SameStarter(Starter):
                 raise seen
             else:
                 self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.log.reached))
-        await self._delete_fillers([p for p in idle if p.hold.phase is Phase.STARTING])
+        # A process may have filled a start and died before it deleted the fillers.
+        placed = [p for p in idle if p.hold.phase is Phase.STARTING]
+        due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.log.reached}
+        begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False) if due else {}
+        for key, begin in begins.items():
+            if isinstance(begin, int) and begin < due[key]:
+                await self._same.delete_fillers(key, due[key])
         return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
     def _state(self, partition: Partition) -> SamePartition:
@@ -181,16 +187,6 @@ class SameStarter(Starter):
         partition.log.ends_at(end, time.monotonic())
         why = f"it goes on to {copied}, and the source ends at {end}"
         self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
-
-    async def _delete_fillers(self, placed: Sequence[Partition]) -> None:
-        """A process may have filled a start and died before it deleted the fillers."""
-        due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.log.reached}
-        if not due:
-            return
-        begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False)
-        for key, begin in begins.items():
-            if isinstance(begin, int) and begin < due[key]:
-                await self._same.delete_fillers(key, due[key])
 
     def _lost(self, partition: Partition, low: int, high: int) -> None:
         lane, same, position = self._lane, self._same.state_of(partition), partition.log.covered

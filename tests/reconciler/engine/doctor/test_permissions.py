@@ -10,8 +10,7 @@ import pytest
 
 from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.errors import Unknown
-from reconciler.model.environment.flows import Groups, OffsetsKept
-from reconciler.model.environment.topology import Carry, Principal, Topology
+from reconciler.model.environment.topology import Carry, Groups, OffsetsKept, Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.quotas import KEYS, Quota, entity
 from reconciler.model.reports.doctor import Ask, DoctorVerdict, Finding, Rights

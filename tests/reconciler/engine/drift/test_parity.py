@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.engine.drift.parity import Disparity, Parity, parity
 from reconciler.errors import Unknown
-from reconciler.model.environment.flows import ConfigSync
-from reconciler.model.environment.topology import TopicDefaults, Topology
+from reconciler.model.environment.topology import ConfigSync, TopicDefaults, Topology
 from reconciler.model.live import LiveState, Source
 from reconciler.model.schemas import schema as schema_of
 from reconciler.render.reports.drift import parity_json, parity_text

@@ -13,7 +13,7 @@ from reconciler.engine.edits.promotion import promotion
 from reconciler.environment.load import load
 from reconciler.errors import ExitCode, ReconcilerError
 from reconciler.model.environment.topology import Topology
-from reconciler.model.reports.promotion import PromotionReport
+from reconciler.model.reports.edit import PromotionReport
 from reconciler.render.reports.promotion import promotion_in
 from reconciler.render.style import Format
 from tests.support.paths import SCHEMAS

@@ -21,8 +21,7 @@ from reconciler.engine.guards.remote_topics import (
 from reconciler.engine.plan.amounts import amounts
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import Why
-from reconciler.model.environment.flows import MirrorMakerTopics, OffsetsKept
-from reconciler.model.environment.topology import Carry, Flow, TopicRef, Topology
+from reconciler.model.environment.topology import Carry, Flow, MirrorMakerTopics, OffsetsKept, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts, Stakes

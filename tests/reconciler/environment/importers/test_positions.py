@@ -19,7 +19,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.render.reports.positions import inherited_json, inherited_text
 from reconciler.replication.handover import Start
-from reconciler.replication.offsets.close_gaps import InFlight
+from reconciler.replication.offsets.in_flight import InFlight
 from tests.support.paths import SCHEMAS
 
 SCHEMA = json.loads((SCHEMAS / "reports" / "imported-positions.schema.json").read_text("utf-8"))

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import Unknown
-from reconciler.model.reports.audit import AuditVerification, pinned_somewhere
-from reconciler.model.state.audit_chain import PREVIOUS, ChainReport, check, compared, digest
+from reconciler.model.state.audit_chain import (
+    PREVIOUS,
+    AuditVerification,
+    ChainReport,
+    check,
+    compared,
+    digest,
+    pinned_somewhere,
+)
 
 
 def chain(length: int, after: str | None = None, run: str = "a") -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.clusters.groups import GroupPosition, GroupsSeen, PartitionBounds
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
-from reconciler.model.environment.flows import OffsetsKept
-from reconciler.model.environment.topology import Carry, Topology
+from reconciler.model.environment.topology import Carry, OffsetsKept, Topology
 from reconciler.model.reports.failover import (
     DrainedFlow,
     FailoverFacts,

@@ -14,8 +14,7 @@ from reconciler.engine.drift.causes import NOTHING
 from reconciler.errors import ClusterError, ReconcilerError, TopologyError, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
-from reconciler.model.reports.audit import AuditVerification
-from reconciler.model.state.audit_chain import check
+from reconciler.model.state.audit_chain import AuditVerification, check
 from reconciler.operations.serve.reader import LiveReader, Paces, ReviewRead
 from reconciler.operations.serve.sources import KEPT_SECONDS, StandingsReader
 from reconciler.render.live.groups import Standings

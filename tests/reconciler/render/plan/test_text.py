@@ -14,8 +14,7 @@ from reconciler.engine.plan.build import plan as make_plan
 from reconciler.engine.plan.summary import applied_verdict
 from reconciler.errors import Moved, StalePlan, Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
-from reconciler.model.environment.flows import ConfigSync
-from reconciler.model.environment.topology import TopicDefaults
+from reconciler.model.environment.topology import ConfigSync, TopicDefaults
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.schemas import schema
 from reconciler.operations.review.plan import goes_on

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.replication.offsets.close_gaps import pair
+from reconciler.replication.offsets.in_flight import pair
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.model.environment.flows import MirrorMakerTopics
-from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.environment.topology import Flow, MirrorMakerTopics, Topology
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover import InternalTopics, OffsetSyncs
 from reconciler.replication.handover_reader import parse

@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from reconciler.engine.plan.fingerprints import topology_digest
 from reconciler.environment.load import load
 from reconciler.errors import Where
-from reconciler.model.environment.flows import ConfigSync, Groups, OffsetsKept
 from reconciler.model.environment.topology import (
     Carry,
     Cluster,
+    ConfigSync,
     Delivery,
     Flow,
+    Groups,
     Isolation,
     Mirror,
+    OffsetsKept,
     Principal,
     TopicDefaults,
     Topology,
