@@ -30,7 +30,7 @@ from reconciler.render.page import CSS, SCRIPT
 from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.plan.markdown import GITHUB_LIMIT, marker, plan_markdown
 from reconciler.render.plan.outline import outline
-from reconciler.render.plan.sections import Handoff
+from reconciler.render.plan.sections import Handoff, of_this_plan
 from reconciler.render.reports.apply import outcomes_in
 from reconciler.render.reports.drift import drift_in
 from reconciler.render.style import Format
@@ -118,7 +118,8 @@ def test_everything_the_plan_holds_is_on_the_page(name: str, render: object) -> 
         assert f"{one.ref}, " not in text
         assert str(one.ref) in drifted
         assert str(one.ref.name) in planfile.dumps(plan)
-    assert all(one.rule in text and one.text in text for one in plan.ignored)
+    assert all(one.rule in drifted and one.text in drifted for one in plan.ignored)
+    assert all(one.rule in text and one.text in text for one in of_this_plan(plan).ignored)
     assert all(note in text for note in plan.notes)
 
 

@@ -24,7 +24,7 @@ from reconciler.render.escape import page as safe
 from reconciler.render.map.formats import map_section
 from reconciler.render.page import code, codes, column_head, folded, mono, page_html, table
 from reconciler.render.plan.impact import amounts_section
-from reconciler.render.plan.kinds import fields_of, signature, words_of
+from reconciler.render.plan.kinds import fields_of, rules_together, signature, words_of
 from reconciler.render.plan.outline import FOLD, EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
@@ -262,9 +262,16 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
             mono(names[0]) if len(names) == 1 else folded(f"{counted(len(names), words.noun)}, each", codes(names))
         )
         # Rules that share a row differ in their fields; of other changes with one signature all have the same.
-        of = members if isinstance(change, AclChange) else members[:1]
-        values = [value for planned in of for value in fields_of(planned.change)]
+        rules = [planned.change.acl for planned in members if isinstance(planned.change, AclChange)]
+        values = [value for planned in (members if rules else members[:1]) for value in fields_of(planned.change)]
         texts = [value for each in values for value in (each.name, each.before or "", each.after)]
+        columns = []
+        for value in values if not rules else ():
+            before = "" if value.before is None else mono(value.before) if value.before else _NOT_THERE
+            columns.append((safe(value.name), before, mono(value.after) if value.after else _REMOVED))
+        for said, alike_rules in rules_together(rules):
+            cell = mono(said) if len(alike_rules) == 1 else folded(safe(said), codes(map(str, alike_rules)))
+            columns.append(("", _NOT_THERE, cell) if change.action is Action.CREATE else ("", cell, _REMOVED))
         find = findable((change.cluster, *names, *texts, f"{first.risk} risk"))
         sign, name = change.action.value, anchor(first.id)
         link = (
@@ -273,9 +280,7 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
         badge = f'<span class="badge {first.risk}">{risk_label(Risk(first.risk))}</span>'
         head = link, subject, mono(change.cluster) if change.cluster else ""
         tail = badge, f'<a href="#step-{step}">{step}</a>'
-        for number, value in enumerate(values):
-            before = "" if value.before is None else mono(value.before) if value.before else _NOT_THERE
-            shown = safe(value.name), before, mono(value.after) if value.after else _REMOVED
+        for number, shown in enumerate(columns):
             cells = (*head, *shown, *tail) if number == 0 else ("", "", "", *shown, "", "")
             style = "" if number == 0 else ' class="more"'
             yield f'<tr{style} data-find="{find}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
@@ -296,7 +301,8 @@ def _step(step: PlanStep) -> Iterator[str]:
 
 
 def _card(entry: PlanEntry, place: EntryPlace) -> str:
-    find = findable((place.cluster, *entry.names, entry.headline, *entry.lines, f"{entry.risk} risk"))
+    lines = dict.fromkeys((*entry.lines, *entry.rules))
+    find = findable((place.cluster, *entry.names, entry.headline, *lines, f"{entry.risk} risk"))
     kind = SIGN_CLASSES.get(entry.sign, "change")
     lasting = ' <span class="badge lasting">irreversible</span>' if entry.irreversible else ""
     badge = f'<span class="badge {entry.risk}">{risk_label(entry.risk)}</span>'

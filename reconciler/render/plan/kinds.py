@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, assert_never
 
 from reconciler.engine.kinds import kind_of
+from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, word
 from reconciler.model.changes import (
     AclChange,
     AddPartitions,
@@ -38,10 +39,12 @@ from reconciler.model.config_values import human
 from reconciler.model.live import Source
 from reconciler.model.quotas import limit_words
 from reconciler.model.users import user_words
-from reconciler.text import counted, first_of, size_words, time_words
+from reconciler.text import counted, first_of, grouped, size_words, time_words
 
 Changed = TypeVar("Changed")
 SHOWN = 5
+FEWEST_TOGETHER, NAMES_TOGETHER = 3, 8
+"""From how many names on rules that are alike are shown together, and how many of the names then."""
 FEW = 2
 """Configs that a headline names with their values."""
 _FEW_REPLICAS = 3
@@ -275,11 +278,31 @@ class AclWords(Words[AclChange]):
         return type(change).__name__, change.grant.title, change.reason
 
     def lines(self, changes: Sequence[AclChange]) -> Iterable[str]:
-        return (str(change.acl) for change in changes)
+        return (words for words, _ in rules_together(change.acl for change in changes))
 
     def fields(self, change: AclChange) -> Iterator[FieldValues]:
         rule = str(change.acl)
         yield FieldValues("", "", rule) if isinstance(change, CreateAcl) else FieldValues("", rule, "")
+
+
+def rules_together(rules: Iterable[AclBinding]) -> Iterator[tuple[str, tuple[AclBinding, ...]]]:
+    """Rules in words, and which rules each of the words is about: rules that differ only in their names are one line
+    with how many, from three names on."""
+    alike = grouped((replace(rule, name=""), rule) for rule in rules)
+    names_of = {form: tuple(rule.name for rule in its) for form, its in alike.items()}
+    # A role has the same operations on each of its names: these are one line, too.
+    by_names = grouped(((replace(form, operation=Operation.ALL), names_of[form]), form) for form in alike)
+    for (form, names), forms in by_names.items():
+        together = tuple(rule for each in forms for rule in alike[each])
+        if len(names) < FEWEST_TOGETHER:
+            yield from ((str(rule), (rule,)) for rule in together)
+            continue
+        noun = f"{form.resource} prefix" if form.pattern is PatternType.PREFIXED else str(form.resource)
+        on = counted(len(names), noun, f"{noun}es" if form.pattern is PatternType.PREFIXED else "")
+        where = "" if form.host == WILDCARD else f" from {form.host}"
+        shown = first_of([word(name) for name in names], NAMES_TOGETHER)
+        operations = ", ".join(each.operation for each in forms)
+        yield f"{form.permission} {word(form.principal)} {operations} on {on}{where}: {shown}", together
 
 
 class QuotaWords(Words[AlterQuota]):

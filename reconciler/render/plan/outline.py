@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from reconciler.model.acls import word
 from reconciler.model.changes import AclChange, ChangeOfTopic, CreateTopic, Risk, Stage
 from reconciler.model.plan import Basis, Plan, Planned, SeenCluster
 from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
 from reconciler.render.plan.waves import wave_heading
 from reconciler.resources.topics.risk import EXCLUDE
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 FOLD = 3
 SHOWN_REASONS = 3
@@ -60,6 +61,8 @@ class PlanEntry:
     stakes: tuple[str, ...] = ()
     later: str = ""
     """Why it comes in a later wave than its cluster."""
+    rules: tuple[str, ...] = ()
+    """Each access rule; ``lines`` has one line for those that differ only in their names."""
 
     @property
     def irreversible(self) -> bool:
@@ -139,17 +142,41 @@ def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
         alike.setdefault(key, []).append(each)
     # Fewer than ``FOLD`` equal changes stay entries of their own: "2 topics, each" hides more than it saves.
     shown: list[PlanEntry] = []
+    access = [members for members in alike.values() if isinstance(members[0].change, AclChange)]
+    grants = grouped((_whose(members[0]), members) for members in access)
     for members in alike.values():
         if isinstance(members[0].change, AclChange):
-            # Rules are read by what they are for; what Kafka stores comes below, folded in text.
-            entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
-            said = f"{counted(len(members), 'rule')}; {entry.headline}"
-            shown.append(replace(entry, headline=said, lines=lines, folds=True))
+            # Many grants of one principal are read as what it may do: one entry, in the place of the first.
+            same = grants[_whose(members[0])]
+            if len(same) < FOLD:
+                shown.append(_access([members]))
+            elif members is same[0]:
+                shown.append(_access(same))
         elif len(members) >= FOLD:
             shown.append(_entry(members))
         else:
             shown += [_entry([planned]) for planned in members]
     return tuple(shown)
+
+
+def _whose(planned: Planned) -> object:
+    """Equal for grants of one principal, for one kind of reason, at one risk."""
+    change = planned.change
+    if not isinstance(change, AclChange):
+        return None
+    why = (planned.risk, planned.risk_why, planned.needs_why, bool(planned.wave_why))
+    return (change.action, change.acl.principal, change.acl.permission, change.reason.code, *why)
+
+
+def _access(grants: Sequence[Sequence[Planned]]) -> PlanEntry:
+    """Rules are read by what they are for; what Kafka stores comes below, folded in text."""
+    members = [planned for grant in grants for planned in grant]
+    entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
+    rules = [planned.change.acl for planned in members if isinstance(planned.change, AclChange)]
+    reasons = reasons_words(planned.change.reason.text for planned in members)
+    headline = f"{counted(len(members), 'rule')}; {reasons}"
+    names = entry.names if len(grants) == 1 else (f"{word(rules[0].principal)}: {counted(len(grants), 'grant')}",)
+    return replace(entry, names=names, headline=headline, lines=lines, rules=tuple(map(str, rules)), folds=True)
 
 
 def _entry(members: Sequence[Planned]) -> PlanEntry:

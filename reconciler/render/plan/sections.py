@@ -108,9 +108,18 @@ NO_HANDOFF = Handoff()
 # what will not be done
 
 
+ON_EVERY_PLAN = frozenset({"quota-key-not-declared", "quota-unmanaged", "undeclared-override", "user-unmanaged"})
+"""Rules about what no file names: the same on each plan, so drift lists it."""
+
+
+def of_this_plan(plan: Plan) -> Plan:
+    return replace(plan, ignored=tuple(each for each in plan.ignored if each.rule not in ON_EVERY_PLAN))
+
+
 def left_sections(plan: Plan, unmanaged: bool = False) -> tuple[Section, ...]:
     """Blocked, unknown, ignored, notes: each only if there is something in it; nothing is folded. ``unmanaged``: with
     the lists that are the same on each plan of a healthy environment; drift shows them, a plan does not."""
+    plan = plan if unmanaged else of_this_plan(plan)
     blocked = tuple(SectionItem(problem, (todo,)) for problem, todo in refusals(plan))
     why = "nothing is applied until these are resolved"
     sections = [Section("Blocked", why, blocked, urgent=True, count=len(plan.refused)), unknown_section(plan.unknown)]

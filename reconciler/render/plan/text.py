@@ -18,6 +18,7 @@ from reconciler.render.plan.sections import (
     ignored_by_rule,
     left_sections,
     load_sections,
+    of_this_plan,
     outside_lines,
     refusals,
     shift_sections,
@@ -88,7 +89,7 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
     if len(entry.names) > 1:
         yield f"{inner}{style.listed(entry.names)}"
         yield f"{inner}why: {entry.why}"
-    lines = [f"{inner}{line}" for line in entry.lines]
+    lines = [f"{inner}{line}" for line in (style.full and entry.rules) or entry.lines]
     yield from _cut(lines, style) if entry.folds else lines
     yield from (f"{inner}{line}" for line in entry.stakes)
     if words := risk_words(entry):
@@ -101,6 +102,7 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
 
 def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[str]:
     """``left_sections`` as lines, each list folded in the way that keeps most of it readable."""
+    plan = plan if unmanaged else of_this_plan(plan)
     for section in left_sections(plan, unmanaged):
         heading = "Notes" if section.title == "Notes" else section.heading
         yield from ("", style.paint("alarm", heading) if section.urgent else heading)

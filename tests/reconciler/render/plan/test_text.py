@@ -12,17 +12,19 @@ from reconciler.engine.drift.causes import differences
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.build import plan as make_plan
 from reconciler.engine.plan.summary import applied_verdict
+from reconciler.environment.load import load
 from reconciler.errors import Moved, StalePlan, Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import ConfigSync, TopicDefaults
 from reconciler.model.plan import Basis, Plan
+from reconciler.model.quotas import entity
 from reconciler.model.schemas import schema
 from reconciler.operations.review.plan import goes_on
 from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.sections import Handoff
 from reconciler.render.plan.text import plan_text
-from reconciler.render.reports.drift import drift_json, drift_verdict
+from reconciler.render.reports.drift import drift_json, drift_text, drift_verdict
 from reconciler.render.style import Style
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable
@@ -146,3 +148,46 @@ def test_a_cluster_that_does_not_answer_is_told_once_with_its_mirrors() -> None:
     assert (unknown.subject, "mirror west" in unknown.detail) == ("cluster west", True)
     heard = replace(silent, clusters=world().look(wished).clusters)
     assert [one.subject for one in make_plan(wished, heard).unknown] == ["mirror west"]
+
+
+def test_rules_that_differ_in_their_names_alone_are_told_together_with_how_many() -> None:
+    """As the first plan after an import has them: one rule for each topic, all for one principal."""
+    names = ", ".join(f"t-{number:02}" for number in range(35))
+    entries = f"[{{role: consumer, principal: 'User:app', clusters: [west], topics: [{names}], groups: [g]}}]"
+    declared = load({"e.yaml": f"clusters: {{west: {{bootstrap_servers: ['b:1']}}}}\naccess: {entries}\n"}, "test")
+    seen = world("west")
+    for number in range(35):
+        seen.clusters["west"].put(f"t-{number:02}", 1, 1)
+    planned = seen.plan(declared)
+    together = "allow User:app read on 35 topics: t-00, t-01, t-02, t-03, t-04, t-05, t-06, t-07 and 27 more"
+    lines = plan_text(planned).splitlines()
+    assert any(line.strip() == together for line in lines), plan_text(planned)
+    assert any(line.strip() == "allow User:app read on group g" for line in lines)
+    assert "allow User:app read on topic t-34" in plan_text(planned, Style(full=True))
+    assert together in html.unescape(plan_markdown(planned).replace("\u200b", ""))
+    page = html.unescape(plan_html(planned))
+    assert f"<summary>{together}</summary>" in page
+    assert page.count("allow User:app read on topic t-34</code>") == 1, "folded"
+
+
+def test_many_grants_of_one_principal_are_told_as_what_it_may_do() -> None:
+    grants = [
+        f"{{principal: 'User:app', clusters: [west], resource: topic, names: [t-{number}], operations: [read]}}"
+        for number in range(4)
+    ]
+    text = f"clusters: {{west: {{bootstrap_servers: ['b:1']}}}}\naccess: [{', '.join(grants)}]\n"
+    told = [line.strip() for line in plan_text(world("west").plan(load({"e.yaml": text}, "test"))).splitlines()]
+    assert "+ User:app: 4 grants: 4 rules; declared in e.yaml:2:10 and 3 more" in told
+    assert "allow User:app read on 4 topics: t-0, t-1, t-2, t-3" in told
+
+
+def test_what_no_file_names_is_listed_by_drift_and_not_by_each_plan() -> None:
+    quotas = "[{clusters: [west], user: app, producer_byte_rate: 1MiB}]"
+    declared = load({"e.yaml": f"clusters: {{west: {{bootstrap_servers: ['b:1']}}}}\nquotas: {quotas}\n"}, "test")
+    seen = world("west")
+    seen.clusters["west"].quotas = {entity({"user": "stranger"}): {"request_percentage": 1.0}}
+    planned = seen.plan(declared)
+    assert {each.rule for each in planned.ignored} == {"quota-unmanaged"}
+    for render in (plan_text, plan_markdown, plan_html):
+        assert "quota-unmanaged" not in render(planned)
+    assert "quota-unmanaged" in drift_text(planned)
