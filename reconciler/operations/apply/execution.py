@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import FrameType
+from typing import TypeVar
 
 from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.connections.credentials import client_settings, require_secrets
@@ -44,6 +45,8 @@ from reconciler.render.console import say
 from reconciler.resources.acls.authorizer.lockout import needs_of
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import handovers
+
+Answer = TypeVar("Answer")
 
 
 class Execution:
@@ -132,12 +135,13 @@ class Execution:
             self.manner = RolloutOptions(heedless=True)
             self.ignoring = reason
 
-    def perform(self, change_id: str, act: Callable[[], object]) -> None:
+    def perform(self, change_id: str, act: Callable[[], Answer]) -> Answer:
         """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
         now, began = revision(self.session.folder), time.monotonic()
         with recorded(self.audit, uuid.uuid4().hex, self._actor(now.commit, dirty=now.dirty), [change_id]) as outcomes:
-            act()
+            answer = act()
             outcomes.append(Outcome(change_id, Result.DONE, "", time.monotonic() - began))
+        return answer
 
     def require_lock(self) -> None:
         """Raises LockHeld when the lock is someone else's, ReconcilerError while it cannot be renewed."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.failover import (
     ConsumerMove,
     FailoverCheck,
@@ -15,12 +15,11 @@ from reconciler.model.reports.failover import (
     GroupMove,
     GroupOffset,
     Key,
-    KnownLag,
     Leg,
     Level,
     PartedPartition,
+    PartitionState,
     StepResult,
-    Unmapped,
     Way,
 )
 from reconciler.replication.groups import idle, may_write
@@ -63,8 +62,27 @@ def started_by(reason: str, flow: str) -> bool:
 def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
     """Raises ReconcilerError for a flow that is not declared."""
     flow = declared_flow(topology, name, "There is nothing to move consumers along.")
-    back, note = _back(topology, flow)
-    note = note or _third(topology, flow)
+
+    # The way back is the one flow that carries the same topics in the other direction.
+    back, note = "", ""
+    others = [o for o in topology.flows.values() if (o.source, o.target) == (flow.target, flow.source)]
+    if len(others) > 1:
+        others = [o for o in others if set(o.topics) & set(flow.topics)] or others
+    if len(others) == 1:
+        back = others[0].name
+    elif others:
+        names = ", ".join(o.name for o in others)
+        note = f"several flows go from {flow.target} to {flow.source} ({names}): none is taken for the way back"
+    else:
+        note = f"no flow is declared from {flow.target} to {flow.source}: what is written on {flow.target} stays there"
+
+    # Where more than two clusters write the same topics, the offsets of two of them are not all that a group has.
+    both = {flow.source, flow.target}
+    into = [other for other in topology.flows.values() if other.provenance is not None and other.target in both]
+    third = sorted({other.source for other in into} - both) if flow.provenance is not None else []
+    if third and not note:
+        note = f"{', '.join(third)} may write to the same topics: a group may miss or read again records from there"
+
     legs = (Leg(flow.name, way is Way.FAILOVER), *([Leg(back, way is Way.FAILBACK)] if back else []))
     match way:
         case Way.FAILOVER:
@@ -73,35 +91,11 @@ def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
             return ConsumerMove(way, name, flow.target, flow.source, legs, drained=back, started=name, note=note)
 
 
-def _back(topology: Topology, flow: Flow) -> tuple[str, str]:
-    """The flow that carries the same topics the other way, or why there is none."""
-    others = [o for o in topology.flows.values() if (o.source, o.target) == (flow.target, flow.source)]
-    if len(others) > 1:
-        others = [o for o in others if set(o.topics) & set(flow.topics)] or others
-    if len(others) > 1:
-        names = ", ".join(o.name for o in others)
-        return "", f"several flows go from {flow.target} to {flow.source} ({names}): none is taken for the way back"
-    if not others:
-        none = f"no flow is declared from {flow.target} to {flow.source}"
-        return "", f"{none}: what is written on {flow.target} stays there"
-    return others[0].name, ""
-
-
-def _third(topology: Topology, flow: Flow) -> str:
-    """Where more than two clusters write the same topics, offsets of two of them are not all there is."""
-    both = {flow.source, flow.target}
-    into = [other for other in topology.flows.values() if other.provenance is not None and other.target in both]
-    if flow.provenance is None or not (third := sorted({other.source for other in into} - both)):
-        return ""
-    return f"{', '.join(third)} may write to the same topics: a group may miss or read again records from there"
-
-
 def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
     """Every finding, the worst first."""
     order = list(Level)[::-1]
     checks = (
-        *_origin(facts, request),
-        *_fence(facts, request),
+        *_clusters(facts, request),
         *_flow(facts, request),
         *same_offsets_checks(facts, accept_loss=request.accept_loss),
         *_groups(facts),
@@ -115,7 +109,7 @@ def _warning(code: str, text: str, todo: str = "") -> FailoverCheck:
     return FailoverCheck(code, Level.WARNS, text, todo)
 
 
-def _origin(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+def _clusters(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
     move = facts.move
     if facts.reachable:
         text = f"{move.origin} answers: offsets are translated exactly, records are drained"
@@ -128,10 +122,7 @@ def _origin(facts: FailoverFacts, request: FailoverRequest) -> Iterator[Failover
     if move.note:
         yield _warning("way-back", move.note)
 
-
-def _fence(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
-    """Producers that were not stopped go on writing to the origin, which consumers have left."""
-    move = facts.move
+    # Producers that were not stopped go on writing to the origin, which consumers have left.
     if facts.fence.obstacle and request.fence:
         todo = "Stop the producers yourself, and leave --fence away"
         yield FailoverCheck("fence", Level.STOPS, facts.fence.obstacle, todo)
@@ -160,39 +151,42 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield _warning("job", f"the mirror of {name} is {flow.job}")
     for condition in flow.conditions:
         yield _warning("condition", f"{name}: {condition}")
-    if not facts.reachable:
-        yield _loss(move, flow.lag)
-        yield _checkpoints(move, flow.groups_read_ms)
+    if facts.reachable:
+        if flow.undecided:
+            text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"
+            yield _warning("transactions", text, "End or abort them first (kafka-transactions.sh find-hanging)")
+        if flow.left and (flow.paused_by or not runs):
+            level = Level.WARNS if request.accept_loss or mine else Level.STOPS
+            text = f"{flow.left} offsets on {move.origin} are not copied and nothing copies them: {name} does not run"
+            todo = f"Let {name} run until it has caught up, or pass --accept-loss to leave them on {move.origin}"
+            yield FailoverCheck("lag", level, text, "" if level is Level.WARNS else todo)
+        elif flow.left is not None:
+            yield FailoverCheck("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
+        elif not isinstance(flow.partitions, Unknown):
+            level = Level.WARNS if request.accept_loss or mine else Level.STOPS
+            text = (
+                f"whether {name} has copied {unread_ends(flow.partitions)} is not known: {move.origin} does not report "
+            )
+            todo = "Wait until their leaders answer, or pass --accept-loss to leave what is not copied behind"
+            yield FailoverCheck("lag", level, f"{text}where they end", "" if level is Level.WARNS else todo)
         return
-    if flow.undecided:
-        text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"
-        yield _warning("transactions", text, "End or abort them first (kafka-transactions.sh find-hanging)")
-    if flow.left and (flow.paused_by or not runs):
-        level = Level.WARNS if request.accept_loss or mine else Level.STOPS
-        text = f"{flow.left} offsets on {move.origin} are not copied and nothing copies them: {name} does not run"
-        todo = f"Let {name} run until it has caught up, or pass --accept-loss to leave them on {move.origin}"
-        yield FailoverCheck("lag", level, text, "" if level is Level.WARNS else todo)
-    elif flow.left is not None:
-        yield FailoverCheck("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
 
-
-def _loss(move: ConsumerMove, lag: KnownLag | None) -> FailoverCheck:
+    # Without the origin only what the mirror recorded before says how much is missing.
     head = f"records of {move.origin} that may be lost"
-    if lag is None:
-        return _warning("loss", f"{head}: unknown; the mirror recorded no lag before the outage")
-    at = moment(lag.at_ms, "%H:%M:%S UTC on %Y-%m-%d")
-    since = f"then {time_words(lag.since_s)} of writes unknown"
-    return _warning("loss", f"{head}: at most {counted(lag.records, 'record')} as of {at}, {since}")
+    if flow.lag is None:
+        yield _warning("loss", f"{head}: unknown; the mirror recorded no lag before the outage")
+    else:
+        at = moment(flow.lag.at_ms, "%H:%M:%S UTC on %Y-%m-%d")
+        since = f"then {time_words(flow.lag.since_s)} of writes unknown"
+        yield _warning("loss", f"{head}: at most {counted(flow.lag.records, 'record')} as of {at}, {since}")
 
-
-def _checkpoints(move: ConsumerMove, read_ms: int | None) -> FailoverCheck:
-    """A group may have read on after its last checkpoint, in theory all that waits for it: that is its lag, no loss."""
-    if read_ms is None:
+    # A group may have read on after its last checkpoint, at most its lag. It reads that again, and loses nothing.
+    if flow.groups_read_ms is None:
         text = f"when the mirror read groups of {move.origin} last is not known: what they read since is read again"
-        return _warning("checkpoints", text)
-    at = moment(read_ms)
-    text = f"groups of {move.origin} were read last at {at}: what they have read since then they read again"
-    return _warning("checkpoints", text)
+    else:
+        at = moment(flow.groups_read_ms)
+        text = f"groups of {move.origin} were read last at {at}: what they have read since then they read again"
+    yield _warning("checkpoints", text)
 
 
 def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
@@ -205,47 +199,52 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
         if not idle(group_move.destination.state):
             text = f"group {group_move.group} has members on {move.destination}: its offsets are left alone"
             yield _warning("members-destination", text, "Stop them and run this again to have them set")
+
+    # Without the origin there is no offset map of the way back, and so no translation of what groups read of copies.
     if facts.unmapped is not None:
-        yield _unmapped(move, facts.unmapped)
+        topics, here = first_of(facts.unmapped.topics, _SHOWN), move.destination
+        text = f"how far groups had read copies of {topics} on {move.origin} is not known without it: what they read "
+        text += f"of {here}'s own topics continues from their offsets on {here}"
+        if facts.unmapped.without:
+            never = first_of(facts.unmapped.without, _SHOWN)
+            text += f", and by auto.offset.reset where they have never been: {never}"
+        todo = "These records are not in the counts below. Where that matters, set a group to when it had read "
+        todo += f"{here}'s records last: kafka-consumer-groups.sh --bootstrap-server {facts.unmapped.server} "
+        todo += f"--group GROUP --topic {facts.unmapped.topics[0]} "
+        todo += "--reset-offsets --to-datetime 2026-01-31T03:10:00.000 --execute"
+        yield _warning("copies", text, todo)
+
     for group, why in sorted(facts.unsupported.items()):
         yield _warning("unsupported", f"group {group} {why}")
     if not facts.groups:
         yield _warning("groups", f"no group has offsets on topics of {move.flow}: no group is moved")
 
 
-def _unmapped(move: ConsumerMove, unmapped: Unmapped) -> FailoverCheck:
-    topics, here = first_of(unmapped.topics, _SHOWN), move.destination
-    text = f"how far groups had read copies of {topics} on {move.origin} is not known without it: what they read of "
-    text += f"{here}'s own topics continues from their offsets on {here}"
-    if unmapped.without:
-        text += f", and by auto.offset.reset where they have never been: {first_of(unmapped.without, _SHOWN)}"
-    todo = f"These records are not in the counts below. Where that matters, set a group to when it had read {here}'s "
-    todo += f"records last: kafka-consumer-groups.sh --bootstrap-server {unmapped.server} --group GROUP --topic "
-    todo += f"{unmapped.topics[0]} --reset-offsets --to-datetime 2026-01-31T03:10:00.000 --execute"
-    return _warning("copies", text, todo)
+def unread_ends(partitions: Sequence[PartitionState]) -> str:
+    """Source partitions whose end the origin did not report, first names first; empty: none."""
+    return first_of([f"{each.source[0]}-{each.source[1]}" for each in partitions if each.end is None], _SHOWN)
 
 
 def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:
     """Which offsets are set: never backwards, never under members, only where a safe offset is known."""
-    wanted = {move.group: tuple(filter(_may_be_set, move.offsets)) for move in groups if idle(move.destination.state)}
-    return {group: offsets for group, offsets in wanted.items() if offsets}
+    wanted: dict[str, tuple[GroupOffset, ...]] = {}
+    for move in groups:
+        safe = [(offset, at) for offset in move.offsets if (at := offset.translated.offset) is not None]
+        offsets = tuple(offset for offset, at in safe if may_write(at, offset.before, rewound=False))
+        if offsets and idle(move.destination.state):
+            wanted[move.group] = offsets
+    return wanted
 
 
 def unset(groups: Sequence[GroupMove]) -> Mapping[str, frozenset[str]]:
-    """group -> topics of the destination on which it has an offset to be set, or seems to have none. A broker leaves
-    offsets out, too, on topics that it hides."""
-    wanted = due(tuple(groups))
-    missing = {move.group: {o.destination[0] for o in move.offsets if o.before is None} for move in groups}
-    topics = {
-        group: frozenset(without | {offset.destination[0] for offset in wanted.get(group, ())})
-        for group, without in missing.items()
-    }
-    return {group: names for group, names in topics.items() if names}
-
-
-def _may_be_set(offset: GroupOffset) -> bool:
-    at = offset.translated.offset
-    return at is not None and may_write(at, offset.before, rewound=False)
+    """group -> topics of the destination on which it has an offset to be set, or seems to have none: a broker also
+    omits the offsets on topics that it hides."""
+    wanted, topics = due(tuple(groups)), dict[str, frozenset[str]]()
+    for move in groups:
+        concerned = [*wanted.get(move.group, ()), *(offset for offset in move.offsets if offset.before is None)]
+        if concerned:
+            topics[move.group] = frozenset(offset.destination[0] for offset in concerned)
+    return topics
 
 
 def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
@@ -300,22 +299,18 @@ def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:
     record is missed."""
     offsets: dict[Key, GroupOffset] = {}
     for offset in offers:
-        known = offsets.get(offset.destination)
-        if known is None or _earlier(offset, known):
+        known, at = offsets.get(offset.destination), offset.translated.offset
+        other = known.translated.offset if known is not None else None
+        # An unknown offset is taken for the earliest.
+        if known is None or at is None or (other is not None and at < other):
             offsets[offset.destination] = offset
     return tuple(offsets.values())
 
 
 def bounded(offset: GroupOffset) -> GroupOffset:
-    """The offset of a share group: Kafka does not report what the group acknowledged behind its start offset, so up to
-    all of that is delivered again."""
+    """The offset of a share group: Kafka does not report what the group acknowledged beyond its start offset, so all of
+    that may be delivered again."""
     return replace(offset, translated=replace(offset.translated, exact=False))
-
-
-def _earlier(offset: GroupOffset, other: GroupOffset) -> bool:
-    if offset.translated.offset is None or other.translated.offset is None:
-        return offset.translated.offset is None
-    return offset.translated.offset < other.translated.offset
 
 
 SHOWN = 5
@@ -323,7 +318,8 @@ PAGE = "docs/mirror/same-offsets.md#failback"
 
 
 def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[FailoverCheck]:
-    """``accept_loss``: consumers move although the destination lacks records, or has others."""
+    """At a failback, whether both sides differ. ``accept_loss``: consumers move although the destination lacks records,
+    or has others."""
     move = facts.move
     if not facts.same_offsets:
         return
@@ -340,49 +336,23 @@ def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[
         yield FailoverCheck("parted-unknown", Level.WARNS, text, todo)
     known = [each for each in facts.parted if not each.unknown]
     level = Level.WARNS if accept_loss else Level.STOPS
+    consent = f" ({PAGE}), or pass --accept-loss to move consumers"
     if apart := [each for each in known if each.diverged]:
-        yield _diverged(move, apart, level)
+        alone = counted(sum(each.source_records for each in apart), "record")
+        text = f"both sides have records of their own at the same offsets; {alone} of {move.destination} were never "
+        todo = f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow recreate the "
+        todo += f"topic on {move.destination}{consent} all the same"
+        yield FailoverCheck("diverged", level, f"{text}copied: {_listed(apart, move)}", todo)
     if behind := [each for each in known if each.target_records and not each.diverged]:
-        yield _not_filled(move, behind, level)
+        lacking = counted(sum(each.target_records for each in behind), "record")
+        text = f"{move.destination} lacks {lacking} that were written on {move.origin} since; its logs are the "
+        text += f"beginning of those there, so they can be filled up: {_listed(behind, move)}"
+        todo = f"Let a flow from {move.origin} to {move.destination} with offsets: same take the place of {move.flow} "
+        todo += f"until it has caught up{consent} without them"
+        yield FailoverCheck("not-filled", level, text, todo)
     if ahead := [each for each in known if each.source_records and not each.diverged]:
         text = f"{move.destination} has records that are not copied to {move.origin}: {_listed(ahead, move)}"
         yield FailoverCheck("not-copied", Level.WARNS, text)
-
-
-def _diverged(move: ConsumerMove, partitions: Sequence[PartedPartition], level: Level) -> FailoverCheck:
-    alone = sum(each.source_records for each in partitions)
-    difference = (
-        f"both sides have records of their own at the same offsets; {counted(alone, 'record')} of {move.destination} "
-        "were never copied"
-    )
-    todo = (
-        f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow recreate the topic on "
-        f"{move.destination}"
-    )
-    return _way_on("diverged", level, (difference, _listed(partitions, move)), (todo, "to move consumers all the same"))
-
-
-def _not_filled(move: ConsumerMove, partitions: Sequence[PartedPartition], level: Level) -> FailoverCheck:
-    lacking = sum(each.target_records for each in partitions)
-    difference = (
-        f"{move.destination} lacks {counted(lacking, 'record')} that were written on {move.origin} since; its logs are "
-        "the beginning of those there, so they can be filled up"
-    )
-    todo = (
-        f"Let a flow from {move.origin} to {move.destination} with offsets: same take the place of {move.flow} until "
-        "it has caught up"
-    )
-    return _way_on(
-        "not-filled", level, (difference, _listed(partitions, move)), (todo, "to move consumers without them")
-    )
-
-
-def _way_on(code: str, level: Level, finding: tuple[str, str], way: tuple[str, str]) -> FailoverCheck:
-    """``finding``: what differs, and in which partitions; ``way``: what to do first, and what else a consent does."""
-    (difference, partitions), (first, consent) = finding, way
-    return FailoverCheck(
-        code, level, f"{difference}: {partitions}", f"{first} ({PAGE}), or pass --accept-loss {consent}"
-    )
 
 
 def _listed(partitions: Sequence[PartedPartition], move: ConsumerMove) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,25 +72,26 @@ def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPa
     """The pairs where one side has more, or that cannot be compared. Raises ClusterError for a silent cluster."""
 
     async def look(opened: Sequence[ClusterClient]) -> tuple[PartedPartition, ...]:
-        here, there = opened
-        compared = [await _parted(Log(here, source), Log(there, target)) for source, target in pairs]
-        return tuple(each for each in compared if each.unknown or each.source_records or each.target_records)
+        found = []
+        for here, there in pairs:
+            source, target = Log(opened[0], here), Log(opened[1], there)
+            try:
+                parting = await parting_of(source, target)
+                if not parting.proved:
+                    text = f"no record that both have lies before {parting.at}: retention took what could prove where "
+                    found.append(PartedPartition(here, there, unknown=f"{text}they part"))
+                    continue
+                ends = parting.source.end, parting.target.end
+                ours = await count_from(source, max(parting.at, parting.source.begin), ends[0])
+                theirs = await count_from(target, max(parting.at, parting.target.begin), ends[1])
+            except (BrokerError, NotPairedError) as error:
+                found.append(PartedPartition(here, there, unknown=str(error)))
+                continue
+            if ours or theirs:
+                found.append(PartedPartition(here, there, parting.at, *ends, ours, theirs))
+        return tuple(found)
 
     return visited((sides.source, sides.target), look, WITHIN_S)
-
-
-async def _parted(source: Log, target: Log) -> PartedPartition:
-    try:
-        parting = await parting_of(source, target)
-        begin = parting.at
-        if not parting.proved:
-            text = f"no record that both have lies before {begin}: retention took what could prove where they part"
-            return PartedPartition(source.key, target.key, unknown=text)
-        ours = await count_from(source, max(begin, parting.source.begin), parting.source.end)
-        theirs = await count_from(target, max(begin, parting.target.begin), parting.target.end)
-    except (BrokerError, NotPairedError) as error:
-        return PartedPartition(source.key, target.key, unknown=str(error))
-    return PartedPartition(source.key, target.key, begin, parting.source.end, parting.target.end, ours, theirs)
 
 
 Write = Callable[[str, Key, WholeRecord], None]
@@ -101,7 +102,7 @@ def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSi
     """Writes records of one side only, a JSON object a line, and returns how many. Raises ClusterError, and
     ReconcilerError for a file that is there or cannot be written."""
     try:
-        # Records are in it: for this user alone, and through no link
+        # The file holds records: only this user may read it, and no link may lead it elsewhere.
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(opened, "w", encoding="utf-8") as lines:  # noqa: PTH123 - a descriptor
 
@@ -110,7 +111,7 @@ def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSi
 
             return exported_to(sides, partitions, which, write)
     except OSError as error:
-        why = "What is exported is written to a new file only, so that no earlier export is lost."
+        why = "An export only goes to a new file, so that no earlier export is lost."
         raise ReconcilerError(f"{file} cannot be written: {error}", why, "Name another file.") from None
 
 
@@ -123,21 +124,15 @@ def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: 
         count = 0
         for side, cluster in zip((LogSide.SOURCE, LogSide.TARGET), opened, strict=True):
             for partition in wanted if which in (side, LogSide.BOTH) else ():
-                async for record in _of_side(cluster, side, partition):
-                    write(cluster.name, _place(side, partition), record)
+                place, end = partition.target, partition.target_end
+                if side is LogSide.SOURCE:
+                    place, end = partition.source, partition.source_end
+                async for record in read_from(Log(cluster, place), partition.at, max(partition.at, end)):
+                    write(cluster.name, place, record)
                     count += 1
         return count
 
     return visited((sides.source, sides.target), visit, WITHIN_S)
-
-
-def _place(side: LogSide, partition: PartedPartition) -> Key:
-    return partition.source if side is LogSide.SOURCE else partition.target
-
-
-def _of_side(cluster: ClusterClient, side: LogSide, partition: PartedPartition) -> AsyncIterator[WholeRecord]:
-    end = partition.source_end if side is LogSide.SOURCE else partition.target_end
-    return read_from(Log(cluster, _place(side, partition)), partition.at, max(partition.at, end))
 
 
 def exported(cluster: str, place: Key, record: WholeRecord) -> dict[str, Any]:
@@ -159,7 +154,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 ORIGIN = "mirror.origin."
-"""How headers begin that say where a record was: ``cluster``, ``topic``, ``partition``, ``offset``, in text."""
+"""Prefix of the headers that say where a record was: ``cluster``, ``topic``, ``partition``, ``offset``, in text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +166,7 @@ class ExportTopic:
 
 
 def export_topic(topology: Topology, text: str) -> ExportTopic:
-    """Of ``CLUSTER:TOPIC``. Raises ReconcilerError for a topic that is not for this."""
+    """From ``CLUSTER:TOPIC``. Raises ReconcilerError for a topic that Kafka, a mirror or a flow uses."""
     cluster, colon, topic = text.partition(":")
     if not colon or not topic:
         why = "It says on which cluster, by its alias, and into which topic records are written."
@@ -184,7 +179,13 @@ def export_topic(topology: Topology, text: str) -> ExportTopic:
     if is_protected(topic) or any(internal.ref == ref for internal in internal_topics(topology)):
         raise _unfit(text, "It is a topic that Kafka or a mirror keeps for itself.")
     for flow in topology.flows.values():
-        if does := _what_does(flow, ref):
+        selector, does = selector_of(flow), ""
+        if flow.source == cluster and selector.why_not(topic) is None:
+            does = "reads"
+        upstream = selector.policy.upstream_topic(topic) if flow.target == cluster else None
+        if upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == topic:
+            does = does or "writes"
+        if does:
             why = f"Flow {flow.name} {does} it: what is exported would be mixed with its records, or travel on."
             raise _unfit(text, why)
     return ExportTopic(topology.clusters[cluster], topic)
@@ -194,27 +195,17 @@ def _unfit(text: str, why: str) -> ReconcilerError:
     return ReconcilerError(f"{text} cannot take exported records", why, "Name a topic that no flow reads or writes.")
 
 
-def _what_does(flow: Flow, ref: TopicRef) -> str:
-    selector = selector_of(flow)
-    if flow.source == ref.cluster and selector.why_not(ref.name) is None:
-        return "reads"
-    upstream = selector.policy.upstream_topic(ref.name) if flow.target == ref.cluster else None
-    if upstream is None or selector.why_not(upstream) is not None or selector.remote_name(upstream) != ref.name:
-        return ""
-    return "writes"
-
-
 def export_to_topic(
     sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, to: ExportTopic
 ) -> tuple[int, int]:
-    """How many were written, and how many of them have the time of their broker instead of their own.
+    """How many records were written, and how many of them have the broker's timestamp instead of their own.
 
-    Each goes to the partition that it had, modulo how many there are, so those of one partition keep their order.
-    Raises ClusterError, after which some may be written, and ReconcilerError for a topic that is not there.
+    Each goes to the partition that it had, modulo the topic's partitions, so records of one partition keep their order.
+    Raises ClusterError, after which some may be written, and ReconcilerError for a topic that does not exist.
     """
     with TopicWriter(to.cluster, Principal.MIRROR, to.topic) as writer:
         if (count := writer.partitions) is None:
-            why = "It is not made here, because a plan has to show how many partitions it has and how long it keeps."
+            why = "An export does not create it, because a plan has to show its partitions and its retention."
             todo = "Declare it in the environment, apply, and run this again."
             raise ReconcilerError(f"cluster {to.cluster.name} has no topic {to.topic}", why, todo)
 

@@ -4,17 +4,17 @@ changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.connections.credentials import speaker_of
-from reconciler.engine.doctor.rights import GroupNeed, moved_groups
+from reconciler.engine.doctor.rights import moved_groups
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Flow, Principal
 from reconciler.model.reports.doctor import Ask, Rights
-from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Leg, Level
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Level
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.policy import TopicSelector
 from reconciler.text import counted, first_of
@@ -46,37 +46,35 @@ class StepNeeds:
 
 def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights) -> tuple[FailoverCheck, ...]:
     """``lost``: the origin does not answer, so what can be moved is moved. What cannot be asked is a warning."""
-    return tuple(check for need in needs for check in _judged(need, ask(need.cluster, need.principal, need.ask), lost))
+    found: list[FailoverCheck] = []
+    for need in needs:
+        given = ask(need.cluster, need.principal, need.ask)
+        if given.failed is not None:
+            found.append(_unasked(need, given.failed))
+            continue
 
+        # Setting an offset needs Read on its topic and on its group.
+        may = {name: "READ" in operations for name, operations in given.operations.items()}
+        topics = [name for name in need.topics if name in given.denied or not may.get(name, True)]
+        found += _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
+        if isinstance(given.groups, Unknown):
+            found.append(_unasked(need, given.groups))
+        else:
+            groups = [name for name, allowed in given.groups.items() if not allowed]
+            found += _unset(need, "group", groups, all_of=len(groups) == len(given.groups), lost=lost)
 
-def _judged(need: StepNeeds, rights: Rights, lost: bool) -> Iterator[FailoverCheck]:
-    if rights.failed is not None:
-        yield _unasked(need, rights.failed)
-        return
-    yield from _offsets(need, rights, lost)
-    if need.alters and rights.cluster is not None and "ALTER" not in rights.cluster:
-        refusal = "may not alter access rules (Alter on the cluster)"
-        yield _stop(need, refusal, need.alters, "Alter", "--cluster")
-    if not need.writes:
-        return
-    if isinstance(rights.writes, Unknown):
-        yield _unasked(need, rights.writes)
-    elif not rights.writes.get(STATUS_TOPIC, True):
-        refusal = f"may not write topic {STATUS_TOPIC}"
-        yield _stop(need, refusal, need.writes, "Write", f"--topic {STATUS_TOPIC}")
-
-
-def _offsets(need: StepNeeds, rights: Rights, lost: bool) -> Iterator[FailoverCheck]:
-    """Setting an offset needs Read on its topic and on its group."""
-    may = {name: "READ" in operations for name, operations in rights.operations.items()}
-    topics = [name for name in need.topics if name in rights.denied or not may.get(name, True)]
-    yield from _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
-    if isinstance(rights.groups, Unknown):
-        yield _unasked(need, rights.groups)
-        return
-    asked: Mapping[str, bool] = rights.groups
-    groups = [name for name, allowed in asked.items() if not allowed]
-    yield from _unset(need, "group", groups, all_of=len(groups) == len(asked), lost=lost)
+        # A fence needs Alter on the cluster, a pause Write on the status topic.
+        if need.alters and given.cluster is not None and "ALTER" not in given.cluster:
+            refusal = "may not alter access rules (Alter on the cluster)"
+            found.append(_stop(need, refusal, need.alters, "Alter", "--cluster"))
+        if not need.writes:
+            continue
+        if isinstance(given.writes, Unknown):
+            found.append(_unasked(need, given.writes))
+        elif not given.writes.get(STATUS_TOPIC, True):
+            refusal = f"may not write topic {STATUS_TOPIC}"
+            found.append(_stop(need, refusal, need.writes, "Write", f"--topic {STATUS_TOPIC}"))
+    return tuple(found)
 
 
 def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: bool) -> Iterator[FailoverCheck]:
@@ -114,34 +112,24 @@ def hidden(
     origin, destination = sides
     wanted: set[str] = set()
     for leg in move.legs:
-        state = flows[leg.flow].state_name
-        copied = (destination if leg.forward else origin).positions(state)
-        wanted.update(_topics(leg, copied, selectors[leg.flow]))
+        # The positions of a flow, at its target, name the topics that it has copied.
+        target, selector = destination if leg.forward else origin, selectors[leg.flow]
+        copies = {topic for topic, _ in target.positions(flows[leg.flow].state_name)}
+        sources = {selector.policy.upstream_topic(topic) for topic in copies}
+        carried = {name for name in sources if name is not None and selector.why_not(name) is None}
+        wanted |= carried if leg.forward else copies
     if denied := origin.denied_topics(sorted(wanted)):
         names = first_of(denied, SHOWN)
         text = f"{origin.name} hides topics that were copied from the principal {origin.principal}: {names}"
-        yield FailoverCheck("hidden-topics", Level.STOPS, f"{text}; groups that read them would be left behind", _TODO)
+        todo = "The principal mirror lacks Read on each topic there. reconciler doctor ENV has the commands"
+        yield FailoverCheck("hidden-topics", Level.STOPS, f"{text}; groups that read them would be left behind", todo)
     for need in moved_groups(flows[move.flow]):
         if origin.is_denied_group(need.asked):
-            yield _group(origin, need, seen)
-
-
-_TODO = "The principal mirror lacks Read on each topic there. reconciler doctor ENV has the commands"
-
-
-def _group(origin: Side, need: GroupNeed, seen: Collection[str]) -> FailoverCheck:
-    speaker = origin.speaker
-    text = f"principal {origin.principal} may not describe {need.words} on {origin.name}, which hides them silently"
-    text += f"; {len(seen)} groups are seen there, and others would be left behind" if seen else "; no group is seen"
-    todo = f"It lacks Describe on {need.resource.removeprefix('--')}. Allow it: "
-    todo += speaker.acl_command("Describe", need.resource)
-    return FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)
-
-
-def _topics(leg: Leg, positions: Iterable[Key], selector: TopicSelector) -> Iterable[str]:
-    """Topics of the origin by the positions of a flow at its target, which name what it has copied."""
-    copies = {topic for topic, _ in positions}
-    if not leg.forward:
-        return copies
-    names = {selector.policy.upstream_topic(topic) for topic in copies}
-    return {name for name in names if name is not None and selector.why_not(name) is None}
+            text = f"principal {origin.principal} may not describe {need.words} on {origin.name}, which hides them "
+            others = (
+                f"{len(seen)} groups are seen there, and others would be left behind" if seen else "no group is seen"
+            )
+            text += f"silently; {others}"
+            todo = f"It lacks Describe on {need.resource.removeprefix('--')}. Allow it: "
+            todo += origin.speaker.acl_command("Describe", need.resource)
+            yield FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)

@@ -44,21 +44,22 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
             report = switch.nothing_done(report)
             code = exit_code(report)
         if dry or code is not ExitCode.CHANGES:
-            _tell(report, code, options)
+            _show(report, code, options)
             return code
         if not options.yes:
             say_document(failover_text(report, style()))
-            _confirm(way)
+            why = "It moves consumers, so it needs consent."
+            require_agreement(f"Do this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes.")
         with execution(session, str(way), options.steal, keeper=_keeper(session, switch)) as execute:
             report = switch.carry_out(execute, report)
         code = exit_code(report)
-        _tell(report, code, options)
+        _show(report, code, options)
         execute.require_kept()
         return code
 
 
 def _looked(switch: Switch) -> Report:
-    """Raises ReconcilerError; for a failback to a cluster that is still away, that consumers are where they can be."""
+    """Raises ReconcilerError. A failback to a cluster that is still away says that consumers can stay."""
     move = switch.move
     try:
         return switch.look()
@@ -88,7 +89,7 @@ def _keeper(session: Session, switch: Switch) -> Cluster | None:
 
 
 def exit_code(report: Report) -> ExitCode:
-    """Dry: 3 blocked, 2 something would be done, 0 nothing. Done: 0 as it should be, 5 not all of it, 1 stopped."""
+    """Dry: 3 blocked, 2 something would be done, 0 nothing. Done: 0 all of it, 5 not all of it, 1 stopped."""
     results = [step.result for step in report.steps]
     if report.dry:
         if report.blocked:
@@ -99,34 +100,22 @@ def exit_code(report: Report) -> ExitCode:
     return ExitCode.PARTIAL if any(group_move.note for group_move in report.seen.groups) else ExitCode.DONE
 
 
-def _confirm(way: Way) -> None:
-    why = "It moves consumers, so it needs consent."
-    require_agreement(f"Do this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes.")
+def _show(report: Report, code: ExitCode, options: FailoverOptions) -> None:
+    if options.out is not None:
+        ending = {".json": Page.JSON, ".html": Page.HTML}.get(options.out.suffix, Page.MARKDOWN)
+        write_text(options.out, filled_in(_text(report, code, ending), options.out.suffix))
+    show(_text(report, code, options.form), options.form)
 
 
-def _tell(report: Report, code: ExitCode, options: FailoverOptions) -> None:
-    form, out = options.form, options.out
+def _text(report: Report, code: ExitCode, form: Page) -> str:
     match form:
         case Page.TEXT:
-            text = failover_text(report, style())
+            return failover_text(report, style())
         case Page.JSON:
-            text = failover_json(report, int(code))
-        case Page.MARKDOWN:
-            text = failover_markdown(report)
-        case Page.HTML:
-            text = failover_html(report)
-        case _:
-            assert_never(form)
-    if out is not None:
-        write_text(out, filled_in(_in_file(report, code, out.suffix), out.suffix))
-    show(text, form)
-
-
-def _in_file(report: Report, code: ExitCode, ending: str) -> str:
-    match ending:
-        case ".json":
             return failover_json(report, int(code))
-        case ".html":
+        case Page.MARKDOWN:
+            return failover_markdown(report)
+        case Page.HTML:
             return failover_html(report)
         case _:
-            return failover_markdown(report)
+            assert_never(form)

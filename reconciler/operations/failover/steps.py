@@ -47,6 +47,7 @@ from reconciler.operations.failover.decide import (
     ours,
     pause_reason,
     started_by,
+    unread_ends,
     unset,
     untouched,
     written,
@@ -59,7 +60,7 @@ from reconciler.replication.records.pauses import Scope
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.pause import words
-from reconciler.text import counted, pace_words
+from reconciler.text import counted, pace_words, total
 
 ALREADY, DONE, PLANNED, SKIPPED = StepResult.ALREADY, StepResult.DONE, StepResult.PLANNED, StepResult.SKIPPED
 LOOK_S = 0.5
@@ -86,7 +87,21 @@ class Switch:
         """What would be done, and what prevents it. Raises ClusterError when the destination cannot be read."""
         self.survey.try_origin()
         self._seen_levers = self.levers()
-        facts = replace(self.survey.look(self._seen_levers), fence=self._fence())
+
+        # The deny rules that exist, and for a failover with --fence those that are missing.
+        if self.request.fence and self.survey.lost is None:
+            partitions = self.survey.partitions()
+            if isinstance(partitions, Unknown):
+                raise ReconcilerError(partitions.error, "Which topics to fence is not known.", partitions.todo)
+            fence = self.fence.look({state.source[0] for state in partitions})
+        elif self.move.way is Way.FAILOVER:
+            fence = FenceSeen()
+        else:
+            made = self.fence.made()
+            fence = FenceSeen(obstacle=f"{made.error}. {made.todo}") if isinstance(made, Unknown) else FenceSeen(made)
+
+        # Steps and rights follow from the groups as they would be with their offsets set.
+        facts = replace(self.survey.look(self._seen_levers), fence=fence)
         projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
         steps = tuple(self._planned(projected))
         missing = denied(tuple(self._needs(facts, steps)), lost=self.survey.lost is not None)
@@ -108,7 +123,7 @@ class Switch:
         return Levers(pauses, jobs)
 
     def carry_out(self, execute: Execution, report: Report) -> Report:
-        """Every step, audited. A step that fails ends the move there: what comes after rests on it."""
+        """Every step, audited. A step that fails ends the move there: what comes after depends on it."""
         facts, steps, moved = report.seen, list[FailoverStep](), list[GroupMove]()
         acts: dict[str, Callable[[], StepEnd]] = {
             **({"fence": lambda: self.fence.make(facts)} if self.request.fence else {}),
@@ -119,8 +134,16 @@ class Switch:
             **({"unfence": lambda: self.fence.take_back(facts)} if self._unfences(facts) else {}),
         }
         for name, act in acts.items():
-            steps.append(self._step(execute, name, act))
-            if steps[-1].result is StepResult.FAILED:
+            began = time.monotonic()
+            try:
+                execute.require_lock()
+                end = execute.perform(f"{self.move.way}:{self.move.flow}:{name}", act)
+            except ReconcilerError as error:
+                end = (StepResult.FAILED, str(error))
+            step = FailoverStep(name, *end, time.monotonic() - began)
+            self._say(f"{step.name:8} {step.result.value:8} {step.text}")
+            steps.append(step)
+            if step.result is StepResult.FAILED:
                 break
         lag = self._left() if len(steps) == len(acts) else None
         groups = tuple(moved) or tuple(map(untouched, facts.groups))
@@ -129,18 +152,6 @@ class Switch:
     def _report(self, facts: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, lag: int | None) -> Report:
         environment, checks = self.session.topology.environment, checks_of(facts, self.request)
         return Report(environment, facts, checks, steps, dry, lag, time.monotonic() - self._began)
-
-    def _step(self, execute: Execution, name: str, act: Callable[[], StepEnd]) -> FailoverStep:
-        began = time.monotonic()
-        ends: list[StepEnd] = []
-        try:
-            execute.require_lock()
-            execute.perform(f"{self.move.way}:{self.move.flow}:{name}", lambda: ends.append(act()))
-        except ReconcilerError as error:
-            ends[:] = [(StepResult.FAILED, str(error))]
-        step = FailoverStep(name, *ends[0], time.monotonic() - began)
-        self._say(f"{step.name:8} {step.result.value:8} {step.text}")
-        return step
 
     # what would be done
 
@@ -153,12 +164,16 @@ class Switch:
             if ours(flow.pause_reason):
                 yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:
-                text = f"wait until {move.drained} has copied {_left(flow.left)}, at most {self.request.drain_s:g} s"
-                waits = facts.reachable and flow.left
-                yield FailoverStep("drain", *((PLANNED, text) if waits else self._drained(facts)))
+                if not facts.reachable:
+                    yield FailoverStep("drain", SKIPPED, f"{move.origin} does not answer")
+                elif flow.left:
+                    text = f"wait until {move.drained} has copied {_offsets_words(flow.left)}"
+                    yield FailoverStep("drain", PLANNED, f"{text}, at most {self.request.drain_s:g} s")
+                else:
+                    yield FailoverStep("drain", ALREADY, f"{move.drained} has copied everything up to now")
                 yield FailoverStep("pause", PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
-            yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_left(flow.left)}")
+            yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_offsets_words(flow.left)}")
         yield offsets_planned(facts.groups, move.destination)
         if move.started:
             yield FailoverStep("start", *self._start_planned(facts, levers))
@@ -187,23 +202,8 @@ class Switch:
         for name in sorted(alters.keys() | writes.keys()):
             yield StepNeeds(clusters[name], Principal.APPLY, alters=alters.get(name, ""), writes=writes.get(name, ""))
 
-    def _fence(self) -> FenceSeen:
-        """The deny rules that exist, and for a failover with ``--fence``, those that are missing."""
-        if self.request.fence and self.survey.lost is None:
-            topics = {state.source[0] for state in _known(self.survey.partitions())}
-            return self.fence.look(topics)
-        if self.move.way is Way.FAILOVER:
-            return FenceSeen()
-        made = self.fence.made()
-        return FenceSeen(obstacle=f"{made.error}. {made.todo}") if isinstance(made, Unknown) else FenceSeen(made)
-
     def _unfences(self, facts: FailoverFacts) -> bool:
         return self.move.way is Way.FAILBACK and bool(facts.fence.made)
-
-    def _drained(self, facts: FailoverFacts) -> StepEnd:
-        if not facts.reachable:
-            return SKIPPED, f"{self.move.origin} does not answer"
-        return ALREADY, f"{self.move.drained} has copied everything up to now"
 
     def _start_planned(self, facts: FailoverFacts, levers: Levers) -> StepEnd:
         name = self.move.started
@@ -230,27 +230,35 @@ class Switch:
         if not facts.reachable:
             return SKIPPED, f"{self.move.origin} does not answer"
         if flow.paused_by:
-            return SKIPPED, f"{name} is paused with {_left(flow.left)} left"
+            return SKIPPED, f"{name} is paused with {_offsets_words(flow.left)} left"
         goal = self.survey.partitions()
         if isinstance(goal, Unknown):
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
-        total = _left_of(goal, self.survey.positions(name))
+
+        # A partition without a leader has an unknown end: no position proves that it is copied.
+        if (unread := unread_ends(goal)) and not self.request.accept_loss:
+            raise ReconcilerError(
+                f"whether {name} has copied {unread} is not known: {self.move.origin} does not report where they end",
+                "Nothing was changed: consumers and the flow are as before.",
+                "Wait until their leaders answer, or leave what is not copied behind with --accept-loss.",
+            )
+        begin_left = _left_of(goal, self.survey.positions(name))
         began = time.monotonic()
-        bar = _Bar(total, self._say_now)
+        bar = _Bar(begin_left, self._say_now)
         while (left := _left_of(goal, self.survey.positions(name))) > 0:
             bar.show(left)
             if time.monotonic() - began > self.request.drain_s:
                 if self.request.accept_loss:
-                    return DONE, f"left on {self.move.origin}, as accepted: {_left(left)}"
+                    return DONE, f"left on {self.move.origin}, as accepted: {_offsets_words(left)}"
                 raise ReconcilerError(
-                    f"{name} has {left:,} of {counted(total, 'offset')} left after {self.request.drain_s:g} s",
+                    f"{name} has {left:,} of {counted(begin_left, 'offset')} left after {self.request.drain_s:g} s",
                     "Nothing was changed: consumers and the flow are as before.",
                     "Stop the producers or give it longer (--drain), or leave them behind with --accept-loss.",
                 )
             time.sleep(LOOK_S)
-        if total == 0:
+        if begin_left == 0:
             return ALREADY, f"{name} has copied everything up to now"
-        return DONE, f"{name} has copied everything up to when this began: {total} offsets"
+        return DONE, f"{name} has copied everything up to when this began: {begin_left} offsets"
 
     def _pause(self, facts: FailoverFacts) -> StepEnd:
         name = self.move.drained
@@ -260,10 +268,14 @@ class Switch:
         pause = levers.pauses.get(name)
         if pause is not None:
             return ALREADY, f"{name} is paused {words(pause)}"
+
+        # The reason names the way back if this failover starts it, so that the failback pauses that flow and no other.
         back = self.move.started
         waits = bool(back) and (back in levers.pauses or not _runs(levers.jobs.get(back)))
         fresh = self.move.way is Way.FAILOVER and facts.reachable and waits
         reason = pause_reason(self.move, back if fresh else "")
+
+        # A job that died with the origin confirms nothing; what is recorded holds all the same.
         if not facts.reachable:
             self._say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
@@ -274,7 +286,7 @@ class Switch:
         except ReconcilerError as error:
             if facts.reachable:
                 raise
-            notes = [error.what]  # it is recorded; a job that died with the origin confirms nothing
+            notes = [error.what]
         text = f"; {'; '.join(notes)}" if notes else ""
         return DONE, f"{name} is paused, {self.move.destination} takes writes{text}"
 
@@ -311,18 +323,11 @@ class Switch:
         return DONE, "; ".join([f"{name} runs", *lines])
 
     def _left(self) -> int | None:
-        """Offsets on the origin that the flow did not copy; None when the origin does not answer."""
+        """Offsets on the origin that the flow did not copy; None where that is not known."""
         if not self.move.drained or self.survey.lost is not None:
             return None
         partitions = self.survey.partitions()
-        return None if isinstance(partitions, Unknown) else sum(partition.left or 0 for partition in partitions)
-
-
-def _known(partitions: tuple[PartitionState, ...] | Unknown) -> tuple[PartitionState, ...]:
-    """Raises ReconcilerError for what is not known."""
-    if isinstance(partitions, Unknown):
-        raise ReconcilerError(partitions.error, "Which topics to fence is not known.", partitions.todo)
-    return partitions
+        return None if isinstance(partitions, Unknown) else total(partition.left for partition in partitions)
 
 
 class _Bar:
@@ -331,13 +336,13 @@ class _Bar:
     def __init__(self, total: int, say: Say) -> None:
         self._total = total
         self._say = say
-        self._told = -1
+        self._shown = -1
         self._began = time.monotonic()
 
     def show(self, left: int) -> None:
-        if left == self._told:
+        if left == self._shown:
             return
-        self._told = left
+        self._shown = left
         done = 0 if self._total == 0 else max(0, self._total - left)
         filled = 20 * done // max(1, self._total)
         bar = "#" * filled + "." * (20 - filled)
@@ -360,7 +365,7 @@ def _runs(job: LiveMirror | Unknown | None) -> bool:
     return isinstance(job, LiveMirror) and job.state in (JobState.STARTING, JobState.RUNNING)
 
 
-def _left(offsets: int | None) -> str:
+def _offsets_words(offsets: int | None) -> str:
     return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
 
 
@@ -370,7 +375,7 @@ def denial(topic: str) -> AclBinding:
 
 
 def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
-    """Which flow writes into one of these topics of a cluster, which a rule for everyone would stop; empty for none."""
+    """The flow that writes into one of these topics of a cluster, which a rule for everyone would stop; empty: none."""
     for flow in (flow for flow in topology.flows.values() if flow.target == cluster):
         selector = selector_of(flow)
         if any(selector.why_not(topic) is None and selector.remote_name(topic) == topic for topic in topics):
@@ -390,7 +395,12 @@ def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
 
 
 class Fence:
-    """On the source of ``flow``. Raises ClusterError."""
+    """Deny rules that keep producers from writing on the source of ``flow``, which a failover leaves.
+
+    Deny wins over every rule that allows, so one rule a topic is enough; it does not bind super users. The rules are
+    recorded on the same cluster before they are made, so that a failback deletes exactly these, also after a run was
+    killed. All methods raise ClusterError.
+    """
 
     def __init__(self, topology: Topology, flow: str) -> None:
         self._topology, self._flow = topology, flow
@@ -399,7 +409,7 @@ class Fence:
         self._record = SubjectRecord(FENCED, self.cluster, Principal.APPLY, topology.environment)
 
     def made(self) -> frozenset[AclBinding] | Unknown:
-        """By the record, whether they are there or not."""
+        """The recorded rules, whether they exist or not."""
         record = or_unknown(f"fence of {self._flow}", self._record.read, ClusterError)
         if isinstance(record, Unknown):
             return record

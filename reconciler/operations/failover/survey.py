@@ -18,7 +18,7 @@ from reconciler.backends.clusters.groups import (
     translations,
 )
 from reconciler.errors import ClusterError, Unknown
-from reconciler.model.environment.topology import Flow, Isolation, Topology
+from reconciler.model.environment.topology import Isolation, Topology
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.failover import (
     ConsumerMove,
@@ -54,7 +54,7 @@ from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted
 
 _FORMER = (
-    "{0}-{1} on {2} was deleted and made anew since it was mirrored, and nothing was copied into it since: the last"
+    "{0}-{1} on {2} was deleted and created again since it was mirrored, and nothing was copied into it since: the last"
     " checkpoint is of the former topic"
 )
 MAP_WITHIN = 6.0
@@ -70,7 +70,7 @@ class Levers:
 
 
 class Survey:
-    """Of one move. ``origin_lost`` is decided once, at the first look."""
+    """Of one move. ``lost``: why the origin is taken for lost; decided at each ``try_origin``."""
 
     def __init__(self, topology: Topology, move: ConsumerMove) -> None:
         self.move = move
@@ -88,6 +88,16 @@ class Survey:
     def look(self, levers: Levers) -> FailoverFacts:
         """After ``try_origin``. Raises ClusterError when the destination cannot be read."""
         groups, unsupported = self.groups()
+        flow = self._flows[self.move.flow]
+        apart: tuple[PartedPartition, ...] = ()
+        unseen: tuple[FailoverCheck, ...] = ()
+        # At a failover the copy is only behind, which its lag shows; at a failback the old source may differ from it.
+        if self.lost is None and self.move.way is Way.FAILBACK and flow.keeps_offsets:
+            sides = FlowSides(flow, self.destination, self.origin, self._selectors[flow.name])
+            apart = parted(sides, partitions_of(sides))
+        if self.lost is None:
+            seen = [move.group for move in groups]
+            unseen = tuple(hidden(self.move, (self.origin, self.destination), self._flows, self._selectors, seen))
         return FailoverFacts(
             self.move,
             self.lost is None,
@@ -96,25 +106,10 @@ class Survey:
             groups,
             unsupported,
             self._unmapped(groups) if self.lost is not None else None,
-            same_offsets=self._flows[self.move.flow].keeps_offsets,
-            parted=self._parted(),
-            hidden=self._hidden(groups),
+            same_offsets=flow.keeps_offsets,
+            parted=apart,
+            hidden=unseen,
         )
-
-    def _hidden(self, groups: tuple[GroupMove, ...]) -> tuple[FailoverCheck, ...]:
-        if self.lost is not None:
-            return ()
-        seen = [move.group for move in groups]
-        return tuple(hidden(self.move, (self.origin, self.destination), self._flows, self._selectors, seen))
-
-    def _parted(self) -> tuple[PartedPartition, ...]:
-        """At a failback: where the old source is not the same as the copy that has taken writes. At a failover the copy
-        is only behind, which its lag shows."""
-        flow = self._flows[self.move.flow]
-        if self.move.way is Way.FAILOVER or not flow.keeps_offsets or self.lost is not None:
-            return ()
-        sides = FlowSides(flow, self.destination, self.origin, self._selectors[flow.name])
-        return parted(sides, partitions_of(sides))
 
     def try_origin(self) -> None:
         """Sets ``lost``. Raises ClusterError when the origin answers and yet refuses."""
@@ -133,23 +128,26 @@ class Survey:
         name = self.move.drained
         pause, job = levers.pauses.get(name), levers.jobs.get(name)
         flow = job.flows.get(name) if isinstance(job, LiveMirror) else None
-        running = isinstance(job, LiveMirror) and job.state in (JobState.STARTING, JobState.RUNNING)
+        lag, running = None, False
+        if isinstance(job, LiveMirror):
+            running = job.state in (JobState.STARTING, JobState.RUNNING)
+            if flow is not None:
+                lag = known_lag(flow, job.updated_at_ms, self._selectors[name], int(time.time() * 1000))
         return DrainedFlow(
             self.partitions(),
             job.state.value if isinstance(job, LiveMirror) else "not known" if isinstance(job, Unknown) else "absent",
             pause.by if pause else "",
             pause.reason if pause else "",
-            _lag(flow, job.updated_at_ms, self._selectors[name], int(time.time() * 1000))
-            if flow and isinstance(job, LiveMirror)
-            else None,
-            _read_ms(flow) if flow else None,
-            _conditions(flow) if flow and running else (),
+            lag,
+            # No time before the groups were read first, and none where they are not synced.
+            (flow.groups.read_ms or None) if flow is not None and flow.groups is not None else None,
+            stopping_conditions(flow) if flow is not None and running else (),
         )
 
     def partitions(self) -> tuple[PartitionState, ...] | Unknown:
         """Positions and ends of the drained flow; empty when the origin is lost.
 
-        Without heartbeats: they never end, and no consumer loses by one that stays behind.
+        Heartbeats are left out: they never end, and no consumer misses one that is not copied.
         """
         name = self.move.drained
         if self.lost is not None:
@@ -163,7 +161,16 @@ class Survey:
             bounds = self.origin.bounds(sources)
         except ClusterError as error:
             return Unknown(f"flow {name}", error.what, error.todo)
-        return tuple(_partition(flow, selector, key, bounds.get(key), positions) for key in sources)
+        states = []
+        for key in sources:
+            twin, its = (selector.remote_name(key[0]), key[1]), bounds.get(key)
+            position, end, newest = positions.get(twin), None, None
+            if its is not None:
+                # The mirror has to reach the end that its isolation level lets it read.
+                position = its.begin if position is None else position
+                end, newest = its.stable if flow.isolation is Isolation.READ_COMMITTED else its.end, its.end
+            states.append(PartitionState(key, twin, position, end, newest))
+        return tuple(states)
 
     def positions(self, name: str) -> Mapping[Key, int]:
         """Positions of a flow whose target is the destination. A flow that keeps offsets has the ends of the copies.
@@ -213,9 +220,18 @@ class Survey:
         offers: dict[str, list[GroupOffset]] = {}
         for group, positions in here.offsets.items():
             before = there.offsets.get(group, {})
-            for at in positions.items():
-                entries = [(chart, offer) for chart in charts if (offer := self._offer(chart, at, before))]
+            for (topic, partition), committed in positions.items():
+                at, entries = (topic, partition), list[tuple[Chart, GroupOffset]]()
+                for chart in charts:
+                    if (twin := self._twin(chart.leg, topic)) is not None:
+                        on_target = before.get((twin, partition))
+                        present = on_target.offset if on_target else None
+                        moved = translated(chart, (at, committed), twin, present)
+                        offset, metadata = committed.offset, committed.metadata
+                        entries.append((chart, GroupOffset(at, (twin, partition), offset, metadata, moved, present)))
                 offers.setdefault(group, []).extend(of_both(entries) or [offer for _, offer in entries])
+
+        # Bounds of both sides, asked once for all groups, settle what the maps leave open.
         wanted = [offset for each in offers.values() for offset in each]
         ends = self.destination.bounds(offset.destination for offset in wanted)
         begins = self.origin.bounds(offset.origin for offset in wanted if not offset.translated.exact)
@@ -235,42 +251,27 @@ class Survey:
                 if (twin := self._twin(leg, topic)) is not None:
                     wanted.setdefault((topic if leg.forward else twin, partition), set()).add(committed.offset)
         flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
-        if flow.keeps_offsets:
-            return self._same(leg, wanted)
-        committed_only = flow.isolation is Isolation.READ_COMMITTED
-        positions = target.positions(flow.state_name)  # before the map
-        maps = target.maps(flow.state_name, source, remote)
-        query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
-        return Chart(leg, maps, positions, translations(source, target, query))
+        if not flow.keeps_offsets:
+            committed_only = flow.isolation is Isolation.READ_COMMITTED
+            positions = target.positions(flow.state_name)  # before the map, which then covers them
+            maps = target.maps(flow.state_name, source, remote)
+            query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
+            return Chart(leg, maps, positions, translations(source, target, query))
 
-    def _same(self, leg: Leg, wanted: Mapping[Key, set[int]]) -> Chart:
-        """An offset is its own translation, as far as the destination's log goes."""
-        remote = self._selectors[leg.flow].remote_name
+        # Same offsets: each is its own translation, as far as the destination's log goes.
         there = {key: (remote(key[0]), key[1]) if leg.forward else key for key in wanted}
-        here = {key: key if leg.forward else (remote(key[0]), key[1]) for key in wanted}
-        bounds, own = self.destination.bounds(there.values()), self.origin.bounds(here.values())
+        own_keys = {key: key if leg.forward else (remote(key[0]), key[1]) for key in wanted}
+        bounds, own = self.destination.bounds(there.values()), self.origin.bounds(own_keys.values())
         ends = {key: bounds[twin].end for key, twin in there.items() if twin in bounds}
         beyond = {
             (key, at): beyond_log(at, twin, self.origin.name, own[twin].end)
-            for key, twin in here.items()
+            for key, twin in own_keys.items()
             for at in wanted[key]
             if twin in own and at > own[twin].end
         }
         pairs = [(key, at) for key, some in wanted.items() for at in some]
         carried = {(key, at): as_committed(at, ends.get(key), beyond.get((key, at), "")) for key, at in pairs}
         return Chart(leg, {}, {}, carried, same=True)
-
-    def _offer(
-        self, chart: Chart, at: tuple[Key, GroupPosition], before: Mapping[Key, GroupPosition]
-    ) -> GroupOffset | None:
-        (topic, partition), committed = at
-        twin = self._twin(chart.leg, topic)
-        if twin is None:
-            return None
-        on_target = before.get((twin, partition))
-        there = on_target.offset if on_target else None
-        moved = translated(chart, at, twin, there)
-        return GroupOffset(at[0], (twin, partition), committed.offset, committed.metadata, moved, there)
 
     def _twin(self, leg: Leg, topic: str) -> str | None:
         """The same records' topic at the destination; None when the flow does not carry this one."""
@@ -287,50 +288,42 @@ class Survey:
         by_group: dict[str, list[GroupOffset]] = {}
         for leg in (leg for leg in self.move.legs if leg.forward):
             flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
+            ends: dict[Key, PartitionMap] = {}
             if flow.keeps_offsets:
-                self._told_same(leg, on_destination, by_group)
-                continue
-            maps = self.destination.maps(flow.state_name, None, remote)
-            ends = {(remote(topic), number): its for (topic, number), its in maps.items()}
-            # Where the destination's own records lie between the copies, the group may have read those, too.
-            others = [other for other in self.move.legs if other != leg]
-            shared = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))
+                bounds = self.destination.bounds(self._copies(leg.flow))
+            else:
+                maps = self.destination.maps(flow.state_name, None, remote)
+                ends = {(remote(topic), number): its for (topic, number), its in maps.items()}
+                # Where the destination's own records lie between the copies, the group may have read those, too.
+                others = [other for other in self.move.legs if other != leg]
+                bounds = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))
+            known = bounds.keys() | ends.keys()
             separator = internal_separator(flow.naming.separator, kept=flow.mirrormaker_topics.internal_separator)
             for checkpoint in self.destination.checkpoints(flow.source, separator).values():
                 key = (checkpoint.topic, checkpoint.partition)
-                if self._groups.why_not(checkpoint.group) is not None or key not in ends:
+                if self._groups.why_not(checkpoint.group) is not None or key not in known:
                     continue
                 before = on_destination.offsets.get(checkpoint.group, {}).get(key)
                 at = before.offset if before else None
-                partition = as_told(ends[key], leg, checkpoint.downstream, at)
-                if ends[key].source_end is None and checkpoint.downstream > 0:
-                    partition = TranslatedPartition(0, False, _FORMER.format(*key, self.destination.name))
-                if key in shared:
-                    partition = replace(partition, end=shared[key].end, between=None)
+                if flow.keeps_offsets:
+                    # A checkpoint holds on both sides. The group may have read on, at most to where the copy ends.
+                    reached = min(checkpoint.downstream, bounds[key].end)
+                    between = None if at is None else abs(at - reached)
+                    partition = TranslatedPartition(reached, False, "", bounds[key].end, between)
+                else:
+                    partition = by_checkpoint(ends[key], leg, checkpoint.downstream, at)
+                    if ends[key].source_end is None and checkpoint.downstream > 0:
+                        partition = TranslatedPartition(0, False, _FORMER.format(*key, self.destination.name))
+                    if key in bounds:
+                        partition = replace(partition, end=bounds[key].end, between=None)
                 offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
                 by_group.setdefault(checkpoint.group, []).append(offer)
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), on_destination.states.get(group, GroupState()), tuple(offers))
 
-    def _told_same(self, leg: Leg, on_destination: GroupsSeen, by_group: dict[str, list[GroupOffset]]) -> None:
-        """Of a flow that keeps offsets: what its last checkpoints say holds on both sides. The group may have read on
-        since, at most to where the copy ends."""
-        flow = self._flows[leg.flow]
-        bounds = self.destination.bounds(self._copies(leg.flow))
-        separator = internal_separator(flow.naming.separator, kept=flow.mirrormaker_topics.internal_separator)
-        for checkpoint in self.destination.checkpoints(flow.source, separator).values():
-            key = (checkpoint.topic, checkpoint.partition)
-            if self._groups.why_not(checkpoint.group) is not None or key not in bounds:
-                continue
-            before = on_destination.offsets.get(checkpoint.group, {}).get(key)
-            at, reached = before.offset if before else None, min(checkpoint.downstream, bounds[key].end)
-            between = None if at is None else abs(at - reached)
-            partition = TranslatedPartition(reached, False, "", bounds[key].end, between)
-            offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
-            by_group.setdefault(checkpoint.group, []).append(offer)
-
     def _unmapped(self, groups: Iterable[GroupMove]) -> Unmapped | None:
-        """Of the way from target to source: the topics at its one end are other ones than their copies at the other."""
+        """The destination's own topics whose copies on the origin have other names: without the origin it is not known
+        what groups read of those copies."""
         back = [self._selectors[leg.flow] for leg in self.move.legs if not leg.forward]
         names = self.destination.partitions()
         topics = {name for name in names for its in back if _waited_for(its, name) and its.remote_name(name) != name}
@@ -347,13 +340,8 @@ def _waited_for(selector: TopicSelector, topic: str) -> bool:
     return selector.why_not(topic) is None and not beats
 
 
-def _read_ms(flow: FlowStatus) -> int | None:
-    """When its groups were read last; None before the first time, and where they are not synced."""
-    return (flow.groups.read_ms or None) if flow.groups is not None else None
-
-
-def _conditions(flow: FlowStatus) -> tuple[str, ...]:
-    """Conditions that stop copying. If there are very many, the record has the first in full, and counts the others."""
+def stopping_conditions(flow: FlowStatus) -> tuple[str, ...]:
+    """Conditions that stop copying. If very many do, the status record has the first in full, and counts the others."""
     texts = [each.text for each in flow.conditions if each.stops]
     stopping = Counter({code: count for (code, stops), count in flow.counted_conditions.items() if stops})
     stopping.subtract(each.code for each in flow.conditions if each.stops)
@@ -363,31 +351,19 @@ def _conditions(flow: FlowStatus) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _lag(flow: FlowStatus, told_ms: int | None, selector: TopicSelector, now_ms: int) -> KnownLag | None:
-    """The lag that the job last knew; its record is from ``told_ms``. Heartbeats are left out as far as they are among
-    the partitions furthest behind; otherwise they are few. The job uses an end for a while before it asks again, so the
-    lag may be measured to an end as old as that."""
-    if flow.records_lag is not None and told_ms is not None:
+def known_lag(flow: FlowStatus, reported_ms: int | None, selector: TopicSelector, now_ms: int) -> KnownLag | None:
+    """The lag that the job last knew; its record is from ``reported_ms``. Heartbeats are left out as far as they are
+    among the partitions furthest behind; otherwise they are few. The job uses an end for a while before it asks again,
+    so the lag may be measured to an end as old as that."""
+    if flow.records_lag is not None and reported_ms is not None:
         beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, worst.topic))
         records = max(0, flow.records_lag - sum(beat.records_lag for beat in beats))
-        at_ms = told_ms - LAG_HOLDS_MS
+        at_ms = reported_ms - LAG_HOLDS_MS
     elif flow.last_lag is not None:
         records, at_ms = flow.last_lag.records, flow.last_lag.at_ms
     else:
         return None
     return KnownLag(records, at_ms, max(0, math.ceil((now_ms - at_ms) / 1000)))
-
-
-def _partition(
-    flow: Flow, selector: TopicSelector, key: Key, bounds: PartitionBounds | None, positions: Mapping[Key, int]
-) -> PartitionState:
-    twin = (selector.remote_name(key[0]), key[1])
-    if bounds is None:
-        return PartitionState(key, twin, positions.get(twin))
-    committed_only = flow.isolation is Isolation.READ_COMMITTED
-    position = positions.get(twin)
-    begin = bounds.begin if position is None else position
-    return PartitionState(key, twin, begin, bounds.stable if committed_only else bounds.end, bounds.end)
 
 
 _NOTHING = PartitionMap(())
@@ -451,8 +427,8 @@ def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
     return [replace(offset, translated=partition)]
 
 
-def as_told(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> TranslatedPartition:
-    """By a checkpoint: the group may have read on since then, at most everything that was copied behind it."""
+def by_checkpoint(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> TranslatedPartition:
+    """The group may have read on after the checkpoint, at most everything that was copied after it."""
     copied = _copied(known, leg, offset, _FOR_EVER) or 0
     between = None if before is None else _copied(known, leg, min(before, offset), max(before, offset))
     return TranslatedPartition(offset, False, "", offset + copied, between)

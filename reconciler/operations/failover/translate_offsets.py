@@ -38,8 +38,7 @@ _Asked = dict[tuple[str, Key], tuple[int, ...]]
 
 def translated(topology: Topology, request: TranslateRequest, selector: TopicSelector) -> Translations:
     """Raises ReconcilerError. The reasons of inexact offsets name a source that does not answer."""
-    flow = topology.flows[request.flow]
-    return asyncio.run(_translated(topology, flow, request, selector))
+    return asyncio.run(_translated(topology, topology.flows[request.flow], request, selector))
 
 
 async def _translated(
@@ -47,16 +46,20 @@ async def _translated(
 ) -> Translations:
     opened: list[ClusterClient] = []
     try:
-        source = await _open(
-            topology.clusters[flow.source], opened, needed=bool(request.groups) and not request.reverse
-        )
+        # Groups are read on the side that is asked from; without groups a silent source only makes offsets inexact.
+        needed = bool(request.groups) and not request.reverse
+        source = await _open(topology.clusters[flow.source], opened, needed=needed)
         target = await _open(topology.clusters[flow.target], opened, needed=True)
         assert target is not None
         near = target if request.reverse else source
         asked, left_out = await _asked(near, flow, request, selector)
-        keys = {
-            key: upstream for _, key in asked if (upstream := _upstream(key, selector, request.reverse)) is not None
-        }
+
+        # The flow's source partition for each partition of the side asked from.
+        keys: dict[Key, Key] = {}
+        for _, key in asked:
+            upstream = selector.policy.upstream_topic(key[0]) if request.reverse else key[0]
+            if upstream is not None and (not request.reverse or selector.remote_name(upstream) == key[0]):
+                keys[key] = upstream, key[1]
         strange = sorted({key for _, key in asked if key not in keys})
         left_out += [f"{topic}-{number}: it is no remote topic of the flow" for topic, number in strange]
         wanted: dict[Key, list[int]] = {}
@@ -70,7 +73,16 @@ async def _translated(
         else:
             translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
     except BrokerError as error:
-        raise _broken(flow, error) from None
+        if error.code == UNKNOWN_TOPIC:
+            problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
+            why = "Without it positions cannot be translated."
+            todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
+            raise ReconcilerError(problem, why, todo) from None
+        if error.code in DENIED:
+            todo = "Run reconciler doctor ENV: it names what is missing."
+            why = "Positions are translated as the mirror."
+            raise ClusterError(flow.target, "denied", str(error), why, todo) from None
+        raise ClusterError(flow.target, "other", str(error)) from None
     except WireError as error:
         raise ClusterError(flow.target, "unreachable", str(error)) from None
     finally:
@@ -92,7 +104,7 @@ async def _as_they_are(
     *,
     reverse: bool,
 ) -> dict[tuple[Key, int], Translation]:
-    """Of a flow that keeps offsets: each is its own, as far as the other side's log goes. ``sides``: source and target;
+    """With same offsets each is its own translation, as far as the other side's log goes. ``sides``: source and target;
     ``wanted``: by source partition."""
     places = [{key: key for key in wanted}, {key: (remote(key[0]), key[1]) for key in wanted}]
     ends: list[dict[Key, int]] = []
@@ -110,16 +122,6 @@ async def _as_they_are(
             beyond = beyond_log(at, places[near][key], cluster.name, end)
         translations[key, at] = as_committed(at, ends[far].get(key), beyond)
     return translations
-
-
-def _upstream(key: Key, selector: TopicSelector, reverse: bool) -> Key | None:
-    """The flow's source partition for a partition of the side asked from; None when it is none of the flow's."""
-    if not reverse:
-        return key
-    upstream = selector.policy.upstream_topic(key[0])
-    if upstream is None or selector.remote_name(upstream) != key[0]:
-        return None
-    return upstream, key[1]
 
 
 async def _asked(
@@ -159,15 +161,3 @@ async def _open(declared: DeclaredCluster, opened: list[ClusterClient], *, neede
     except (AuthenticationFailedError, SettingError) as error:
         raise authentication(speaker_of(declared, Principal.MIRROR), str(error)) from None
     return cluster
-
-
-def _broken(flow: Flow, error: BrokerError) -> ReconcilerError:
-    if error.code == UNKNOWN_TOPIC:
-        problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
-        why = "Without it positions cannot be translated."
-        todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
-        return ReconcilerError(problem, why, todo)
-    if error.code in DENIED:
-        todo = "Run reconciler doctor ENV: it names what is missing."
-        return ClusterError(flow.target, "denied", str(error), "Positions are translated as the mirror.", todo)
-    return ClusterError(flow.target, "other", str(error))

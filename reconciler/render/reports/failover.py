@@ -123,7 +123,8 @@ def _left_behind(report: Report) -> list[str]:
         return []
     origin, left_behind = report.seen.move.origin, report.left_behind
     if left_behind is None:
-        return ["", f"what was written on {origin} and not copied is not known: it does not answer"]
+        why = "it does not report where every partition ends" if report.seen.reachable else "it does not answer"
+        return ["", f"what was written on {origin} and not copied is not known: {why}"]
     copied = f"nothing is left behind on {origin}"
     return ["", f"not copied: {counted(left_behind, 'offset')} written on {origin} since" if left_behind else copied]
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -48,7 +49,7 @@ from reconciler.operations.failover.decide import (
 )
 from reconciler.operations.failover.diverged import exported, sides_of
 from reconciler.operations.failover.run import exit_code
-from reconciler.operations.failover.steps import written_by_mirrors
+from reconciler.operations.failover.steps import Switch, written_by_mirrors
 from reconciler.operations.failover.survey import Survey
 from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text, parted_text
 from reconciler.replication.groups import GroupSelector
@@ -118,6 +119,17 @@ def test_a_pause_tells_who_made_it_and_what_it_started() -> None:
     assert not ours("maintenance")
     assert started_by(pause_reason(MOVE, "west-to-east"), "west-to-east")
     assert not started_by(pause_reason(MOVE, ""), "west-to-east")
+
+
+def test_a_partition_whose_end_is_unknown_does_not_count_as_copied() -> None:
+    """Its leader is away: the drain would end at once, and its records would be left behind unseen."""
+    flow = replace(RUNNING, partitions=(PartitionState(("orders", 0), ("east.orders", 0), 100),))
+    assert levels(seen(flow=flow))["lag"] is Level.STOPS
+    assert levels(seen(flow=flow), FailoverRequest(accept_loss=True))["lag"] is Level.WARNS
+    survey = SimpleNamespace(partitions=lambda: flow.partitions, positions=lambda _: {("east.orders", 0): 100})
+    switch: Any = SimpleNamespace(move=MOVE, request=FailoverRequest(), survey=survey, _say_now=print)
+    with pytest.raises(ReconcilerError, match="whether east-to-west has copied orders-0 is not known"):
+        Switch._drain(switch, seen(flow=flow))
 
 
 def test_a_lost_origin_stops_it_until_that_is_agreed() -> None:

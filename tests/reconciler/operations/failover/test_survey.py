@@ -24,7 +24,7 @@ from reconciler.model.reports.failover import (
     Way,
 )
 from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
-from reconciler.operations.failover.survey import Chart, Survey, _conditions, _lag, of_both, settled
+from reconciler.operations.failover.survey import Chart, Survey, known_lag, of_both, settled, stopping_conditions
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.offsets.map import CopiedRun, Exactness, Gap, PartitionMap, Stretch, Translation
 from reconciler.replication.status import ConditionCount, FlowStatus, LastLag, PartitionLag, ReportedCondition
@@ -46,7 +46,7 @@ def test_the_last_known_lag_is_told_without_heartbeats(
     lag: int | None, worst: tuple[PartitionLag, ...], left: int | None
 ) -> None:
     told = FlowStatus("east-to-west", "", records_lag=lag, worst_partitions=worst)
-    known = _lag(told, 100_000, selector_of(flow("east", "west", "orders")), 112_000)
+    known = known_lag(told, 100_000, selector_of(flow("east", "west", "orders")), 112_000)
     assert (known and known.records) == left
     assert known is None or (known.at_ms, known.since_s) == (100_000 - LAG_HOLDS_MS, 32)
 
@@ -54,7 +54,7 @@ def test_the_last_known_lag_is_told_without_heartbeats(
 def test_a_lag_that_became_unknown_is_told_as_it_was_known_last() -> None:
     """The source died, its ends are too old, and the job says how far behind it was before."""
     told = FlowStatus("east-to-west", "", records_lag=None, last_lag=LastLag(1_161, 1_000))
-    assert _lag(told, 100_000, selector_of(flow("east", "west", "orders")), 21_400) == KnownLag(1_161, 1_000, 21)
+    assert known_lag(told, 100_000, selector_of(flow("east", "west", "orders")), 21_400) == KnownLag(1_161, 1_000, 21)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_conditions_that_the_status_record_only_counts_are_named_by_their_codes(
     )
     rest = ("1,203 more conditions that stop copying: source_truncated x1,200, target_missing x3",)
     full = ("source_truncated: the text", "corrupt: the text")
-    assert _conditions(flow_status) == (*full, *(rest if counted else ()))
+    assert stopping_conditions(flow_status) == (*full, *(rest if counted else ()))
 
 
 ENVIRONMENT = """
