@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 
 from reconciler.backends.repository import REGULAR, Checkout, Repository, checkout_around, looks_like_repository
@@ -72,6 +73,17 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
 def environment_name(folder: Path) -> str:
     """The name of the folder itself, whatever link leads to it, and whether it exists or not. Never raises."""
     return Path(os.path.realpath(folder)).name  # Path.resolve raises where links lead to each other, before Python 3.13
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether anything but an empty folder is there."""
+    return (folder.exists() or folder.is_symlink()) and not (folder.is_dir() and not any(folder.iterdir()))
+
+
+def unused_file(folder: Path, stem: str) -> Path:
+    """``STEM.yaml`` in the folder, or the first ``STEM-2.yaml``, ``STEM-3.yaml`` ... that does not exist."""
+    names = chain((f"{stem}.yaml",), (f"{stem}-{number}.yaml" for number in count(2)))
+    return next(path for name in names if not (path := folder / name).exists())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -119,7 +119,7 @@ def test_our_mirror_goes_on_where_mirrormaker_ended(
         stored = "2 positions of 1 topic from west/mm2-offsets.east.internal"
         if end is SIGKILL:
             assert run(*words) == 3, "it runs"
-            assert "workers of MirrorMaker 2 are there: its group east-mm2" in capfd.readouterr().err
+            assert "workers of MirrorMaker 2 are running: group east-mm2" in capfd.readouterr().err
             wait_for(lambda: run(*words[:-1]) == 0 and stored in capfd.readouterr().out)
         write(east, unique, range(RECORDS, 2 * RECORDS))
         wait_for(lambda: sum(map(len, values(flow))) == 2 * RECORDS)

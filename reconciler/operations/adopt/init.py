@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.backends.files import environment_name, write_folder
+from reconciler.backends.files import environment_name, is_taken, write_folder
 from reconciler.engine.plan.summary import verdict
 from reconciler.environment.adopt.first_environment import FirstEnvironment, FirstFlow, first_environment
 from reconciler.environment.adopt.topics import AdoptOptions, counts
@@ -36,17 +36,15 @@ Read = Callable[[Cluster], LiveCluster]
 
 def require_new(folder: Path) -> None:
     """Raises ReconcilerError where something is there already."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    if folder.exists() or folder.is_symlink():
+    if is_taken(folder):
         why = "Files that exist are never changed."
         todo = "Choose another folder; reconciler adopt adds a cluster to an environment."
         raise ReconcilerError(f"{folder} is there already", why, todo)
 
 
 def run(request: InitRequest, say: Callable[[str], None]) -> str:
-    """Reads all clusters, writes all files, then plans; the words to end with. Raises ReconcilerError: of what goes
-    wrong before the files are written, nothing is left."""
+    """Reads all clusters, writes all files, then plans; returns the closing words. Raises ReconcilerError; what fails
+    before the files are written leaves nothing behind."""
     require_new(request.folder)
     name = environment_name(request.folder)
 
@@ -65,16 +63,13 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
     )
     write_folder(request.folder, {request.folder / path: text for path, text in first.files.items()})
     say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
-    return "\n".join(report(request, first, _planned(request.folder)))
-
-
-def _planned(folder: Path) -> Plan:
     try:
-        with open_session(folder, Principal.PLAN) as session:
-            return make_plan(session)
+        with open_session(request.folder, Principal.PLAN) as session:
+            planned = make_plan(session)
     except ReconcilerError as error:
-        problem, todo = f"the files are written in {folder}, but cannot be planned: {error.what}", error.todo
-        raise ReconcilerError(problem, error.why, todo) from None
+        problem = f"the files are written in {request.folder}, but cannot be planned: {error.what}"
+        raise ReconcilerError(problem, error.why, error.todo) from None
+    return "\n".join(report(request, first, planned))
 
 
 def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iterator[str]:
@@ -99,22 +94,13 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
     for refusal in planned.refused:
         yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"
         yield f"    {refusal.todo}"
-    folder = shlex.quote(str(request.folder))
-    yield from _left_to_decide(request, first)
-    yield "next:"
-    yield f"  reconciler doctor {folder}"
-    yield f"  reconciler plan {folder}"
 
-
-def _left_to_decide(request: InitRequest, first: FirstEnvironment) -> Iterator[str]:
-    """What was not asked for, and where it is written."""
-    open_questions = []
-    for name, users in first.users_left.items():
-        if users:
-            words = (
-                f"{counted(users, 'SCRAM user')} of {name} are not declared: init --with-users, docs/change/users.md"
-            )
-            open_questions.append(words)
+    # What the options left open, and the page about it.
+    open_questions = [
+        f"{counted(users, 'SCRAM user')} of {name} are not declared: init --with-users, docs/change/users.md"
+        for name, users in first.users_left.items()
+        if users
+    ]
     borrowed = [cluster.name for cluster in request.clusters if Principal.APPLY not in cluster.principals]
     if borrowed and any(cluster.client for cluster in request.clusters):
         logins = f"apply and the mirror log in as plan on {', '.join(borrowed)}"
@@ -126,6 +112,8 @@ def _left_to_decide(request: InitRequest, first: FirstEnvironment) -> Iterator[s
         open_questions.append("the mirror serves no metrics: metrics_port, docs/mirror/metrics.md")
     yield from ["left to decide:"] if open_questions else []
     yield from (f"  {words}" for words in open_questions)
+    folder = shlex.quote(str(request.folder))
+    yield from ("next:", f"  reconciler doctor {folder}", f"  reconciler plan {folder}")
 
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -185,15 +173,19 @@ def init_request(options: InitOptions) -> InitRequest:
         if (ca := of.get("ssl.ca.location", "")) and "${" not in ca:
             certificate(ca, f"ssl.ca.location of cluster {name}")
     principals = principals_by_cluster(options, [name for name, _ in clusters])
-    kept = options.sync_offsets == "yes"
+    flows = []
+    for text in options.flows:
+        if text == NO_FLOW:
+            continue
+        if not (parts := _FLOW.fullmatch(text)):
+            why = "A flow has a source, a target and an expression of topic names."
+            raise ReconcilerError(f"--flow is {text or 'empty'}", why, f"Write SOURCE:TARGET=REGEX, or {NO_FLOW}.")
+        flow = FirstFlow(parts[1], parts[2], (parts[3],), options.naming == "identity")
+        flows.append(replace(flow, sync_offsets=options.sync_offsets == "yes"))
     return InitRequest(
         options.folder,
         tuple(Cluster(name, servers, client=settings[name], principals=principals[name]) for name, servers in clusters),
-        tuple(
-            replace(_flow(text, options.naming == "identity"), sync_offsets=kept)
-            for text in options.flows
-            if text != NO_FLOW
-        ),
+        tuple(flows),
         expressions_of(options.exclude, "--exclude"),
         options.metrics_port or 0,
         options.users,
@@ -268,7 +260,8 @@ def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) ->
         yield "--security-protocol"
     if options.protocol.upper().startswith("SASL"):
         if without := [name for name, of in settings.items() if "sasl.mechanism" not in of]:
-            yield _client_option(without, settings, "sasl.mechanism", ", ".join(MECHANISMS[:1]))
+            cluster = "" if len(without) == len(settings) else f"{without[0]}:"
+            yield f"--client {cluster}sasl.mechanism={MECHANISMS[0]}"
         variables = variables_of(settings)
         for name, of in settings.items():
             for setting in (
@@ -279,10 +272,6 @@ def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) ->
                     yield f"--client '{name}:{setting.key}={example}'"
     if not options.flows:
         yield f"--flow SOURCE:TARGET=REGEX (or --flow {NO_FLOW})"
-
-
-def _client_option(without: Sequence[str], settings: Mapping[str, object], key: str, example: str) -> str:
-    return f"--client {'' if len(without) == len(settings) else f'{without[0]}:'}{key}={example}"
 
 
 def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -316,26 +305,16 @@ def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[st
                 f"the --principal number {number} is no setting of a principal", why, "Write [CLUSTER:]WHO:KEY=VALUE."
             )
         (own[cluster] if colon else whole).setdefault(Principal(who), {})[key] = client_value(key, text)
-    return {name: _merged(whole, part) for name, part in own.items()}
-
-
-def _merged(
-    whole: Mapping[Principal, Mapping[str, str]], own: Mapping[Principal, Mapping[str, str]]
-) -> dict[Principal, dict[str, str]]:
-    return {who: {**whole.get(who, {}), **own.get(who, {})} for who in dict.fromkeys((*whole, *own))}
+    return {
+        name: {who: {**whole.get(who, {}), **part.get(who, {})} for who in dict.fromkeys((*whole, *part))}
+        for name, part in own.items()
+    }
 
 
 def address_of(text: str) -> tuple[str, tuple[str, ...]]:
     name, _, servers = text.partition("=")
     require_alias(name, "the name in --cluster")
     return name, bootstrap_servers(servers, f"--cluster {name}=")
-
-
-def _flow(text: str, identity: bool) -> FirstFlow:
-    if not (parts := _FLOW.fullmatch(text)):
-        why = "A flow has a source, a target and an expression of topic names."
-        raise ReconcilerError(f"--flow is {text or 'empty'}", why, f"Write SOURCE:TARGET=REGEX, or {NO_FLOW}.")
-    return FirstFlow(parts[1], parts[2], (parts[3],), identity)
 
 
 def no_choice(subject: str, text: str, choices: Sequence[str]) -> ReconcilerError:

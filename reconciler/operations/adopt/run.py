@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.files import environment_name, read_environment, write_folder, write_texts
+from reconciler.backends.files import environment_name, read_environment, unused_file, write_folder, write_texts
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.backends.state.home import look
 from reconciler.engine.guards import guarded
@@ -18,7 +18,7 @@ from reconciler.engine.plan.build import plan
 from reconciler.environment.adopt.topics import NOT_CHOSEN, Adoption, AdoptOptions, adopt, counts
 from reconciler.environment.adopt.write import texts, topics_text
 from reconciler.environment.load import load
-from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.errors import ReconcilerError, Unknown, or_unknown, or_unknown_why
 from reconciler.model.environment.topology import Cluster, Principal, Topology, by_name
 from reconciler.model.live import LiveCluster, LiveState, LiveUsers
 from reconciler.model.plan import Plan
@@ -59,8 +59,8 @@ def adopt_request(
 
 
 def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[str], None]) -> str:
-    """Reads, writes, and reads again to prove it; the words to end with. Raises ReconcilerError, then nothing is done
-    or, when the cluster moved meanwhile, the files are there and it is said what differs."""
+    """Reads, writes, and reads again to prove it; returns the closing words. Raises ReconcilerError before anything is
+    written, or, if the cluster changed meanwhile, with the files written and what differs."""
     there, known = _environment(request)
     with counting_seconds(f"reading cluster {request.cluster.name}", say_now):
         live = read_live(request.cluster, environment_name(request.out))
@@ -71,10 +71,33 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
     whole = load({**there, **files}, environment_name(request.out), expired_too=True)
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {request.folder}")
+
+    # The files on disk are those that were loaded, and a plan of them against a fresh read has nothing to do.
     with counting_seconds("reading again, to prove that a plan is empty", say_now):
-        applied = _applied(whole)
-        proved_plan = _prove(request, whole, files, applied)
-    _require_unblocked(request, proved_plan)
+        applied = or_unknown("the record of the last apply", partial(_applied, whole))
+        on_disk, topology = read_environment(request.folder), alone(whole, request.cluster.name)
+        again = read_live(topology.clusters[request.cluster.name], topology.environment)
+        if not topology.access_declared:
+            again = replace(again, access=None)
+        live_state = LiveState({request.cluster.name: again}, {})
+        plan_after = plan(topology, live_state)
+    if on_disk != files or not is_empty(plan_after):
+        raise ReconcilerError(
+            f"the files are written below {request.folder}, but a plan of them is not empty:",
+            plan_text(plan_after) if on_disk == files else "the files were changed meanwhile",
+            "Either the cluster changed while it was read, which the plan above shows, or this is a fault of adopt. "
+            "Remove the folder and adopt again.",
+        )
+
+    # An apply of the whole environment would be refused if one of this name was applied from other files.
+    if blocked := guarded(plan_after, whole, live_state, applied, Consent()).refused:
+        raise ReconcilerError(
+            f"the files are written below {request.folder} and a plan of them changes nothing, but it is blocked: "
+            + "; ".join(refusal.reason.text for refusal in blocked),
+            f"An environment {environment_name(request.out)} was applied here before, from other files.",
+            f"If that is another environment, take another name than {request.out}: remove the folder and adopt again."
+            " If these files follow it, accept once with apply --allow-shrink.",
+        )
     unread = f"not checked against {applied.subject}: {applied.error}" if isinstance(applied, Unknown) else ""
     noted = replace(adoption, notes=(*adoption.notes, unread)) if unread else adoption
     return report(request, noted, len(files), tuple(known.clusters) if known else ())
@@ -99,17 +122,10 @@ def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | N
 def read_live(cluster: Cluster, environment: str) -> LiveCluster:
     with KafkaCluster(cluster, Principal.PLAN, environment) as reader:
         live = replace(reader.read(), access=reader.read_access())
-        quotas = _if_readable(f"quotas of {cluster.name}", reader.read_quotas)
-        users = _if_readable(f"users of {cluster.name}", reader.read_users)
+        # Quotas and users that may not be read keep nothing else from being adopted.
+        quotas = or_unknown_why(f"quotas of {cluster.name}", reader.read_quotas)
+        users = or_unknown_why(f"users of {cluster.name}", reader.read_users)
         return replace(live, quotas=quotas, users=LiveUsers(users) if isinstance(users, Unknown) else users)
-
-
-def _if_readable(subject: str, read: Callable[[], Answer]) -> Answer | Unknown:
-    """What may not be read keeps nothing else from being adopted."""
-    try:
-        return read()
-    except ClusterError as error:
-        return Unknown(subject, f"{error.what}. {error.why}", error.todo)
 
 
 def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) -> Adoption:
@@ -135,7 +151,7 @@ def require_matched(adoption: Adoption, live: LiveCluster, topics: Sequence[str]
 
 
 def alone(topology: Topology, cluster: str) -> Topology:
-    """The adopted cluster without the rest of its environment, whose own differences are not the matter here."""
+    """The adopted cluster without the rest of its environment, whose own differences do not count here."""
     topics = [topic for topic in topology.topics.values() if cluster in topic.clusters]
     return replace(
         topology,
@@ -150,44 +166,10 @@ def alone(topology: Topology, cluster: str) -> Topology:
     )
 
 
-def _applied(topology: Topology) -> Applied | Unknown | None:
-    """What the last apply of an environment of this name left behind, wherever it is kept."""
-    try:
-        home = home_of(topology, look(topology, Principal.PLAN)).home
-        return read_applied(topology.clusters[home], topology.environment, Principal.PLAN)
-    except ReconcilerError as error:
-        return Unknown("the record of the last apply", error.what, error.todo)
-
-
-def _prove(request: AdoptRequest, whole: Topology, files: Mapping[str, str], applied: Applied | Unknown | None) -> Plan:
-    """The files on disk are those that were loaded, and a plan of them against a fresh read has nothing to do. What the
-    guards say of the whole environment is left for the caller. Raises ReconcilerError."""
-    on_disk, topology = read_environment(request.folder), alone(whole, request.cluster.name)
-    live = read_live(topology.clusters[request.cluster.name], topology.environment)
-    if not topology.access_declared:
-        live = replace(live, access=None)
-    live_state = LiveState({request.cluster.name: live}, {})
-    plan_after = plan(topology, live_state)
-    if on_disk == files and is_empty(plan_after):
-        return guarded(plan_after, whole, live_state, applied, Consent())
-    raise ReconcilerError(
-        f"the files are written below {request.folder}, but a plan of them is not empty:",
-        plan_text(plan_after) if on_disk == files else "the files were changed meanwhile",
-        "Either the cluster changed while it was read, which the plan above shows, or this is a fault of adopt. "
-        "Remove the folder and adopt again.",
-    )
-
-
-def _require_unblocked(request: AdoptRequest, fresh_plan: Plan) -> None:
-    """Raises ReconcilerError where an apply of this environment would be refused all the same."""
-    if fresh_plan.refused:
-        raise ReconcilerError(
-            f"the files are written below {request.folder} and a plan of them changes nothing, but it is blocked: "
-            + "; ".join(refusal.reason.text for refusal in fresh_plan.refused),
-            f"An environment {environment_name(request.out)} was applied here before, from other files.",
-            f"If that is another environment, take another name than {request.out}: remove the folder and adopt again."
-            " If these files follow it, accept once with apply --allow-shrink.",
-        )
+def _applied(topology: Topology) -> Applied | None:
+    """The record of the last apply of an environment of this name, on the cluster that keeps it."""
+    home = home_of(topology, look(topology, Principal.PLAN)).home
+    return read_applied(topology.clusters[home], topology.environment, Principal.PLAN)
 
 
 def is_empty(fresh_plan: Plan) -> bool:
@@ -226,7 +208,8 @@ FILE = "adopted"
 def take_topics(
     out: Path, cluster: str, topics: Sequence[str], exclude: Sequence[str], say: Callable[[str], None]
 ) -> str:
-    """The words to end with. Raises ReconcilerError, and then nothing is written."""
+    """Adopts some topics of a declared cluster into a file of their own; returns the closing words. Raises
+    ReconcilerError before anything is written."""
     options = AdoptOptions(expressions_of(exclude, "--exclude"), None, expressions_of(topics, "--topic"))
     there = read_environment(out)
     known = load(there, environment_name(out), expired_too=True)
@@ -240,35 +223,20 @@ def take_topics(
     live = read_live(known.clusters[cluster], known.environment)
     adoption = adopt(known.clusters[cluster], live, replace(options, known=known))
     require_matched(adoption, live, topics)
-    _require_any(adoption)
-    path = _free(out, cluster)
+    left_out = [item for item in adoption.left_out if item.rule != NOT_CHOSEN]
+    if not adoption.topics:
+        left = first_of([f"{it.subject.name}: {it.text}" for it in left_out], 8)
+        raise ReconcilerError(f"no topic is left to take: {left}", "Nothing was written.", "Name others with --topic.")
+
+    # A new file beside the cluster's: files that exist are never changed.
+    path = unused_file(out / cluster, FILE)
     text = topics_text(adoption.topics, (f"Adopted from the live cluster {cluster} ({live.cluster_id}).",))
     whole = load({**there, str(path): text}, environment_name(out), expired_too=True)
-    _prove_topics(whole, live, cluster, adoption)
-    write_texts({path: text})
-    return _report(out, path, cluster, adoption)
 
-
-def _require_any(adoption: Adoption) -> None:
-    if adoption.topics:
-        return
-    left = [f"{it.subject.name}: {it.text}" for it in adoption.left_out if it.rule != NOT_CHOSEN]
-    raise ReconcilerError(
-        "no topic is left to take: " + first_of(left, 8), "Nothing was written.", "Name others with --topic."
-    )
-
-
-def _free(out: Path, cluster: str) -> Path:
-    """Beside the cluster's files; files that exist are never changed."""
-    names = chain((f"{FILE}.yaml",), (f"{FILE}-{number}.yaml" for number in count(2)))
-    return next(path for name in names if not (path := out / cluster / name).exists())
-
-
-def _prove_topics(whole: Topology, live: LiveCluster, cluster: str, adoption: Adoption) -> None:
-    """A plan of these topics alone has nothing to do; what else the environment wants is not the matter here."""
-    names = {adopted.topic.name for adopted in adoption.topics}
-    topics = {name: topic for name, topic in whole.topics.items() if name in names}
-    topology = replace(alone(whole, cluster), topics=topics, access=(), quotas=(), users=(), access_declared=False)
+    # A plan of these topics alone has nothing to do; what else the environment wants does not count here.
+    names = [adopted.topic.name for adopted in adoption.topics]
+    taken = {name: topic for name, topic in whole.topics.items() if name in set(names)}
+    topology = replace(alone(whole, cluster), topics=taken, access=(), quotas=(), users=(), access_declared=False)
     topology = replace(topology, quotas_declared=False, users_declared=False)
     some = replace(live, topics={name: live.topics[name] for name in names}, access=None)
     made = plan(topology, LiveState({cluster: some}, {}))
@@ -278,13 +246,10 @@ def _prove_topics(whole: Topology, live: LiveCluster, cluster: str, adoption: Ad
             plan_text(made),
             "Nothing was written. The plan shows which rule of the environment says something else.",
         )
+    write_texts({path: text})
 
-
-def _report(out: Path, path: Path, cluster: str, adoption: Adoption) -> str:
-    names = [adopted.topic.name for adopted in adoption.topics]
     lines = [f"Adopted {counted(len(names), 'topic')} of cluster {cluster} into {path}: {first_of(names, 8)}"]
-    for rule, left in counts([item for item in adoption.left_out if item.rule != NOT_CHOSEN]).items():
-        lines.append(f"  left out, {rule} ({len(left)}): {first_of(left, 8)}")
+    lines += [f"  left out, {rule} ({len(left)}): {first_of(left, 8)}" for rule, left in counts(left_out).items()]
     lines += [f"  {it.topic.name}: {comment}" for it in adoption.topics[:8] for comment in it.comments]
     lines += [f"  note: {note}" for note in adoption.notes]
     return "\n".join([*lines, f"a plan of them is empty; next: reconciler plan {out}"])

@@ -69,7 +69,7 @@ def pace(interval: str, autonomy: Autonomy) -> LoopPace:
 
 
 def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: str = "") -> int:
-    """Turns until SIGTERM or SIGINT; the number of rounds. ``steal``: why the lock is taken from any holder.
+    """Runs rounds until SIGTERM or SIGINT, and returns how many. ``steal``: why the lock is taken from any holder.
 
     Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
     """
@@ -85,7 +85,7 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
             server = stack.enter_context(MetricsServer(metrics, beside.metrics.host, beside.metrics.port))
             log.info("metrics", host=beside.metrics.host, port=server.port)
 
-        def tell(given_round: Round) -> None:
+        def report(given_round: Round) -> None:
             seen, topology = environment.session.last.live, environment.session.topology
             metrics.take(round_figures(given_round, seen, verdict_of(topology, seen) if seen is not None else None))
             for level, event, fields in round_lines(given_round):
@@ -93,13 +93,13 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
             page.look()
 
         log.info("started", interval_seconds=pace.interval, autonomy=pace.autonomy.value)
-        rounds = running.run(environment, SystemClock(stop), pace, tell)
+        rounds = running.run(environment, SystemClock(stop), pace, report)
         log.info("stopped", rounds=rounds)
         return rounds
 
 
 class _Page:
-    """What ends the page ends no round: it is logged, once, and rounds go on without it."""
+    """A fault of the page ends no round: it is logged once, and rounds go on without the page."""
 
     def __init__(self, page: ServedPage | None, log: Any) -> None:
         self._page = page
@@ -169,10 +169,7 @@ class LiveEnvironment:
         return unexpired(plan, datetime.now(UTC).date())
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
-        return self.execution.carry_out(plan, limits.Silent(), self._closed)
-
-    def _closed(self) -> str:
-        return STOPPING if self.stop.is_set() else ""
+        return self.execution.carry_out(plan, limits.Silent(), lambda: STOPPING if self.stop.is_set() else "")
 
 
 class _Lines:
@@ -185,7 +182,7 @@ class _Lines:
 
 
 def logger(environment: str) -> Any:
-    """JSON lines where all progress goes; a closed reader ends nothing."""
+    """Writes JSON lines to where all progress goes; a closed reader ends nothing."""
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -17,7 +17,7 @@ from reconciler.engine.guards.first_contact import clusters_of, other_repository
 from reconciler.errors import BlockedError, ClusterError, Unknown, or_unknown
 from reconciler.model.changes import ChangeOfTopic
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.live import LiveCluster, LiveState, broker_configs, different_configs
+from reconciler.model.live import LiveState, broker_configs, different_configs
 from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.last_apply import Applied, Consent
@@ -47,8 +47,8 @@ def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Ap
 
 
 def require_met(session: Session, cluster: Cluster, record: bytes | None) -> None:
-    """Raises BlockedError for a cluster that neither git nor the ``record`` of the last apply vouches for, and that
-    this program never wrote to."""
+    """Raises BlockedError for a cluster that neither git nor the ``record`` of the last apply confirms, and that this
+    program never wrote to."""
     applied = None
     with suppress(ValueError):
         applied = last_apply.loads(record) if record is not None else None
@@ -62,8 +62,8 @@ def require_met(session: Session, cluster: Cluster, record: bytes | None) -> Non
 
 
 def require_met_targets(session: Session, mirrors: Iterable[str]) -> None:
-    """Raises BlockedError where ``apply`` would not start these mirrors: a cluster is another one than declared, or
-    a target is not vouched for. ClusterError where a target that only the record vouches for does not answer."""
+    """Raises BlockedError where ``apply`` would not start these mirrors: a cluster is another one than declared, or a
+    target is not confirmed. ClusterError where a target that only the record confirms does not answer."""
     flows = [flow for name in mirrors for flow in session.topology.flows_of(session.topology.mirrors[name])]
     targets = {flow.target for flow in flows if session.topology.clusters[flow.target].cluster_id is None}
     live = {name: session.clusters[name].read() for name in targets}
@@ -81,7 +81,7 @@ def require_met_targets(session: Session, mirrors: Iterable[str]) -> None:
 
 
 def strange(session: Session, made: Plan) -> Iterator[str]:
-    """Clusters of the plan that neither git nor an earlier apply vouches for."""
+    """Clusters of the plan that neither git nor an earlier apply confirms."""
     met = session.last.applied.clusters if isinstance(session.last.applied, Applied) else {}
     for cluster in made.basis.clusters:
         declared = session.topology.clusters.get(cluster.name)
@@ -92,8 +92,8 @@ def strange(session: Session, made: Plan) -> Iterator[str]:
 
 
 def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:
-    """Takes what ``plan`` is about to change off the record: if this run were killed, its changes would look like those
-    of others. Returns why that failed, or empty."""
+    """Removes what ``plan`` is about to change from the record: if this run were killed, its changes would look like
+    changes from outside. Returns why that failed, or empty."""
     struck = {}
     for name, topics in _touched(plan).items():
         if (left := session.last.left.get(name)) is not None and topics & left.topics.keys():
@@ -102,8 +102,8 @@ def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:
 
 
 def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str:
-    """The record of what there is after ``done``: as the plan found it, and what it changed as it is now. A cluster
-    that does not answer any more keeps its record, without what was struck. Why it cannot be kept, or empty."""
+    """Records the clusters after ``done``: as the plan found them, and what it changed as it is now. A cluster that no
+    longer answers keeps its record, without what was struck. Returns why it cannot be written, or empty."""
     touched, unmanaged = _touched(done), defaultdict[str, set[str]](set)
     for topic in done.unmanaged:
         unmanaged[topic.ref.cluster].add(topic.ref.name)
@@ -111,12 +111,17 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
     for name in session.topology.clusters:
         before = session.last.left.get(name, NOBODY)
         live = session.last.live.known(name) if session.last.live is not None else None
-        now = before if live is None else _left_on_managed(live, unmanaged[name])
+        now = before
+        if live is not None:
+            now = left_on(live, live.topics.keys() - unmanaged[name], broker_configs(different_configs(live)))
         if topics := touched.get(name):
             again = or_unknown(f"cluster {name}", partial(session.clusters[name].read, sorted(topics)))
             if isinstance(again, Unknown):
                 continue
-            now = _with(now.without(topics), again)
+            now = now.without(topics)
+            # Another cluster answers at this address: nothing that was read before belongs to it.
+            base = now if now.cluster_id == again.cluster_id else replace(NOBODY, cluster_id=again.cluster_id)
+            now = replace(base, topics={**base.topics, **left_topics(again.topics.values())})
         if now.cluster_id and not now.same(before):
             left[name] = replace(now, at_ms=by.at_ms, who=by.who)
     return _kept(session, lock, left)
@@ -128,16 +133,6 @@ def _touched(plan: Plan) -> Mapping[str, set[str]]:
         if isinstance(planned.change, ChangeOfTopic):
             touched[planned.change.cluster].add(planned.change.ref.name)
     return touched
-
-
-def _left_on_managed(live: LiveCluster, unmanaged: set[str]) -> LeftCluster:
-    names = live.topics.keys() - unmanaged
-    return left_on(live, names, broker_configs(different_configs(live)))
-
-
-def _with(left: LeftCluster, again: LiveCluster) -> LeftCluster:
-    base = left if left.cluster_id == again.cluster_id else replace(NOBODY, cluster_id=again.cluster_id)
-    return replace(base, topics={**base.topics, **left_topics(again.topics.values())})
 
 
 def _kept(session: Session, lock: KafkaLock, left: Mapping[str, LeftCluster]) -> str:

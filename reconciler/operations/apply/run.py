@@ -34,10 +34,10 @@ from reconciler.text import counted, pace_words
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """``saved``: apply this plan and nothing else. ``reviewed``: a fresh one that this one holds. ``part``: what rests
-    on nothing unknown or refused. ``until``: end after this wave. ``ignore``: why gates and soaks are left out.
-    ``patience_s``: how long brokers may take to show access changes. ``move_lock``: where the lock is kept from now
-    on."""
+    """``saved``: apply this plan and nothing else. ``reviewed``: a plan that holds every change of the fresh one.
+    ``part``: changes that need nothing unknown or refused. ``until``: end after this wave. ``ignore``: why gates and
+    soaks are left out. ``patience_s``: how long brokers may take to show access changes. ``move_lock``: where the lock
+    is kept from now on."""
 
     consent: Consent
     saved: Path | None = None
@@ -60,7 +60,9 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
         else:
             plan = _saved(session, request.saved, request)
         if request.reviewed is not None:
-            _require_reviewed(plan, request.reviewed)
+            if unseen := uncovered(plan, read_plan(request.reviewed)):
+                raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
+            say("checked: every change of the fresh plan is in the reviewed one")
         require_wave(plan, request.until)
         if request.form is Page.TEXT:
             show(plan_text(plan, style(), request.ignore, session.last.amounts))
@@ -68,7 +70,14 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
             limits.refuse_if_blocked(plan)
         chosen = ending(known_part(plan) if request.part else Narrowed(plan), request.until)
         if chosen.plan.changes and not request.yes:
-            _confirm(session, chosen.plan)
+            require_agreement(
+                f"Apply {counted(len(chosen.plan.changes), 'change')}?",
+                "nothing was applied",
+                "A plan is only applied with consent.",
+                "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
+            )
+            if moved := what_moved(session, chosen.plan):
+                raise StalePlan(moved, "the clusters changed while waiting for your answer")
         execute.probe_patience = request.patience_s
         execute.ignore_gates(request.ignore)
         said = _Said(chosen.plan)
@@ -101,44 +110,23 @@ def changing(
         yield execute
 
 
-def _require_reviewed(plan: Plan, path: Path) -> None:
-    if unseen := uncovered(plan, read_plan(path)):
-        raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
-    say("checked: every change of the fresh plan is in the reviewed one")
-
-
 def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
     plan = guard_saved(session, read_plan(path), request.consent)
     if not request.part:
         limits.refuse_if_blocked(plan)
     if moved := what_moved(session, plan):
         raise StalePlan(moved)
-    now = _require_as_planned_now(session, plan, request.consent)
-    return replace(plan, adopted_acls=now.adopted_acls)
-
-
-def _require_as_planned_now(session: Session, saved: Plan, consent: Consent) -> Plan:
-    """The fresh plan. Anyone who can write the file can write its digest, too, and a topic is left over because git
-    lacks it: only a change that a fresh read of git and of every cluster plans as well is carried out."""
-    if is_prune(saved) and not consent.prune:
-        why = "\n".join(f"  {planned.id}" for planned in saved.changes if planned.change.reason.code is Why.PRUNE)
+    if is_prune(plan) and not request.consent.prune:
+        why = "\n".join(f"  {planned.id}" for planned in plan.changes if planned.change.reason.code is Why.PRUNE)
         todo = "Pass --prune, or make a plan without it."
         raise BlockedError("nothing was applied, because the saved plan deletes by prune", why, todo)
-    fresh = make_plan(session, consent=consent, unread=True)
-    if moved := tuple(beyond(saved, fresh)):
+
+    # Anyone who can write the file can write its digest, too, and a topic is left over because git lacks it: a change
+    # is carried out only if a fresh read of git and of every cluster plans it as well.
+    fresh = make_plan(session, consent=request.consent, unread=True)
+    if moved := tuple(beyond(plan, fresh)):
         raise StalePlan(moved, "the saved plan holds what a fresh plan does not; nothing was applied")
-    return fresh
-
-
-def _confirm(session: Session, plan: Plan) -> None:
-    require_agreement(
-        f"Apply {counted(len(plan.changes), 'change')}?",
-        "nothing was applied",
-        "A plan is only applied with consent.",
-        "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
-    )
-    if moved := what_moved(session, plan):
-        raise StalePlan(moved, "the clusters changed while waiting for your answer")
+    return replace(plan, adopted_acls=fresh.adopted_acls)
 
 
 def _verify(session: Session, plan: Plan) -> None:
@@ -157,7 +145,7 @@ PACE_EVERY_S = 2.0
 
 
 class _Said:
-    """Progress of an apply, to people."""
+    """Prints the progress of an apply."""
 
     def __init__(self, plan: Plan) -> None:
         self.total = len(plan.changes)
@@ -172,17 +160,15 @@ class _Said:
         self.done += 1
         self.skipped += outcome.result is Result.SKIPPED
         if outcome.result is not Result.SKIPPED or self.skipped <= SHOWN:
-            say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}{self._pace()}")
+            # The pace now and then, so that lines stay short; none across the waits of a rollout, which say nothing of
+            # the speed of changes.
+            now = time.monotonic()
+            pace = "" if self.waits or now < self.pace_at else pace_words(self.done, self.total, now - self.began)
+            if pace:
+                self.pace_at, pace = now + PACE_EVERY_S, f" ({pace})"
+            say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}{pace}")
         elif self.skipped == SHOWN + 1:
             say("        everything else that was not begun is listed at the end")
-
-    def _pace(self) -> str:
-        """Now and then, so that lines stay short; not across the waits of a rollout, which no change is slower for."""
-        now = time.monotonic()
-        words = "" if self.waits or now < self.pace_at else pace_words(self.done, self.total, now - self.began)
-        if words:
-            self.pace_at = now + PACE_EVERY_S
-        return f" ({words})" if words else ""
 
     def probed(self, probe: Probe) -> None:
         self.probes.append(probe)

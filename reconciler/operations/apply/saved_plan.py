@@ -15,7 +15,6 @@ from reconciler.engine.plan.fingerprints import basis, unreadable
 from reconciler.engine.plan.impact import filled, on_empty
 from reconciler.errors import Moved, ReconcilerError
 from reconciler.model.changes import AddPartitions, Change, Reason, Why
-from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.apply.records import strange
@@ -25,7 +24,7 @@ from reconciler.render.plan.waves import duration, gates_words
 
 
 def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
-    """A saved plan with the objections of now. Reads only clusters that are not vouched for."""
+    """A saved plan with today's objections. Reads only clusters that neither git nor an earlier apply confirms."""
     session.keep_last_apply(session.read_last_apply(consent), revision(session.folder))
     live = observe({name: session.clusters[name] for name in strange(session, saved) if name in session.clusters})
     made = from_here(unjudged(saved), session.last.applied, session.last.origin)
@@ -33,34 +32,43 @@ def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
 
 
 def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
-    """What of the plan's ground is no longer as it was; reads only that ground."""
-    rests_on = basis([observation.subject for observation in planned.basis.observed])
-    readers = {name: session.clusters[name] for name in rests_on.wanted.topics or () if name in session.clusters}
-    session.look_for_strays(set(rests_on.mirrors))
-    live = observe(readers, session.runner, rests_on.mirrors, rests_on.wanted)
+    """What the plan depends on and is no longer as it was; reads only that."""
+    needed = basis([observation.subject for observation in planned.basis.observed])
+    readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
+    session.look_for_strays(set(needed.mirrors))
+    live = observe(readers, session.runner, needed.mirrors, needed.wanted)
     if unknown := unreadable(live):
         why = "\n".join(f"  {each_unknown.subject}: {each_unknown.error}" for each_unknown in unknown)
         todo = "Fix it and apply again."
-        raise ReconcilerError("nothing was applied: what the plan rests on could not be read again", why, todo)
-    return (*still_true(planned, basis_now(planned, session.topology, live)), *_filled(session, planned, live))
+        raise ReconcilerError("nothing was applied: what the plan depends on could not be read again", why, todo)
 
-
-def _filled(session: Session, planned: Plan, live: LiveState) -> tuple[Moved, ...]:
+    # A topic that was empty when it was planned may hold records now.
     asked = on_empty(planned, live)
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
-        return filled(planned, ask_stakes(pool, session.topology.clusters, session.principal, asked)())
+        stakes = ask_stakes(pool, session.topology.clusters, session.principal, asked)()
+    return (*still_true(planned, basis_now(planned, session.topology, live)), *filled(planned, stakes))
 
 
 def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
-    """Every change of ``fresh`` that ``reviewed`` does not hold, or holds otherwise; empty when all were seen.
+    """Every change of ``fresh`` that ``reviewed`` does not hold, or holds otherwise; empty when all were reviewed.
 
-    Changes that only ``reviewed`` holds are no matter: they are done, or a half-finished apply did them.
+    Changes that only ``reviewed`` holds do not count: an apply has done them since.
     """
     if fresh.basis.environment != reviewed.basis.environment:
         return (Moved("environment", reviewed.basis.environment, fresh.basis.environment),)
     if fresh.rollout != reviewed.rollout:
         return (Moved("rollout", _course(reviewed), _course(fresh)),)
-    return tuple(_uncovered(fresh, reviewed))
+    found, reviewed_changes = list[Moved](), {planned.id: planned for planned in reviewed.changes}
+    for planned in fresh.changes:
+        before, now = reviewed_changes.get(planned.id), headline(planned.change)
+        if before is None:
+            found.append(Moved(planned.id, "not in the reviewed plan", now))
+        elif _what_it_does(before.change) != _what_it_does(planned.change):
+            was = headline(before.change)
+            found.append(Moved(planned.id, was, f"{now}, with other values" if was == now else now))
+        elif before.risk != planned.risk:
+            found.append(Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}"))
+    return tuple(found)
 
 
 def beyond(saved: Plan, fresh: Plan) -> Iterator[Moved]:
@@ -85,19 +93,6 @@ def _course(plan: Plan) -> str:
     return f"{', then '.join(waves)}; {gates_words(plan.rollout.gates)}"
 
 
-def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:
-    reviewed_changes = {planned.id: planned for planned in reviewed.changes}
-    for planned in fresh.changes:
-        before, now = reviewed_changes.get(planned.id), headline(planned.change)
-        if before is None:
-            yield Moved(planned.id, "not in the reviewed plan", now)
-        elif _what_it_does(before.change) != _what_it_does(planned.change):
-            was = headline(before.change)
-            yield Moved(planned.id, was, f"{now}, with other values" if was == now else now)
-        elif before.risk != planned.risk:
-            yield Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}")
-
-
 def _what_it_does(change: Change) -> Change:
-    """Without how many partitions the source has by now: they may have been added meanwhile, with the same outcome."""
+    """The change without the source's number of partitions, which may have grown meanwhile with the same outcome."""
     return replace(change, reason=Reason(Why.NOTHING, "")) if isinstance(change, AddPartitions) else change

@@ -34,7 +34,7 @@ from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.guards.remote_topics import copies_of
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, RunnerError, Unknown
-from reconciler.model.environment.topology import Cluster, Mirror, Principal, Topology
+from reconciler.model.environment.topology import Cluster, Mirror, Principal, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.options import WITHIN_S
 from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook, Finding, Rights, SparkMaster
@@ -43,22 +43,23 @@ from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts
 from reconciler.operations.session.session import read_topology
+from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import handovers
+from reconciler.resources.topics.internal import heartbeats_places
 
 Answer = TypeVar("Answer")
 MASTER_S, EXECUTORS_S = 5.0, 120.0
-_NOBODY = Unknown(
+_NO_EXECUTOR = Unknown(
     "executors",
     f"no executor answered in {EXECUTORS_S:.0f} s: Spark gave the application no core",
     "Free some cores (the finding before says how many are free), and run doctor --executors again",
 )
-Told = Mapping[tuple[str, Principal], Rights]
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """``within_s`` after ``began``, by the monotonic clock. The first half is for what the second rests on."""
+    """``within_s`` after ``began``, by the monotonic clock. The second half depends on the answers of the first."""
 
     within_s: float
     began: float
@@ -75,9 +76,9 @@ class Deadline:
 def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False) -> Checkup:
     """``executors``: a Spark application asks those of each mirror with a cluster for a master, for up to EXECUTORS_S.
 
-    Raises TopologyError for files that are not valid, ReconcilerError where no cluster is declared; all else becomes
-    a finding, also what was not asked or answered within ``within_s``. Questions that are still open then are left to
-    threads that end with the program."""
+    Raises TopologyError for files that are not valid, ReconcilerError if no cluster is declared. All else becomes a
+    finding, also what was not asked or answered within ``within_s``. Open questions are left to threads that end with
+    the program."""
     topology = read_topology(folder)
     lock_cluster(topology)  # there is none to look at where none is declared
     deadline = Deadline(within_s, time.monotonic())
@@ -86,20 +87,36 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
     }
     homes = _begun(partial(look, topology, Principal.PLAN))
     elsewhere = [mirror for mirror in topology.mirrors.values() if not mirror.master.startswith("local")]
-    masters = {mirror.name: _begun(partial(_master, mirror, _application(topology, mirror))) for mirror in elsewhere}
-    seen = {mirror.name: _begun(partial(_as_it_says, topology, mirror)) for mirror in elsewhere}
+    masters = {
+        mirror.name: _begun(partial(_master, mirror, f"mirror {topology.environment}/{mirror.name}"))
+        for mirror in elsewhere
+    }
+    seen = {mirror.name: _begun(partial(_as_reported, topology, mirror)) for mirror in elsewhere}
     looks = {}
     if executors:
         texts, state = handovers(topology), state_folder(folder)
         looks = {name: _begun(partial(_look, topology.mirrors[name], state, texts[name])) for name in masters}
-    live = _live(topology, deadline)
+
+    # Half of the time is for what clusters hold, since questions about rights and copies follow from it.
+    reads = {name: _begun(partial(live_cluster, declared)) for name, declared in topology.clusters.items()}
+    clusters = {
+        name: _by(asked, deadline, 0.5) or deadline.missed(f"cluster {name}", 0.5) for name, asked in reads.items()
+    }
+    live = LiveState(clusters, {})
     with suppress(ReconcilerError):  # the cluster's own findings report it
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
     routing, copies = find_routes(topology, live), copies_of(topology, live)
     remotes = _begun(partial(remote_facts, topology, Principal.PLAN, copies))
     beats = _begun(partial(heartbeats_found, topology, Principal.PLAN, live))
     all_rights = _rights(topology, live, routing.routes, deadline)
-    read_facts = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}
+    read_facts = {}
+    for name, future in facts.items():
+        late = deadline.missed(f"cluster {name}")
+        read_facts[name] = _by(future, deadline) or ClusterFacts(
+            name, (), None, late, late, late, {}, late, 0, late, late
+        )
+
+    # From here on nothing is asked: what was not answered in time is a finding, too.
     targets = {flow.target for flow in topology.flows.values()}
     findings: list[Finding] = []
     for name, request in topology.clusters.items():
@@ -107,8 +124,14 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         mine = [found for (cluster, _), found in all_rights.items() if cluster == name]
         findings += permission_findings(topology, name, mine, routing.routes)
     findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
-    late = {target: RemoteFacts(unknown=f"no answer within {within_s:g} s") for target in copies}
-    findings += remote_findings(topology, live, copies, _by(remotes, deadline) or late, _by(beats, deadline) or {})
+    silent = {target: RemoteFacts(unknown=f"no answer within {within_s:g} s") for target in copies}
+    unheard: Mapping[str, str | Unknown] = {
+        name: deadline.missed(f"topic {HEARTBEATS} on {name}")
+        for name in heartbeats_places(topology)
+        if live.topic(TopicRef(name, HEARTBEATS)) is not None
+    }
+    found = _by(remotes, deadline) or silent, _by(beats, deadline) or unheard
+    findings += remote_findings(topology, live, copies, *found)
     if topology.mirrors:
         here = machine(state_folder(folder))
         findings += machine_findings(here)
@@ -124,8 +147,13 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
                 findings += task_findings(mirror, seen[name].result() if seen[name].done() else missed)
             else:
                 patience = Deadline(EXECUTORS_S, deadline.began)
-                findings += executor_findings(mirror, _by(looks[name], patience) or _NOBODY)
+                findings += executor_findings(mirror, _by(looks[name], patience) or _NO_EXECUTOR)
     return Checkup(topology.environment, tuple(findings))
+
+
+def live_cluster(declared: Cluster) -> LiveCluster | Unknown:
+    with KafkaCluster(declared, Principal.PLAN) as cluster:
+        return observe({declared.name: cluster}).clusters[declared.name]
 
 
 def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] | RunnerError | Unknown:
@@ -143,8 +171,8 @@ def _master(mirror: Mirror, application: str) -> SparkMaster:
     return spark_master(mirror.master, application, MASTER_S, page_port(mirror.spark_conf))
 
 
-def _as_it_says(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | None:
-    """From its newest status record, which has what its tasks reported about their executors."""
+def _as_reported(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | None:
+    """The newest status record, which has what tasks reported about their executors."""
     records = StatusRecords(topology.clusters[topology.status_cluster(mirror)], topology.environment)
     try:
         return records.read(mirror.name, int(time.time() * 1000))
@@ -154,19 +182,14 @@ def _as_it_says(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | No
         records.close()
 
 
-def _application(topology: Topology, mirror: Mirror) -> str:
-    """The name of the mirror's application at its master."""
-    return f"mirror {topology.environment}/{mirror.name}"
-
-
 def _begun(ask: Callable[[], Answer]) -> Future[Answer]:
-    """Runs on a separate thread, which is abandoned in the end: a silent cluster costs its own time only."""
+    """Asks on a separate thread, which is abandoned in the end: a silent cluster costs only its own time."""
     future: Future[Answer] = Future()
 
     def run() -> None:
         try:
             future.set_result(ask())
-        except BaseException as error:  # noqa: BLE001 - a slip of ours, for who waits
+        except BaseException as error:  # noqa: BLE001 - a bug of ours, raised where the answer is awaited
             future.set_exception(error)
 
     threading.Thread(target=run, name="doctor", daemon=True).start()
@@ -174,37 +197,23 @@ def _begun(ask: Callable[[], Answer]) -> Future[Answer]:
 
 
 def _by(future: Future[Answer], deadline: Deadline, part: float = 1.0) -> Answer | None:
-    """None: not by then."""
+    """None if it did not answer by then."""
     wait((future,), deadline.left(part))
     return future.result() if future.done() else None
 
 
-def _live(topology: Topology, deadline: Deadline) -> LiveState:
-    asked = {name: _begun(partial(_read, request)) for name, request in topology.clusters.items()}
-    clusters = {name: _by(future, deadline, 0.5) for name, future in asked.items()}
-    return LiveState({n: cluster or deadline.missed(f"cluster {n}", 0.5) for n, cluster in clusters.items()}, {})
-
-
-def _read(request: Cluster) -> LiveCluster | Unknown:
-    with KafkaCluster(request, Principal.PLAN) as cluster:
-        return observe({request.name: cluster}).clusters[request.name]
-
-
-def _rights(topology: Topology, live: LiveState, routes: Sequence[Route], deadline: Deadline) -> Told:
+def _rights(
+    topology: Topology, live: LiveState, routes: Sequence[Route], deadline: Deadline
+) -> Mapping[tuple[str, Principal], Rights]:
     asked = {
         (name, principal): _begun(partial(rights, topology.clusters[name], principal, ask))
         for (name, principal), ask in asks(topology, live, routes).items()
     }
-    all_rights = {key: _by(future, deadline) for key, future in asked.items()}
-    return {key: rights or _not_told(topology.clusters[key[0]], key[1], deadline) for key, rights in all_rights.items()}
-
-
-def _not_told(request: Cluster, principal: Principal, deadline: Deadline) -> Rights:
-    late = deadline.missed(f"cluster {request.name}")
-    failed = replace(late, error=f"{late.error}; the permissions of {principal} were not looked at")
-    return Rights(principal, f"<principal {principal}>", request.bootstrap_servers[0], failed)
-
-
-def _cut_off(name: str, deadline: Deadline) -> ClusterFacts:
-    late = deadline.missed(f"cluster {name}")
-    return ClusterFacts(name, (), None, late, late, late, {}, late, 0, late, late)
+    answers: dict[tuple[str, Principal], Rights] = {}
+    for (name, principal), future in asked.items():
+        late = deadline.missed(f"cluster {name}")
+        failed = replace(late, error=f"{late.error}; the permissions of {principal} were not looked at")
+        server = topology.clusters[name].bootstrap_servers[0]
+        unknown = Rights(principal, f"<principal {principal}>", server, failed)
+        answers[name, principal] = _by(future, deadline) or unknown
+    return answers

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from reconciler.backends.state.audit import NAME, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import Unknown, or_unknown
-from reconciler.model.environment.topology import Principal, TopicRef
+from reconciler.model.environment.topology import Principal
 from reconciler.model.state.audit_chain import AuditVerification, Record, check, compared, pinned_somewhere
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
@@ -28,30 +29,22 @@ def verified(session: Session, pinned: str = "") -> AuditVerification:
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
         records["this machine"] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
     if place := session.topology.audit_place():
-        records[f"{place.cluster}/{place.name}"] = or_unknown(
-            f"topic {place.cluster}/{place.name}", lambda: _of_topic(session, place)
-        )
+        cluster, environment = session.topology.clusters[place.cluster], session.topology.environment
+        ask = partial(read_copy, cluster, Principal.PLAN, place.name, environment, whole=True)
+        records[f"{place.cluster}/{place.name}"] = or_unknown(f"topic {place.cluster}/{place.name}", ask)
     known = {name: lines for name, lines in records.items() if not isinstance(lines, Unknown)}
     reports = compared({name: check(lines, pinned) for name, lines in known.items()}, known)
+
+    # The record of the last apply contradicts an audit record that is empty everywhere.
     if len(known) == len(records) and not any(known.values()):
-        reports = {name: replace(report, doubts=_nothing_of(session)) for name, report in reports.items()}
+        topology = session.topology
+        applied = or_unknown(
+            "the last apply", lambda: read_applied(session.find_home(), topology.environment, Principal.PLAN)
+        )
+        if isinstance(applied, Applied):
+            at = moment(applied.at_ms, "%Y-%m-%dT%H:%M:%S+00:00")
+            doubt = f"it holds no record, and {applied.who} applied at {at}: on another machine, or the record was "
+            reports = {name: replace(report, doubts=(f"{doubt}taken off",)) for name, report in reports.items()}
     unknown = {name: lines for name, lines in records.items() if isinstance(lines, Unknown)}
     places = {name: unknown.get(name) or reports[name] for name in records}
     return AuditVerification(session.topology.environment, pinned_somewhere(places))
-
-
-def _of_topic(session: Session, place: TopicRef) -> Sequence[Record]:
-    cluster = session.topology.clusters[place.cluster]
-    return read_copy(cluster, Principal.PLAN, place.name, session.topology.environment, whole=True)
-
-
-def _nothing_of(session: Session) -> tuple[str, ...]:
-    """What contradicts a record that is empty everywhere."""
-    topology = session.topology
-    applied = or_unknown(
-        "the last apply", lambda: read_applied(session.find_home(), topology.environment, Principal.PLAN)
-    )
-    if not isinstance(applied, Applied):
-        return ()
-    at = moment(applied.at_ms, "%Y-%m-%dT%H:%M:%S+00:00")
-    return (f"it holds no record, and {applied.who} applied at {at}: on another machine, or the record was taken off",)

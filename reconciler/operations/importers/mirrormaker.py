@@ -4,23 +4,33 @@ clusters and flows to an environment, and changes nothing that is there."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 
-from reconciler.backends.files import environment_name, read_environment, write_folder, write_texts
+from reconciler.backends.files import (
+    environment_name,
+    is_taken,
+    read_environment,
+    unused_file,
+    write_folder,
+    write_texts,
+)
 from reconciler.environment.importers.mirrormaker.environment import ImportedEnvironment, environment
 from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property, decoded
 from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
-from reconciler.model.environment.topology import Cluster, Flow, Topology
+from reconciler.model.environment.topology import Flow, Topology
 from reconciler.text import counted
 
 
 def run(paths: Sequence[Path], out: Path) -> str:
     """Nothing is written unless all of it is right. Raises ReconcilerError with all mistakes of all files."""
-    _require_new(out)
+    if is_taken(out):
+        why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
+        into = shlex.quote(str(out))
+        todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
+        raise ReconcilerError(f"{out} is there already", why, todo)
     imported, _ = _imported(paths, out)
     write_folder(out, {out / name: text for name, text in imported.texts().items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
@@ -39,76 +49,46 @@ def run_into(paths: Sequence[Path], folder: Path) -> str:
 
 def _imported(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
     """What the files say, and what they declare by themselves."""
-    imported = environment(_read(paths))
-    texts, name = imported.texts(), environment_name(folder)
-    if mistakes := [*imported.notes.mistakes, *_refused_by_validate(imported, texts, name)]:
-        raise _refused(mistakes)
-    return imported, load(texts, name)
-
-
-def _require_new(out: Path) -> None:
-    if out.is_dir() and not any(out.iterdir()):
-        return
-    if out.exists() or out.is_symlink():
-        why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
-        into = shlex.quote(str(out))
-        todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
-        raise ReconcilerError(f"{out} is there already", why, todo)
-
-
-def _read(paths: Sequence[Path]) -> Mapping[str, str]:
-    """By file name, or by the whole path where two files have one name."""
-    names = [path.name for path in paths]
-    texts: dict[str, str] = {}
+    # By file name, or by the whole path where two files have one name.
+    names, read = [path.name for path in paths], dict[str, str]()
     for path in dict.fromkeys(paths):
         try:
-            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
+            read[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
         except OSError as error:
             why = "It is to be imported."
             todo = "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource."
             raise ReconcilerError(f"{path} cannot be read: {error.strerror or error}", why, todo) from None
-    return texts
 
-
-def _refused(mistakes: Sequence[Mistake]) -> ReconcilerError:
-    all_mistakes = sorted(mistakes, key=lambda mistake: (mistake.where.file, mistake.where.line))
-    lines = "\n".join(dict.fromkeys(map(str, all_mistakes)))
-    return ReconcilerError(lines, f"{counted(len(set(all_mistakes)), 'problem')}; nothing was written.")
-
-
-def _refused_by_validate(imported: ImportedEnvironment, texts: Mapping[str, str], name: str) -> Iterator[Mistake]:
-    """Beside mistakes of the import only what is wrong with one more line: the rest may come of what they leave out."""
+    # Besides mistakes of the import, problems of validate count only on other lines: the rest may follow from them.
+    imported = environment(read)
+    mistakes = list(imported.notes.mistakes)
+    known = {(mistake.where.file, mistake.where.line) for mistake in mistakes}
     try:
-        load(texts, name)
+        declared = load(imported.texts(), environment_name(folder))
     except TopologyError as error:
-        known = {(mistake.where.file, mistake.where.line) for mistake in imported.notes.mistakes}
         for problem in error.problems:
-            origin = _origin(problem, imported)
-            mistake = _at_its_origin(problem, imported)
-            own = isinstance(origin, Property) and (mistake.where.file, mistake.where.line) not in known
-            if not known or own:
-                yield mistake
+            mistake, own = _at_its_origin(problem, imported)
+            if not known or (own and (mistake.where.file, mistake.where.line) not in known):
+                mistakes.append(mistake)
+    if mistakes:
+        mistakes.sort(key=lambda mistake: (mistake.where.file, mistake.where.line))
+        lines = "\n".join(dict.fromkeys(map(str, mistakes)))
+        raise ReconcilerError(lines, f"{counted(len(set(mistakes)), 'problem')}; nothing was written.")
+    return imported, declared
 
 
-def _origin(problem: Problem, imported: ImportedEnvironment) -> Property | str:
-    lines = imported.lines.get(problem.where.file, ())
-    return lines[problem.where.line - 1].origin if 0 < problem.where.line <= len(lines) else ""
-
-
-def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
-    """A problem that ``validate`` found in a line, placed at the line of MirrorMaker 2's file that it comes from."""
-    lines, index, origin = (
-        imported.lines.get(problem.where.file, ()),
-        problem.where.line - 1,
-        _origin(problem, imported),
-    )
+def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> tuple[Mistake, bool]:
+    """A problem that ``validate`` found in a line, placed at the line of MirrorMaker 2's file that it comes from, and
+    whether it comes from that line alone."""
+    lines, index = imported.lines.get(problem.where.file, ()), problem.where.line - 1
+    origin = lines[index].origin if 0 <= index < len(lines) else ""
     words = f"{problem.what}. {problem.why}. {problem.todo}."
     if isinstance(origin, Property):
-        return Mistake(origin.where, f"{origin.name}: {words}")
+        return Mistake(origin.where, f"{origin.name}: {words}"), True
     key = lines[index].text.partition(":")[0].strip() if origin else ""
     above = (line.origin for line in reversed(lines[: index + 1]) if isinstance(line.origin, Property))
     where = next((prop.where for prop in above), problem.where)
-    return Mistake(where, f"{key} ({origin}): {words}" if origin else words)
+    return Mistake(where, f"{key} ({origin}): {words}" if origin else words), False
 
 
 def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, out: str) -> Iterator[str]:
@@ -119,7 +99,9 @@ def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, o
         yield f"not written, because not enabled: {named} (heartbeats of MirrorMaker 2 go there unless they are off)"
     if notes.different:
         yield "different from MirrorMaker 2; read each:"
-        yield from (f"  {_of(some, imported)}{words}" for words, some in notes.different.items())
+        for words, some in notes.different.items():
+            whose = f"{', '.join(some)}: " if some and len(some) < len(imported.flows) else ""
+            yield f"  {whose}{words}"
     if notes.unneeded:
         yield "not needed here:"
         yield from (f"  {', '.join(dict.fromkeys(names))}: {words}" for words, names in notes.unneeded.items())
@@ -129,25 +111,27 @@ def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, o
     yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
     for flow in flows:
-        place = _on_connect(imported.connectors.get(flow))
+        place = ""
+        if (connector := imported.connectors.get(flow)) is not None:
+            place = f" --connector {shlex.quote(connector[0])} --offsets-topic {shlex.quote(connector[1])}"
         alias = f" --alias {shlex.quote(imported.aliases[flow])}" if flow in imported.aliases else ""
         yield f"  reconciler mirror import-positions {out} {flow}{place}{alias}"
     yield f"  reconciler plan {out}"
 
 
-def _on_connect(connector: tuple[str, str] | None) -> str:
-    if connector is None:
-        return ""
-    name, topic = connector
-    return f" --connector {shlex.quote(name)} --offsets-topic {shlex.quote(topic)}"
-
-
-def _of(flows: Sequence[str], imported: ImportedEnvironment) -> str:
-    """Which flows are meant, where not all are."""
-    return f"{', '.join(flows)}: " if flows and len(flows) < len(imported.flows) else ""
-
-
 FILE = "imported"
+COMPARED = {
+    "topics": "topics",
+    "exclude_topics": "exclude_topics",
+    "naming": "naming",
+    "groups": "groups",
+    "replication_factor": "replication_factor",
+    "start": "start",
+    "sync_topic_configs": "configs",
+    "access": "access",
+    "mirrormaker_topics": "mirrormaker_topics",
+}
+"""By YAML key, the field of a flow that a declared one may have otherwise than MirrorMaker 2's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +147,27 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
     """``asked``: what the import alone declares. Raises ReconcilerError, and then nothing is written."""
     there = read_environment(folder)
     known = load(there, environment_name(folder), expired_too=True)
-    _require_same_clusters(known, asked)
+
+    # One address in common is one cluster: a broker belongs to no two.
+    apart = []
+    for name, cluster in asked.clusters.items():
+        ours = known.clusters.get(name)
+        if ours is not None and set(ours.bootstrap_servers).isdisjoint(cluster.bootstrap_servers):
+            here, there_too = ", ".join(ours.bootstrap_servers), ", ".join(cluster.bootstrap_servers)
+            apart.append(f"cluster {name} has {here} in {ours.where}, and {there_too} in MirrorMaker 2's file")
+    if apart:
+        raise ReconcilerError(
+            "\n".join(apart),
+            "Under one name that may be two clusters, and the flow would copy from another one. Nothing was written.",
+            "Add the address that is right to both, or give the cluster another alias in MirrorMaker 2's file.",
+        )
+
     left = tuple(_left_alone(known, asked))
     clusters = [name for name in asked.clusters if name not in known.clusters]
     flows = [flow.name for flow in asked.flows.values() if _declared(known, flow) is None]
     if not clusters and not flows:
         return Added(None, (), left)
-    names = chain((f"{FILE}.yaml",), (f"{FILE}-{number}.yaml" for number in count(2)))
-    path = next(folder / name for name in names if not (folder / name).exists())
+    path = unused_file(folder, FILE)
     text = imported.text_of(clusters, flows)
     try:
         load({**there, str(path): text}, environment_name(folder), expired_too=True)
@@ -191,26 +188,6 @@ def _declared(known: Topology, flow: Flow) -> Flow | None:
     return known.flows.get(flow.name) or next(alike, None)
 
 
-def _require_same_clusters(known: Topology, asked: Topology) -> None:
-    """One address in common is one cluster: a broker belongs to no two."""
-    apart = [
-        f"cluster {name} has {_addresses(known.clusters[name])} in {known.clusters[name].where}, and "
-        f"{_addresses(cluster)} in MirrorMaker 2's file"
-        for name, cluster in asked.clusters.items()
-        if name in known.clusters and set(known.clusters[name].bootstrap_servers).isdisjoint(cluster.bootstrap_servers)
-    ]
-    if apart:
-        raise ReconcilerError(
-            "\n".join(apart),
-            "Under one name that may be two clusters, and the flow would copy from another one. Nothing was written.",
-            "Add the address that is right to both, or give the cluster another alias in MirrorMaker 2's file.",
-        )
-
-
-def _addresses(cluster: Cluster) -> str:
-    return ", ".join(cluster.bootstrap_servers)
-
-
 def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
     for name, cluster in asked.clusters.items():
         if (there := known.clusters.get(name)) is None:
@@ -222,24 +199,9 @@ def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
     for flow in asked.flows.values():
         if (other := _declared(known, flow)) is not None:
             of = "" if other.name == flow.name else f" as {other.name}"
-            differ = _differences(other, flow)
+            differ = [name for name, field in COMPARED.items() if getattr(other, field) != getattr(flow, field)]
             words = f", where {', '.join(differ)} differ: compare them yourself" if differ else ""
             yield f"flow {flow.name}: declared{of} at {other.where}{words}"
-
-
-def _differences(there: Flow, asked: Flow) -> Sequence[str]:
-    pairs: Mapping[str, tuple[object, object]] = {
-        "topics": (there.topics, asked.topics),
-        "exclude_topics": (there.exclude_topics, asked.exclude_topics),
-        "naming": (there.naming, asked.naming),
-        "groups": (there.groups, asked.groups),
-        "replication_factor": (there.replication_factor, asked.replication_factor),
-        "start": (there.start, asked.start),
-        "sync_topic_configs": (there.configs, asked.configs),
-        "access": (there.access, asked.access),
-        "mirrormaker_topics": (there.mirrormaker_topics, asked.mirrormaker_topics),
-    }
-    return [name for name, (one, other) in pairs.items() if one != other]
 
 
 def said_of(added: Added, folder: Path) -> Iterator[str]:

@@ -35,8 +35,8 @@ LOOK_AGAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Empty: as a dedicated MirrorMaker 2 has it. ``on``: the cluster that keeps the offsets topic. ``alias``: a blank
-    one is blank in its records, too (``source.cluster.alias =``), and its topics are named after the cluster."""
+    """Empty: as a dedicated MirrorMaker 2 has it. ``on``: the cluster with the offsets topic. ``alias``: a blank one is
+    blank in MirrorMaker 2's records, too (``source.cluster.alias =``), and its topics are named after the cluster."""
 
     flow: str = ""
     offsets_topic: str = ""
@@ -56,21 +56,40 @@ class Imported:
 
 
 def import_positions(folder: Path, request: ImportRequest, write: bool, say: Callable[[str], None]) -> Imported:
-    """What was found, and written when ``write``. Raises ReconcilerError, then no file was changed."""
+    """What was found, and written if ``write``. Raises ReconcilerError before any file is changed, and BlockedError
+    for what speaks against taking positions over."""
     with open_session(folder, Principal.PLAN) as session:
         flows = _flows(session, request)
         places = {flow.name: _place(flow, request) for flow in flows}
         first = _read(session, places)
         if not any(records is not None for records in first.values()):
-            raise _nothing_there(session, places)
+            raise _no_offsets_topic(session, places)
         say(f"looking again in {LOOK_AGAIN_S:.0f} s, to see whether MirrorMaker 2 still copies")
         time.sleep(LOOK_AGAIN_S)
         second = _read(session, places)
         looks = ((flow, first[flow.name], second[flow.name]) for flow in flows)
         judged = (_judged(session, flow, request, before, now) for flow, before, now in looks if before and now)
-        absent = {name: place for name, place in places.items() if second[name] is None}
+        absent = {name: place for name, place in places.items() if first[name] is None or second[name] is None}
         imported = Imported(session.topology.environment, tuple(judged), absent)
-        return _written(session, imported) if write else imported
+        if not write:
+            return imported
+
+        # Nothing is written for one flow while something speaks against another: they are imported together.
+        if against := [f"flow {each.flow.name}: {why}." for each in imported.flows for why in each.obstacles]:
+            raise BlockedError("no position was taken over, no file was changed", "\n".join(against))
+        starts = {each.flow.name: each.offsets for each in imported.flows if each.offsets}
+        if not starts:
+            lines = [f"  {item.subject}: {item.why}" for each in imported.flows for item in each.left]
+            shown = "\n".join([*lines[:20], *([f"  and {len(lines) - 20} more"] if len(lines) > 20 else [])])
+            problem, why = "no position to take over, no file was changed", shown or "The offsets topic holds none."
+            todo = "Look at --connector and --alias."
+            if any(each.stopped for each in imported.flows):
+                todo += " Or declare where each begins: start.offsets of the flow; start: again copies all of it again."
+            raise ReconcilerError(problem, why, todo)
+        texts = write_starts(read_environment(session.folder), session.topology, starts)
+        for file, text in texts.items():
+            write_text(Path(file), text)
+        return replace(imported, files=tuple(texts))
 
 
 def _flows(session: Session, request: ImportRequest) -> Sequence[Flow]:
@@ -103,7 +122,7 @@ def _side(session: Session, cluster: str) -> Side:
 
 
 def _read(session: Session, places: Mapping[str, TopicRef]) -> Mapping[str, Records | None]:
-    """By flow; None where the topic is not there, or hidden. Raises ClusterError for what cannot be read."""
+    """By flow; None if the topic does not exist or is hidden. Raises ClusterError if it cannot be read."""
     names = {cluster: _side(session, cluster).partitions() for cluster in {topic.cluster for topic in places.values()}}
     records = {
         place: positions(read_records(_side(session, place.cluster), place.name))
@@ -113,7 +132,8 @@ def _read(session: Session, places: Mapping[str, TopicRef]) -> Mapping[str, Reco
     return {name: records.get(place) for name, place in places.items()}
 
 
-def _nothing_there(session: Session, places: Mapping[str, TopicRef]) -> ReconcilerError:
+def _no_offsets_topic(session: Session, places: Mapping[str, TopicRef]) -> ReconcilerError:
+    """With the topics of all clusters that look like one."""
     topics = sorted(set(places.values()))
     alike: list[str] = []
     for cluster in sorted({flow for place in topics for flow in (place.cluster, *session.topology.clusters)}):
@@ -144,12 +164,22 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
         try:
             state = workers(_side(session, judged.place.cluster), group)
         except ClusterError as error:
-            notes.append(f"whether workers of MirrorMaker 2 are there is not known: {error.what}")
+            notes.append(f"whether workers of MirrorMaker 2 are running is not known: {error.what}")
         else:
             if state is not None:
-                problem = f"workers of MirrorMaker 2 are there: its group {group} at {judged.place.cluster} is {state}"
+                problem = f"workers of MirrorMaker 2 are running: group {group} at {judged.place.cluster} is {state}"
                 obstacles.append(f"{problem}. Stop them cleanly first, and look again")
-    obstacles += _running(session, flow)
+    carriers = [mirror.name for mirror in session.topology.mirrors.values() if flow.name in mirror.flows]
+    job = job_of(session, flow.name) if carriers else None
+    if isinstance(job, Unknown):
+        obstacles.append(f"whether mirror {carriers[0]} runs is not known: {job.error}. {job.todo}")
+    elif job is not None and job.state in (JobState.RUNNING, JobState.STARTING) and flow.name in job.flows:
+        problem = f"mirror {job.name} runs with the flow, so its partitions have begun somewhere already"
+        obstacles.append(
+            f"{problem}. Look with reconciler mirror seek ENV {flow.name}, or stop it before it is given a start"
+        )
+
+    # Offsets in the middle of a transaction are looked up last, since that reads records.
     if not obstacles:
         stored = {(topic, number): at for topic, each in judged.offsets.items() for number, at in each.items()}
         fresh = dict.fromkeys(_without_position(flow, judged, world))
@@ -185,18 +215,6 @@ def _in_flight(
     return known
 
 
-def _running(session: Session, flow: Flow) -> Iterator[str]:
-    carriers = [mirror.name for mirror in session.topology.mirrors.values() if flow.name in mirror.flows]
-    if not carriers:
-        return
-    job = job_of(session, flow.name)
-    if isinstance(job, Unknown):
-        yield f"whether mirror {carriers[0]} runs is not known: {job.error}. {job.todo}"
-    elif job is not None and job.state in (JobState.RUNNING, JobState.STARTING) and flow.name in job.flows:
-        description = f"mirror {job.name} runs with the flow, so its partitions have begun somewhere already"
-        yield f"{description}. Look with reconciler mirror seek ENV {flow.name}, or stop it before it is given a start"
-
-
 def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) -> PositionAnswers:
     """Raises ClusterError, also when the source does not report the offsets of a partition that has a position."""
     source, target = _side(session, flow.source), _side(session, flow.target)
@@ -210,24 +228,3 @@ def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) ->
     group = position_group(flow.state_name)
     own = {key: at.offset for key, at in target.offsets([group]).get(group, {}).items()}
     return PositionAnswers(names, begins_and_ends, own, frozenset(target.partitions()))
-
-
-def _written(session: Session, imported: Imported) -> Imported:
-    """Raises BlockedError for what prevents it, ReconcilerError when there is nothing to write."""
-    if against := [f"flow {each.flow.name}: {why}." for each in imported.flows for why in each.obstacles]:
-        raise BlockedError("no position was taken over, no file was changed", "\n".join(against))
-    starts = {each.flow.name: each.offsets for each in imported.flows if each.offsets}
-    if not starts:
-        lines = [f"  {item.subject}: {item.why}" for each in imported.flows for item in each.left]
-        shown = "\n".join([*lines[:20], *([f"  and {len(lines) - 20} more"] if len(lines) > 20 else [])])
-        description = "no position to take over, no file was changed"
-        todo = "Look at --connector and --alias."
-        if any(each.stopped for each in imported.flows):
-            todo += (
-                " Or say yourself where each begins: start.offsets of the flow; start: again copies all of it again."
-            )
-        raise ReconcilerError(description, shown or "The offsets topic holds none.", todo)
-    texts = write_starts(read_environment(session.folder), session.topology, starts)
-    for file, text in texts.items():
-        write_text(Path(file), text)
-    return replace(imported, files=tuple(texts))

@@ -8,11 +8,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -25,7 +24,6 @@ from reconciler.backends.mirror_jobs.runner.run_folder import required, state_fo
 from reconciler.backends.state.lock import environment_lock
 from reconciler.engine.observe.read_all import unlisted, with_answers
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.operations.apply.execution import Execution, ended_by_signals, interrupted_by_sigterm
@@ -53,12 +51,11 @@ class EndedJob:
 
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:
-    """The words to end with. Raises ReconcilerError when a job could not reach its goal."""
+    """Returns the closing words. Raises ReconcilerError when a job could not reach its goal."""
     texts = handovers(execute.session.topology)
     goal = {"flows": [flow] if flow else [], "calm_s": calm_s}
-    ended: list[EndedJob] = []
 
-    def run() -> None:
+    def run() -> list[EndedJob]:
         # A job that runs is stopped: it has no goal, and two of one mirror would fence each other.
         runner = execute.session.runner.on_this_machine(mirrors)
         asked_at_ms: dict[str, int] = {}
@@ -72,7 +69,12 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
 
         # Each is followed to its end, by its status record and by its supervisor. Whether the goal was reached only its
         # exit code says.
-        with _shown(flow) as shown:
+        ended: list[EndedJob] = []
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        terminal = sys.stderr.isatty()
+        bars = Progress(*columns, console=Console(stderr=True), transient=True) if terminal else None
+        shown = _Shown(flow, bars)
+        with bars or nullcontext():
             while waiting := [name for name in mirrors if name not in {job.mirror for job in ended}]:
                 for name in waiting:
                     folder = runner.folder(name)
@@ -89,41 +91,41 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
                         reached = state == "stopped" and folder.number("supervisor.json", "exit_code") == 0
                         ended.append(EndedJob(name, reached, last, folder.log_tail(4)))
                 time.sleep(LOOK_S)
-        if failed := [job for job in ended if not job.reached]:
-            raise _not_reached(failed)
+        failed = [job for job in ended if not job.reached]
+        names, why = [f"mirror {job.mirror} did not catch up" for job in failed], []
+        for job in failed:
+            # A job that gave up says why in its status record; of one that died only the log is left.
+            over = job.last is not None and job.last.state in (JobState.FAILED, JobState.STOPPED)
+            why.append((job.last.detail if job.last is not None and over else "") or f"Its log ends with:\n{job.log}")
+        if failed:
+            todo = "What was copied is committed. Fix the cause and start again: it continues from there."
+            raise ReconcilerError("; ".join(names), "\n".join(why), todo)
+        return ended
 
     try:
-        execute.perform(f"catch-up:{','.join(mirrors)}", run)
+        ended = execute.perform(f"catch-up:{','.join(mirrors)}", run)
     except KeyboardInterrupt:
         say("the job goes on and ends by itself: see reconciler status ENV; reconciler mirror stop ENV ends it now")
         raise
-    return "\n".join(line for job in ended for line in _copied(job, flow))
 
-
-def _copied(job: EndedJob, flow: str | None) -> Iterator[str]:
-    yield f"mirror {job.mirror} has caught up and has stopped by itself"
-    for name, flow_status in job.last.flows.items() if job.last is not None else ():
-        more = "" if flow in (None, name) else ", copied along; it may be behind"
-        lost = sum(loss.offsets for loss in flow_status.lost)
-        where = f"{counted(flow_status.partitions, 'partition')} of {counted(flow_status.topics, 'topic')}"
-        words = f"{counted(flow_status.records_total, 'record')} in {where}"
-        yield f"  flow {name}: {words}{', ' + counted(lost, 'offset') + ' lost' if lost else ''}{more}"
-        if undecided := flow_status.catch_up.offsets_undecided if flow_status.catch_up is not None else 0:
-            yield f"    not copied: {counted(undecided, 'offset')} behind transactions still open at the source"
-
-
-def _not_reached(failed: Sequence[EndedJob]) -> ReconcilerError:
-    names, why = [], []
-    for job in failed:
-        names.append(f"mirror {job.mirror} did not catch up")
-        said = job.last.detail if job.last is not None and job.last.state in (JobState.FAILED, JobState.STOPPED) else ""
-        why.append(said or f"Its log ends with:\n{job.log}")
-    todo = "What was copied is committed. Fix the cause and start again: it continues from there."
-    return ReconcilerError("; ".join(names), "\n".join(why), todo)
+    lines = []
+    for job in ended:
+        lines.append(f"mirror {job.mirror} has caught up and has stopped by itself")
+        for name, status in job.last.flows.items() if job.last is not None else ():
+            more = "" if flow in (None, name) else ", copied along; it may be behind"
+            lost = sum(loss.offsets for loss in status.lost)
+            where = f"{counted(status.partitions, 'partition')} of {counted(status.topics, 'topic')}"
+            words = f"{counted(status.records_total, 'record')} in {where}"
+            lines.append(f"  flow {name}: {words}{', ' + counted(lost, 'offset') + ' lost' if lost else ''}{more}")
+            if undecided := status.catch_up.offsets_undecided if status.catch_up is not None else 0:
+                lines.append(
+                    f"    not copied: {counted(undecided, 'offset')} behind transactions still open at the source"
+                )
+    return "\n".join(lines)
 
 
 class _Shown:
-    """A bar for people who watch, a line now and then for a log."""
+    """A bar in a terminal, a line every few seconds in a log."""
 
     def __init__(self, flow: str | None, bars: Progress | None) -> None:
         self.flow = flow
@@ -134,23 +136,22 @@ class _Shown:
 
     def take(self, mirror: LiveMirror) -> None:
         flows = [flow for name, flow in mirror.flows.items() if self.flow in (None, name) and flow.catch_up is not None]
-        if self.bars is not None:
-            for flow in flows:
-                self._bar(self.bars, flow)
-        elif flows and time.monotonic() - self.said >= TELL_S:
-            self.said = time.monotonic()
-            for flow in flows:
-                say(f"flow {flow.name}: {_words(flow)}")
-
-    def _bar(self, bars: Progress, flow: FlowStatus) -> None:
-        lag = flow.catch_up.offsets_left if flow.catch_up is not None else None
-        if lag is None:
+        if self.bars is None:
+            if flows and time.monotonic() - self.said >= TELL_S:
+                self.said = time.monotonic()
+                for flow in flows:
+                    say(f"flow {flow.name}: {_words(flow)}")
             return
-        self.most[flow.name] = most = max(self.most.get(flow.name, 0), lag)
-        if flow.name not in self.tasks:
-            self.tasks[flow.name] = bars.add_task(flow.name, total=max(1, most))
-        task = self.tasks[flow.name]
-        bars.update(task, total=max(1, most), completed=max(1, most) - lag, description=f"{flow.name}: {_words(flow)}")
+        for flow in flows:
+            lag = flow.catch_up.offsets_left if flow.catch_up is not None else None
+            if lag is None:
+                continue
+            # The bar is full at the largest lag so far: the goal's end is known only once all positions are.
+            self.most[flow.name] = most = max(1, lag, self.most.get(flow.name, 0))
+            if flow.name not in self.tasks:
+                self.tasks[flow.name] = self.bars.add_task(flow.name, total=most)
+            words = f"{flow.name}: {_words(flow)}"
+            self.bars.update(self.tasks[flow.name], total=most, completed=most - lag, description=words)
 
 
 def _words(flow: FlowStatus) -> str:
@@ -161,63 +162,41 @@ def _words(flow: FlowStatus) -> str:
     return f"{done}, {offsets}, {flow.records_per_second:,.0f} records/s"
 
 
-@contextmanager
-def _shown(flow: str | None) -> Iterator[_Shown]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    if sys.stderr.isatty():
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-            yield _Shown(flow, bars)
-    else:
-        yield _Shown(flow, None)
-
-
 def prove(
     session: Session, request: VerificationRequest, mirrors: Sequence[str], progress: Callable[[str], None]
 ) -> Verification:
-    """``mirrors``: those that carry the desired flows. ``progress``: for people who wait. Raises ReconcilerError."""
-    began = time.monotonic()
-    texts = handovers(session.topology)
-    live = _live(session, request, mirrors)
+    """Compares both sides of flows by Spark, one application a mirror. ``mirrors``: those that carry the desired flows.
+    Raises ReconcilerError."""
+    began, topology, texts = time.monotonic(), session.topology, handovers(session.topology)
+    carried = {
+        name: [flow for flow in topology.flows_of(topology.mirrors[name]) if request.flow in (None, flow.name)]
+        for name in mirrors
+    }
+    flows = [flow for each in carried.values() for flow in each]
+
+    # Both sides of these flows, with the topics that no cluster lists and git or a flow names.
+    read = {
+        side: session.whole(side) for side in sorted({side for flow in flows for side in (flow.source, flow.target)})
+    }
+    for side, names in unlisted(topology, LiveState(read, {})).items():
+        read[side] = with_answers(read[side], session.clusters[side].read(names))
+    live = LiveState(read, {})
+
+    answers = []
     with interrupted_by_sigterm():
-        answers = [_answer(session, request, name, (texts[name], live), progress) for name in mirrors]
+        for name, mine in carried.items():
+            sides = {side: read[side] for flow in mine for side in (flow.source, flow.target)}
+            asked = request_fields(request, (flow.name for flow in mine), sides)
+            run = ForegroundRun(topology.mirrors[name], session.state, texts[name], asked, request.master)
+            answers.append(run_in_foreground(run, progress))
     return Verification(
-        session.topology.environment,
+        topology.environment,
         request,
         tuple(partition for answer in answers for partition in answered(answer)),
         tuple(str(answer["application_id"]) for answer in answers),
         time.monotonic() - began,
-        tuple(filter(None, (left_out_by(flow, session.topology, live) for flow in _flows(session, request, mirrors)))),
+        tuple(filter(None, (left_out_by(flow, topology, live) for flow in flows))),
     )
-
-
-def _flows(session: Session, request: VerificationRequest, mirrors: Sequence[str]) -> list[Flow]:
-    flows = [flow for name in mirrors for flow in session.topology.flows_of(session.topology.mirrors[name])]
-    return [flow for flow in flows if request.flow in (None, flow.name)]
-
-
-def _live(session: Session, request: VerificationRequest, mirrors: Sequence[str]) -> LiveState:
-    """Both sides of the flows that are asked about."""
-    sides = {side for flow in _flows(session, request, mirrors) for side in (flow.source, flow.target)}
-    live = {side: session.whole(side) for side in sorted(sides)}
-    for side, names in unlisted(session.topology, LiveState(live, {})).items():
-        live[side] = with_answers(live[side], session.clusters[side].read(names))
-    return LiveState(live, {})
-
-
-def _answer(
-    session: Session,
-    request: VerificationRequest,
-    name: str,
-    basis: tuple[str, LiveState],
-    progress: Callable[[str], None],
-) -> Mapping[str, Any]:
-    """``basis``: the mirror's hand-over, and both sides of its flows."""
-    handover, live = basis
-    flows = _flows(session, request, [name])
-    sides = {side: cluster for flow in flows for side in (flow.source, flow.target) if (cluster := live.known(side))}
-    asked = request_fields(request, (flow.name for flow in flows), sides)
-    mirror = session.topology.mirrors[name]
-    return run_in_foreground(ForegroundRun(mirror, session.state, handover, asked, request.master), progress)
 
 
 RUNS = ".host"

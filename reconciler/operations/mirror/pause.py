@@ -17,11 +17,12 @@ from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.status.records import write_records
 from reconciler.backends.state.audit import AuditFile
 from reconciler.backends.state.lock import this_process
-from reconciler.engine.apply.audit_lines import Actor, begun, changed, ended
+from reconciler.engine.apply.audit_lines import Actor
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Outcome, Result
+from reconciler.operations.apply.audit import Audit, recorded
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from reconciler.resources.mirrors.pause import PauseRequest, progress, require_exists, scopes, to_lift, words
@@ -32,10 +33,10 @@ Say = Callable[[str], None]
 
 
 def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: Say) -> str:
-    """The words to end with. Raises ReconcilerError, also when the job has not confirmed in time."""
+    """Returns the closing words. Raises ReconcilerError, also if the job has not confirmed in time."""
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
-        _require_there(session, wanted, say)
+        _require_exist(session, wanted, say)
         held = {pause.scope: pause for scope in wanted for pause in _held(session, scope.flow)}
         fresh = {scope: _fresh(scope, reason) for scope in wanted if scope not in held}
         for scope in wanted:
@@ -49,10 +50,10 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
 
 
 def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
-    """The words to end with. Raises ReconcilerError, also when the job has not confirmed in time."""
+    """Returns the closing words. Raises ReconcilerError, also if the job has not confirmed in time."""
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
-        _require_there(session, wanted, say)
+        _require_exist(session, wanted, say)
         lifted = {scope: to_lift(scope, _held(session, scope.flow)) for scope in wanted}
         before = _status_times(session, wanted)
         _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
@@ -66,7 +67,7 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
 
 
 def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str]:
-    """Pauses one scope as a part of something bigger, which keeps the audit record. Returns what is worth a note.
+    """Pauses one scope as part of a command that writes the audit record itself. Returns what is worth a note.
 
     Raises ReconcilerError when it cannot be written, or when the job has not confirmed in time.
     """
@@ -100,7 +101,7 @@ def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
     return _live(session, mirror_of(session, flow))
 
 
-def _require_there(session: Session, wanted: Sequence[Scope], say: Say) -> None:
+def _require_exist(session: Session, wanted: Sequence[Scope], say: Say) -> None:
     for scope in wanted:
         if scope.topic:
             flow = session.topology.flows[scope.flow]
@@ -142,7 +143,7 @@ def _status_times(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int
 
 
 def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None]) -> None:
-    """One run in the audit record; nothing to write leaves none."""
+    """Writes pauses, None for one that ends, as one run in the audit record; without any there is no run."""
     if not pauses:
         return
     by_cluster: dict[str, dict[str, bytes | None]] = {}
@@ -157,37 +158,12 @@ def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None])
 
 @contextmanager
 def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[list[Outcome]]:
-    """One run in the audit record, of a lever that takes no lock. What the block leaves in the list are its outcomes; a
-    step without one failed by what the block raised. Raises ReconcilerError at once when the record cannot be kept."""
-    run, at_revision = uuid.uuid4().hex, revision(session.folder)
-    actor = Actor(command, session.topology.environment, this_process(command), at_revision.commit, at_revision.dirty)
-    outcomes: list[Outcome] = []
-    why = "interrupted"
-    with AuditFile(session.state) as audit:
-        try:
-            audit.write(begun(run, time.time(), actor, None, len(steps)))
-            yield outcomes
-        except ReconcilerError as error:
-            why = str(error)
-            raise
-        finally:
-            if audit.holds(run):
-                names = {outcome.id for outcome in outcomes}
-                outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in names]
-                _recorded(audit, run, outcomes)
-
-
-def _recorded(audit: AuditFile, run: str, outcomes: Sequence[Outcome]) -> None:
-    """Raises ReconcilerError that says what was done all the same: here it is too late not to begin."""
-    try:
-        for outcome in outcomes:
-            audit.write(changed(run, time.time(), outcome, None))
-        audit.write(ended(run, time.time(), outcomes, ""))
-    except ReconcilerError as error:
-        lines = [f"{it.id} is {it.result}{f' ({it.error})' if it.error else ''}" for it in outcomes]
-        problem = f"{'; '.join(lines)}. The audit record does not say so: {error.what}"
-        why = "It has the beginning of this run and no end, as though it had been killed."
-        raise ReconcilerError(problem, why, f"{error.todo} What is done holds, and need not be repeated.") from None
+    """One run of a command that takes no lock, in the audit file alone: the topic's chain has one writer at a time, the
+    holder of the lock. Raises as ``apply.audit.recorded``."""
+    run, now = uuid.uuid4().hex, revision(session.folder)
+    actor = Actor(command, session.topology.environment, this_process(command), now.commit, now.dirty)
+    with AuditFile(session.state) as file, recorded(Audit(file), run, actor, steps) as outcomes:
+        yield outcomes
 
 
 def _steps(values: Mapping[str, bytes | None]) -> list[str]:
@@ -197,9 +173,9 @@ def _steps(values: Mapping[str, bytes | None]) -> list[str]:
 def _await(
     session: Session, wanted: Sequence[Scope], before: Mapping[str, int], wait_s: float, *, paused: bool
 ) -> list[str]:
-    """Returns when every job concerned says so itself, with a line for each that does not run.
+    """Waits until every job concerned reports it. Returns a line for each job that does not run.
 
-    Raises ReconcilerError with what is known when one does not say so in time.
+    Raises ReconcilerError with what is known if one does not report it in time.
     """
     give_up = time.monotonic() + wait_s
     word, later = "paused" if paused else "resumed", []

@@ -49,7 +49,7 @@ def look(folder: Path, request: PauseRequest) -> TopicPositions:
 
 
 def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -> TopicPositions:
-    """Where they stood, and go on. ``agreed`` is asked with what it costs. Raises ReconcilerError."""
+    """Returns the positions before and after. ``agreed`` is asked with the costs. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         before = place.standings()
@@ -64,7 +64,7 @@ def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -
 
 
 class _Place:
-    """The partitions that are meant, on both sides."""
+    """The partitions that the request names, on both sides."""
 
     def __init__(self, session: Session, request: PauseRequest) -> None:
         (self.scope,) = scopes(session.topology, request)
@@ -141,13 +141,13 @@ class _Place:
 
 
 def unreported(side: Side, topic: str, partition: int) -> ClusterError:
-    """Bounds of the partition that ``side`` did not give."""
+    """``side`` did not report the bounds of the partition."""
     description = f"{side.name} does not report the offsets of {topic}-{partition}"
     return ClusterError(side.name, "other", description, "Perhaps its leader is away.", "Try again later.")
 
 
 def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
-    """Any mirror may still run a flow that is no longer declared."""
+    """The job that reports the flow: any mirror may still run a flow that is no longer declared."""
     if flow in session.topology.flows:
         return job_of(session, flow)
     for mirror in session.topology.mirrors:

@@ -18,12 +18,12 @@ from reconciler.resources.flows.routes import find_routes
 
 
 def past(session: Session, say: Callable[[str], None]) -> History:
-    """What earlier runs did, as far as it is recorded."""
+    """What earlier runs did, as far as records go."""
     return history(past_lines(session, say))
 
 
 def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
-    """By the record of this machine, and by its copy in a topic, with those of others, oldest first."""
+    """Lines of this machine's audit record, and of the topic with the copies of all machines, oldest first."""
     here, place = read_lines(session.state), session.topology.audit_place()
     known = session.last.live.known(place.cluster) if place and session.last.live else None
     if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
@@ -38,21 +38,19 @@ def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
 
 
 def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
-    """Writes live values into the files; the words to end with. Raises ReconcilerError, then no file was changed."""
+    """Writes live values into the files, and returns the closing words. Raises ReconcilerError before any file is
+    changed."""
     with open_session(folder, Principal.PLAN) as session:
         live = session.observe()
         acceptance = accept(read_environment(folder), session.topology, live, subjects)
     write_texts({Path(file): text for file, text in acceptance.texts.items()})
-    topics = session.topology.topics
-    lines = [f"  {accepted} ({_place(folder, topics[accepted.topic].where.file)})" for accepted in acceptance.accepted]
-    return "\n".join(["Accepted into the files; review and commit them:", *lines])
-
-
-def _place(folder: Path, file: str) -> str:
-    real = Path(file).resolve()
-    if real.is_relative_to(folder.resolve()):
-        return file
-    return f"{file}, a link to {real}: every environment that links to it changes"
+    lines = ["Accepted into the files; review and commit them:"]
+    for accepted in acceptance.accepted:
+        place = session.topology.topics[accepted.topic].where.file
+        if not (real := Path(place).resolve()).is_relative_to(folder.resolve()):
+            place = f"{place}, a link to {real}: every environment that links to it changes"
+        lines.append(f"  {accepted} ({place})")
+    return "\n".join(lines)
 
 
 def parity_report(folder: Path) -> Parity:

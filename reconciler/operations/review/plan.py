@@ -72,9 +72,12 @@ def untouched(env: Path, ref: str) -> str | None:
 def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Review:
     """``begun``: of ``env``, where ``request`` has no base."""
     if request.base is None:
-        _needs_base(request)
+        if request.revert or request.offline:
+            word = "--revert" if request.revert else "--offline"
+            why, todo = "It says what to compare with.", f"Write --base main {word}."
+            raise ReconcilerError(f"{word} is given without --base", why, todo)
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
-            return _told(session, make_plan(session, consent=request.consent))
+            return _reviewed(session, make_plan(session, consent=request.consent))
     now, at = read_topology(env), snapshot(env, request.base)
     if at.relinked and not request.allow_new_address:
         raise ReconcilerError(
@@ -85,7 +88,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         )
     against = Against(request.base, at.commit, revision(env).dirty, request.revert)
     try:
-        # A tombstone that has expired since was agreed then; going back to it is another matter.
+        # A tombstone that has expired since was valid then; going back to it needs a valid one.
         before = load(at.named, now.environment, None if request.revert else date.min) if at.texts else None
     except TopologyError as error:
         if request.offline or request.revert:
@@ -107,7 +110,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
 
 
 def _effects(planned: Review, before: Topology | None, now: Topology) -> Review:
-    """With the entries of the edit that the plan has no change for."""
+    """Adds the entries of the edit that the plan has no change for."""
     if planned.plan is None or planned.seen is None or planned.comparison is None:
         return planned
     base = before or Topology(now.environment, {}, {}, {}, {})  # of an environment that is new each entry is
@@ -130,7 +133,7 @@ def _places(env: Path) -> Places:
 
 
 def handoff(env: Path, out: Path | None, request: PlanRequest, artifact: str) -> Handoff:
-    """No command for a way back: the folder has to be as it was first, and then it is a plan like any other."""
+    """No command for a way back: the folder must first be as it was, and then it is a plan like any other."""
     command = f"reconciler apply {shlex.quote(str(env))}"
     if out is not None:
         command += f" --plan {shlex.quote(str(out))}"
@@ -140,7 +143,7 @@ def handoff(env: Path, out: Path | None, request: PlanRequest, artifact: str) ->
 
 
 def goes_on(plan: Plan, handoff: Handoff) -> str:
-    """What is to be said of a plan that was saved."""
+    """How to apply a plan that was saved."""
     if not handoff.apply:
         return "to apply it, git revert first"
     if plan.refused or plan.unknown:
@@ -149,7 +152,7 @@ def goes_on(plan: Plan, handoff: Handoff) -> str:
 
 
 def worst(codes: Sequence[ExitCode]) -> ExitCode:
-    """Of several environments: what is unknown counts most, then what is blocked, then changes."""
+    """The exit code of several environments: errors count most, then what is blocked, then changes."""
     order = (ExitCode.ERROR, ExitCode.BLOCKED, ExitCode.CHANGES)
     return next((code for code in order if code in codes), ExitCode.DONE)
 
@@ -159,10 +162,10 @@ def _planned(
 ) -> Review:
     with closing(Session(env, topology, Principal.PLAN)) as session:
         seen = Revision(at.commit) if at else None
-        return _told(session, make_plan(session, seen, request.consent, base=base))
+        return _reviewed(session, make_plan(session, seen, request.consent, base=base))
 
 
-def _told(session: Session, plan: Plan) -> Review:
+def _reviewed(session: Session, plan: Plan) -> Review:
     """With what only pages show, worked out when one is made."""
     live, figures = session.last.live, session.last.amounts
     assert live is not None  # a plan looks at everything
@@ -174,32 +177,21 @@ def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest)
     return topology if request.allow_new_address else held_to_base(topology, base, allowed(os.environ))
 
 
-def _needs_base(request: PlanRequest) -> None:
-    if request.revert or request.offline:
-        word = "--revert" if request.revert else "--offline"
-        why, todo = "It says what to compare with.", f"Write --base main {word}."
-        raise ReconcilerError(f"{word} is given without --base", why, todo)
-
-
 def compare_folders(source: Path, target: Path, names: Sequence[str]) -> PromotionReport:
     """``names``: ``a=b`` each, a name of ``source`` and the one it has in ``target``. Raises ReconcilerError."""
-    report = promotion(read_topology(source), read_topology(target), _names_of_map(names))
-    if report.source != report.target:
-        return report
-    return replace(report, source=str(source), target=str(target))  # folders of one name in different places
-
-
-def _names_of_map(words: Sequence[str]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for word in words:
+    mapped: dict[str, str] = {}
+    for word in names:
         name, sign, other = word.partition("=")
         if not (name and sign and other):
             why = "It says what a cluster, flow, mirror or principal of the first environment is called in the second."
             raise ReconcilerError(f"--map is {word or 'empty'}", why, "Write it as staging-east=east.")
-        if names.setdefault(name, other) != other:
-            problem = f"--map gives {name} two names, {names[name]} and {other}"
+        if mapped.setdefault(name, other) != other:
+            problem = f"--map gives {name} two names, {mapped[name]} and {other}"
             raise ReconcilerError(problem, "It can be compared with one.", "Leave one out.")
-    return names
+    report = promotion(read_topology(source), read_topology(target), mapped)
+    if report.source != report.target:
+        return report
+    return replace(report, source=str(source), target=str(target))  # folders of one name in different places
 
 
 def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:

@@ -41,7 +41,7 @@ LOOKS_ONLY = "this principal may look and not change, as is recommended for plan
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What the reviews of one plan rest on. ``unread``: no person reads the plan, so nothing is asked for people.
+    """What the reviews of one plan depend on. ``unread``: no person reads the plan, so nothing is asked for people.
     ``stakes`` waits for the answers about records and readers that a dangerous change touches."""
 
     session: Session
@@ -75,40 +75,27 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
     return with_broker_refusals(made, refusals, unasked)
 
 
-def _same_repository(made: Plan, on: Ground) -> Plan:
-    return from_here(made, on.session.last.applied, on.session.last.origin)
-
-
-def _nothing_by_accident(made: Plan, on: Ground) -> Plan:
-    return guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent)
-
-
-def _heartbeats_are_ours(made: Plan, on: Ground) -> Plan:
-    session = on.session
-    foreign = heartbeats_found(session.topology, session.principal, on.live)
-    return with_heartbeats(made, session.topology, on.live, foreign, session.last.applied)
-
-
-def _same_offsets(made: Plan, on: Ground) -> Plan:
-    return with_copy_facts(made, on.session.topology, on.live, on.session.principal)
-
-
-def _records_at_stake(made: Plan, on: Ground) -> Plan:
-    return made if on.unread else weighed(made, on.session.topology, on.stakes())
-
-
-def _readers_at_stake(made: Plan, on: Ground) -> Plan:
-    return made if on.unread else with_readers(made, on.live, on.stakes())
-
-
 REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
-    _brokers_agree,  # First: a step that a broker refuses leaves the plan, and no guard counts it.
-    _same_repository,  # Before the guards, which let a consent release it.
-    _nothing_by_accident,  # Counts what is left to be deleted, and asks for consent.
-    _heartbeats_are_ours,  # Adds refusals alone: nothing after it depends on them.
-    _same_offsets,  # Asks the clusters itself; refuses copies, so it comes before stakes are reported.
-    _records_at_stake,  # Last, because it waits for the slowest answers: how many records each step touches.
-    _readers_at_stake,  # Raises the risk of what the reviews before it left in the plan.
+    # First: a step that a broker refuses leaves the plan, and no guard counts it.
+    _brokers_agree,
+    # Another repository, before the guards, which let a consent release it.
+    lambda made, on: from_here(made, on.session.last.applied, on.session.last.origin),
+    # Counts what is left to be deleted, and asks for consent.
+    lambda made, on: guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent),
+    # Topics of heartbeats that hold other records. Adds refusals alone: nothing after it depends on them.
+    lambda made, on: with_heartbeats(
+        made,
+        on.session.topology,
+        on.live,
+        heartbeats_found(on.session.topology, on.session.principal, on.live),
+        on.session.last.applied,
+    ),
+    # Same offsets: asks the clusters itself, and refuses copies, so it comes before stakes are reported.
+    lambda made, on: with_copy_facts(made, on.session.topology, on.live, on.session.principal),
+    # Late, because it waits for the slowest answers: how many records each step touches.
+    lambda made, on: made if on.unread else weighed(made, on.session.topology, on.stakes()),
+    # Readers: raises the risk of what the reviews before it left in the plan.
+    lambda made, on: made if on.unread else with_readers(made, on.live, on.stakes()),
 )
 
 
@@ -120,7 +107,7 @@ def make_plan(
     unread: bool = False,
     base: Topology | None = None,
 ) -> Plan:
-    """The plan of a session's topology against its live clusters; ``session.last`` keeps what it rests on.
+    """The plan of a session's topology against its live clusters; ``session.last`` keeps what it depends on.
 
     ``seen``: the commit that is planned, where it is not the one checked out. ``base``: what the edit is compared with.
     Raises ClusterError when the apply principal cannot read the record of the last apply.
@@ -142,7 +129,17 @@ def make_plan(
         cluster_features = {name: future.result() for name, future in natures.items()}
     topology = session.topology  # with the home of the lock, which was looked for meanwhile
     live = look_closer(topology, live, session.clusters)
-    made = plan(topology, live, _handovers_before(session, live, base), edition, consent.prune, session.last.left)
+
+    # The hand-over that each job was given, as far as it is known here, explains a restart. On another machine than the
+    # job's, git may know the definition that it runs with: that of ``base``.
+    handovers: dict[str, Mapping[str, object]] = {}
+    for name, mirror in topology.mirrors.items():
+        handovers[name] = session.runner.handover_before(mirror)
+        before = mirror_handover(base, base.mirrors[name]) if base is not None and name in base.mirrors else None
+        running = live.mirrors.get(name)
+        if before is not None and isinstance(running, LiveMirror) and running.fingerprint == before["fingerprint"]:
+            handovers[name] = before
+    made = plan(topology, live, handovers, edition, consent.prune, session.last.left)
     made = described(made, topology, cluster_features)
 
     # A flow that would copy into topics of others is refused before anything else is asked: its steps go with it.
@@ -165,16 +162,3 @@ def make_plan(
         figures = () if unread else amounts(made, travelling, stakes(), live, again)
     session.last = replace(session.last, amounts=figures)
     return made
-
-
-def _handovers_before(session: Session, live: LiveState, base: Topology | None) -> dict[str, Mapping[str, object]]:
-    """The hand-over that each job was given, as far as it is known here; it explains a restart. On another machine than
-    the job's, git may know the definition that it runs with: that of ``base``."""
-    known: dict[str, Mapping[str, object]] = {}
-    for name, mirror in session.topology.mirrors.items():
-        known[name] = session.runner.handover_before(mirror)
-        before = mirror_handover(base, base.mirrors[name]) if base is not None and name in base.mirrors else None
-        running = live.mirrors.get(name)
-        if before is not None and isinstance(running, LiveMirror) and running.fingerprint == before["fingerprint"]:
-            known[name] = before
-    return known

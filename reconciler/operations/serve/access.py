@@ -1,7 +1,7 @@
-"""Who may ask the live page: names it may be called by, the token, and requests that other pages make.
+"""Which requests the live page answers: its names, its token, and requests that pages of other sites make.
 
-A browser sends whatever another site's page asks it to, also to 127.0.0.1. A name that leads here and is not ours
-(DNS rebinding) is refused by the Host header; what another site loads, by Sec-Fetch-Site.
+A browser sends what the page of another site asks it to, also to 127.0.0.1. A foreign name that resolves to us (DNS
+rebinding) is refused by the Host header; what another site loads, by Sec-Fetch-Site.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode
@@ -22,9 +23,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "reconciler-live"
 PARAMETER = "token"
 ADMITTED = "reconciler.admitted"
-"""In the scope of a request that the guard let through: with the token, where one is asked for."""
+"""Key in the scope of a request that the guard let through: with the token, where the page has one."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]+)?")
 LOCAL = frozenset({"localhost"})
+TOKEN_NEEDED = "This page asks for its token: open the address that reconciler serve ENV showed when it started.\n"  # noqa: S105
 HEADERS: Mapping[str, str] = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
@@ -37,7 +39,7 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``names``: host names, beside addresses, that the page may be called by. ``token`` empty: none is asked for.
+    """``names``: host names, beside addresses, that the page may be called by. ``token`` empty: the page has none.
     ``encrypted``: the page has TLS, so its cookie never travels without."""
 
     names: frozenset[str] = LOCAL
@@ -91,12 +93,13 @@ class Guard:
                 MutableHeaders(scope=message).update({**HEADERS, "content-security-policy": self._policy})
             await send(message)
 
-        answer = self._refusal(scope) or self._entry(scope)
+        answer = self._instead(scope)
         if answer is None:
             scope[ADMITTED] = True
         await (answer or self._app)(scope, receive, sealed)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _instead(self, scope: Scope) -> Response | None:
+        """The answer to a request that the application does not get: a refusal, or the way in with the token."""
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("This page only shows: GET and HEAD.\n", 405, {"allow": "GET, HEAD"})
@@ -108,35 +111,27 @@ class Guard:
         site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "navigate")
         if site not in ("none", "same-origin") and mode != "navigate":
             return PlainTextResponse("Another site asked for this.\n", 403)
-        return None
 
-    def _entry(self, scope: Scope) -> Response | None:
-        """With the token in the address: a cookie, and the same address without it, so that it stays in no history."""
+        # A token in the address becomes a cookie, and the address loses it, so that it stays in no history.
         if not self._access.token:
             return None
-        headers = Headers(scope=scope)
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if given := query.pop(PARAMETER, []):
             if not self._access.takes(given[0]):
-                return _denied()
+                return PlainTextResponse(TOKEN_NEEDED, 401, {"www-authenticate": "Bearer"})
             rest = urlencode(query, doseq=True)
             path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
             answer = RedirectResponse("/" + path.lstrip("/") + (f"?{rest}" if rest else ""), 303)
             answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax", secure=self._access.encrypted)
             return answer
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        shown = bearer if scheme.lower() == "bearer" else _cookie(headers.get("cookie", ""))
-        return None if shown and self._access.takes(shown) else _denied()
 
-
-def _cookie(header: str) -> str:
-    try:
-        morsel = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel is not None else ""
-
-
-def _denied() -> Response:
-    words = "This page asks for its token: open the address that reconciler serve ENV showed when it started.\n"
-    return PlainTextResponse(words, 401, {"www-authenticate": "Bearer"})
+        # Else the request shows the token itself, or the cookie.
+        scheme, _, shown = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            shown = ""
+            with suppress(CookieError):
+                morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+                shown = morsel.value if morsel is not None else ""
+        if shown and self._access.takes(shown):
+            return None
+        return PlainTextResponse(TOKEN_NEEDED, 401, {"www-authenticate": "Bearer"})

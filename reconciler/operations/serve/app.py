@@ -26,11 +26,11 @@ from reconciler.render.reports.status import status_json
 
 EVERY_SECONDS = 1.0
 BEAT = 10
-"""A message at least so often (in looks), so that a browser notices when none comes."""
+"""A message at least every ten looks, so that a browser notices when none comes."""
 MOST_STREAMS = 100
 MOST_KEPT = 64
 LONGEST = 400
-"""Characters of a search that are looked at."""
+"""Characters of a search that count."""
 
 
 class Renderer:
@@ -64,14 +64,14 @@ class Renderer:
 
 @dataclass(eq=False, slots=True)
 class _Stream:
-    """``over``: another one took its place."""
+    """``over``: a newer stream took its place."""
 
     address: str
     over: bool = False
 
 
 class LiveApp:
-    """``stop``: set when the streams have to end."""
+    """``stop``: set when the streams must end."""
 
     def __init__(self, renderer: Renderer, stop: threading.Event) -> None:
         self._renderer = renderer
@@ -102,8 +102,9 @@ class LiveApp:
         page = page_of(request.url.path.removeprefix("/events"), request)
         return StreamingResponse(self._stream(page, request), media_type="text/event-stream")
 
-    def _one_more(self, stream: _Stream) -> None:
-        """Where there are too many, the oldest of the address with the most ends; its browser asks again in 2 s."""
+    async def _stream(self, page: LivePage, request: Request) -> AsyncIterator[str]:
+        # Of too many streams the oldest of the address with the most ends; its browser asks again in 2 s.
+        stream = _Stream(request.client.host if request.client else "")
         self._streams.append(stream)
         if len(self._streams) > MOST_STREAMS:
             numbers = Counter(one.address for one in self._streams)
@@ -111,9 +112,6 @@ class LiveApp:
             ended.over = True
             self._streams.remove(ended)
 
-    async def _stream(self, page: LivePage, request: Request) -> AsyncIterator[str]:
-        stream = _Stream(request.client.host if request.client else "")
-        self._one_more(stream)
         try:
             sent: dict[str, str] = {}
             silent = 0
@@ -125,19 +123,18 @@ class LiveApp:
                 changed = [part for part in parts if sent.get(part.name) != part.html]
                 silent = 0 if changed or not sent else silent + 1
                 if changed or silent % BEAT == 0:
-                    yield _event(changed, self._renderer.now_ms())
+                    # A calm part is sent as its digest alone: the browser asks for the page when that differs.
+                    message = [
+                        {"name": part.name, "digest": digest(part.html)} | ({} if part.calm else {"html": part.html})
+                        for part in changed
+                    ]
+                    data = json.dumps({"now": self._renderer.now_ms(), "parts": message})
+                    yield f"event: parts\ndata: {data}\n\n"
                 sent |= {part.name: part.html for part in changed}
                 await asyncio.sleep(EVERY_SECONDS)
         finally:
             if not stream.over:
                 self._streams.remove(stream)
-
-
-def _event(parts: list[Region], now_ms: int) -> str:
-    message = [
-        {"name": part.name, "digest": digest(part.html)} | ({} if part.calm else {"html": part.html}) for part in parts
-    ]
-    return f"event: parts\ndata: {json.dumps({'now': now_ms, 'parts': message})}\n\n"
 
 
 def page_of(path: str, request: Request) -> LivePage:

@@ -37,7 +37,7 @@ from reconciler.render.reports.watch import LagTrend
 from reconciler.text import ANY_FOLDER
 
 SLICE_SECONDS = 0.2
-"""How soon a requested end is heard."""
+"""How soon a requested end is noticed."""
 Opened = TypeVar("Opened")
 
 
@@ -58,18 +58,10 @@ class Paces:
         return max(self.clusters_s, min(self.most_s, 9 * took_s))
 
 
-class JobReader(Protocol):
-    def look(self) -> Mapping[str, LiveMirror | Unknown]: ...
-
-
-class LockReader(Protocol):
-    def look(self, live: LiveState) -> StatusInputs: ...
-
-
-class SilenceReader(Protocol):
-    def look(self) -> Mapping[str, Unknown]:
-        """The clusters that do not answer now, and why. Raises nothing."""
-        ...
+ReadJobs = Callable[[], Mapping[str, LiveMirror | Unknown]]
+ReadLock = Callable[[LiveState], StatusInputs]
+ReadSilence = Callable[[], Mapping[str, Unknown]]
+"""The clusters that do not answer now, and why. Raises nothing."""
 
 
 class ClusterReads(Protocol):
@@ -84,9 +76,9 @@ class Sources(Protocol):
     ReconcilerError."""
 
     def read_topology(self) -> Topology: ...
-    def jobs(self, topology: Topology) -> AbstractContextManager[JobReader]: ...
-    def lock(self, topology: Topology) -> AbstractContextManager[LockReader]: ...
-    def silent(self, topology: Topology) -> AbstractContextManager[SilenceReader]: ...
+    def jobs(self, topology: Topology) -> AbstractContextManager[ReadJobs]: ...
+    def lock(self, topology: Topology) -> AbstractContextManager[ReadLock]: ...
+    def silent(self, topology: Topology) -> AbstractContextManager[ReadSilence]: ...
     def clusters(self, topology: Topology) -> AbstractContextManager[ClusterReads]: ...
 
 
@@ -179,11 +171,11 @@ class LiveReader:
         reading: LiveReading[object] = getattr(self._view, part)
         self._publish(**{part: replace(reading, failure=Unknown(part, error.what, error.todo))})
 
-    def _jobs(self, topology: Topology, source: JobReader) -> None:
+    def _jobs(self, topology: Topology, read: ReadJobs) -> None:
         trend = LagTrend()
         while True:
             try:
-                mirrors = source.look()
+                mirrors = read()
                 left = trend.look(time.monotonic(), LiveState({}, mirrors).as_reported())
                 self._publish(jobs=LiveReading(JobsSeen(mirrors, dict(left)), self.now_ms()))
             except ReconcilerError as error:
@@ -191,19 +183,19 @@ class LiveReader:
             if not self._goes_on(topology, self._paces.jobs_s):
                 return
 
-    def _lock(self, topology: Topology, source: LockReader) -> None:
+    def _lock(self, topology: Topology, read: ReadLock) -> None:
         while True:
             try:
-                affairs = source.look(live_now(self._view, self.now_ms()))
-                self._publish(lock=LiveReading(affairs, self.now_ms()))
+                lock = read(live_now(self._view, self.now_ms()))
+                self._publish(lock=LiveReading(lock, self.now_ms()))
             except ReconcilerError as error:
                 self._failed("lock", error)
             if not self._goes_on(topology, self._paces.lock_s):
                 return
 
-    def _silent(self, topology: Topology, source: SilenceReader) -> None:
+    def _silent(self, topology: Topology, read: ReadSilence) -> None:
         while True:
-            silent, before = source.look(), self._view.silent.value or {}
+            silent, before = read(), self._view.silent.value or {}
             self._publish(silent=LiveReading(silent, self.now_ms()))
             if before.keys() - silent.keys():
                 self._came_back.set()
@@ -222,7 +214,13 @@ class LiveReader:
                     reviewed_at = began
                     if self._folder_changed(topology):
                         return
-                    self._review(topology, source.review())
+                    review, at_ms = source.review(), self.now_ms()
+                    self._see(topology, review.live, review.plan)
+                    seen = self._view.clusters.value
+                    assert seen is not None
+                    owned = owners(topology, review.live)
+                    reviewed = Reviewed(review.plan, seen.drawn, review.history, owned, review.amounts)
+                    self._publish(review=LiveReading(reviewed, at_ms), audit=LiveReading(review.trail, at_ms))
                 else:
                     self._see(topology, source.observe())
             except ReconcilerError as error:
@@ -252,11 +250,3 @@ class LiveReader:
         drawn = topology_map(topology, live, plan, progress)
         seen = ClustersSeen(live.clusters, drawn, topic_list(topology, live))
         self._publish(clusters=LiveReading(seen, self.now_ms()))
-
-    def _review(self, topology: Topology, review: ReviewRead) -> None:
-        at_ms = self.now_ms()
-        self._see(topology, review.live, review.plan)
-        seen = self._view.clusters.value
-        assert seen is not None
-        reviewed = Reviewed(review.plan, seen.drawn, review.history, owners(topology, review.live), review.amounts)
-        self._publish(review=LiveReading(reviewed, at_ms), audit=LiveReading(review.trail, at_ms))

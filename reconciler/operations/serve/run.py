@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from reconciler.text import in_shell
 
 LOOK_SECONDS = 0.5
 END_WITHIN = 5
-"""Seconds that answers under way have at the end."""
+"""Seconds that unfinished answers have at the end."""
 
 
 UNENCRYPTED = (
@@ -55,7 +55,7 @@ class ServeOptions:
 
     @property
     def beyond(self) -> bool:
-        """Others than this machine can reach it."""
+        """Whether other machines can reach it."""
         return not is_loopback(self.bind)
 
     def access(self) -> Access:
@@ -91,44 +91,30 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
     read, for a folder, a port or a certificate that cannot be used."""
     access, stop = options.access(), threading.Event()
     certificate = PageCertificate(options.tls, say) if options.tls is not None else None
-    with (
-        _listening(options.bind, options.port) as listener,
-        LiveReader(SessionSources(folder, say), folder=in_shell(str(folder))) as reader,
-    ):
+    try:
+        family = socket.AF_INET6 if ":" in options.bind else socket.AF_INET
+        listener = socket.create_server((options.bind, options.port), family=family)
+    except (OSError, OverflowError) as error:
+        cause = getattr(error, "strerror", None) or error
+        problem = f"the page cannot be served on {options.bind}:{options.port}: {cause}"
+        raise ReconcilerError(problem, "Nothing was read.", "Choose another --port or --bind.") from None
+    with listener, LiveReader(SessionSources(folder, say), folder=in_shell(str(folder))) as reader:
         standings = StandingsReader(lambda: reader.view.topology)
         app = LiveApp(Renderer(lambda: reader.view, standings.of, reader.now_ms), stop).application(access)
         with answering(app, listener, certificate.context if certificate is not None else None):
-            show(_address(listener, options.names, access, reader.view.topology.environment))
+            # With the token: it is shown this once, and stored nowhere.
+            host, port = listener.getsockname()[:2]
+            host = options.names[0] if options.names else host
+            host = f"[{host}]" if ":" in host else host
+            query = f"?{PARAMETER}={access.token}" if access.token else ""
+            scheme = "https" if access.encrypted else "http"
+            show(f"{reader.view.topology.environment}: {scheme}://{host}:{port}/{query}")
             if options.beyond and certificate is None:
                 say(UNENCRYPTED)
             try:
                 yield LivePageServer(reader, certificate)
             finally:
                 stop.set()
-
-
-def _address(listener: socket.socket, names: Sequence[str], access: Access, environment: str) -> str:
-    """With the token: it is shown this once, and kept nowhere."""
-    host, port = listener.getsockname()[:2]
-    host = names[0] if names else host
-    host = f"[{host}]" if ":" in host else host
-    query = f"?{PARAMETER}={access.token}" if access.token else ""
-    return f"{environment}: {'https' if access.encrypted else 'http'}://{host}:{port}/{query}"
-
-
-@contextmanager
-def _listening(bind: str, port: int) -> Iterator[socket.socket]:
-    try:
-        family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-        listener = socket.create_server((bind, port), family=family)
-    except (OSError, OverflowError) as error:
-        raise ReconcilerError(
-            f"the page cannot be served on {bind}:{port}: {getattr(error, 'strerror', None) or error}",
-            "Nothing was read.",
-            "Choose another --port or --bind.",
-        ) from None
-    with listener:
-        yield listener
 
 
 @contextmanager

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from reconciler.backends.connections.requests import SignOfLife
 from reconciler.engine.drift.causes import history
-from reconciler.engine.observe.read_all import MirrorWatch, SilenceWatch
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.engine.observe.read_all import SilenceWatch
+from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.environment.topology import Principal, Topology
-from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.live import LiveState
 from reconciler.model.reports.failover import Way
 from reconciler.operations.clusters.status import lock_of, standing
 from reconciler.operations.clusters.verify_audit import verified
@@ -23,7 +24,7 @@ from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.review.drift import past_lines
 from reconciler.operations.review.reviews import make_plan
-from reconciler.operations.serve.reader import ClusterReads, JobReader, LockReader, ReviewRead, SilenceReader
+from reconciler.operations.serve.reader import ClusterReads, ReadJobs, ReadLock, ReadSilence, ReviewRead
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import AuditTrail
@@ -44,22 +45,27 @@ class SessionSources:
         return read_topology(self.folder)
 
     @contextmanager
-    def jobs(self, topology: Topology) -> Iterator[JobReader]:
+    def jobs(self, topology: Topology) -> Iterator[ReadJobs]:
         with self._session(topology) as session, session.watch() as watched:
-            yield _Jobs(watched)
+            yield lambda: watched.look().mirrors
 
     @contextmanager
-    def lock(self, topology: Topology) -> Iterator[LockReader]:
+    def lock(self, topology: Topology) -> Iterator[ReadLock]:
         with self._session(topology) as session:
-            yield _Lock(session)
+
+            def read(live: LiveState) -> StatusInputs:
+                lock = lock_of(session, live)
+                return StatusInputs(lock, standing(session, live, lock))
+
+            yield read
 
     @contextmanager
-    def silent(self, topology: Topology) -> Iterator[SilenceReader]:
+    def silent(self, topology: Topology) -> Iterator[ReadSilence]:
         asked = {name: SignOfLife(cluster, Principal.PLAN) for name, cluster in topology.clusters.items()}
         with ExitStack() as closed, ThreadPoolExecutor(max(1, len(asked)), thread_name_prefix="silent") as pool:
             for sign in asked.values():
                 closed.callback(sign.close)
-            yield _Silence(SilenceWatch(pool, asked))
+            yield partial(SilenceWatch(pool, asked).look, LOOK_SECONDS)
 
     @contextmanager
     def clusters(self, topology: Topology) -> Iterator[ClusterReads]:
@@ -68,31 +74,6 @@ class SessionSources:
 
     def _session(self, topology: Topology) -> closing[Session]:
         return closing(Session(self.folder, topology, Principal.PLAN))
-
-
-class _Jobs:
-    def __init__(self, watched: MirrorWatch) -> None:
-        self._watched = watched
-
-    def look(self) -> Mapping[str, LiveMirror | Unknown]:
-        return self._watched.look().mirrors
-
-
-class _Silence:
-    def __init__(self, watch: SilenceWatch) -> None:
-        self._watch = watch
-
-    def look(self) -> Mapping[str, Unknown]:
-        return self._watch.look(LOOK_SECONDS)
-
-
-class _Lock:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def look(self, live: LiveState) -> StatusInputs:
-        lock = lock_of(self._session, live)
-        return StatusInputs(lock, standing(self._session, live, lock))
 
 
 class _Clusters:
@@ -150,11 +131,6 @@ class StandingsReader:
             if flow not in self._kept:
                 if flow not in topology.flows:
                     return Unknown(f"flow {flow}", "no such flow is declared", "Choose one of those that are.")
-                self._kept[flow] = self._clock(), self._asked(topology, flow)
+                at, survey = self._clock(), partial(self._survey, topology, flow)
+                self._kept[flow] = at, or_unknown_why(f"flow {flow}", survey)
             return self._kept[flow][1]
-
-    def _asked(self, topology: Topology, flow: str) -> Standings | Unknown:
-        try:
-            return self._survey(topology, flow)
-        except ReconcilerError as error:
-            return Unknown.of(f"flow {flow}", error)

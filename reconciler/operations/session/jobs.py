@@ -25,7 +25,8 @@ LastApply = Callable[[], Applied | Unknown | None]
 
 
 class UnseenJobs:
-    """Of one session. ``status``: the newest record of a mirror. ``last_apply``: its record."""
+    """Why the state of a job without a status record is unknown. ``status``: the newest status record of a mirror.
+    ``last_apply``: what the last apply recorded."""
 
     def __init__(
         self,
@@ -43,8 +44,7 @@ class UnseenJobs:
         self._started_before: dict[str, str] = {}
 
     def here(self, mirror: str) -> Unknown | None:
-        """Of a job whose process runs on this machine and that has no status record, if it is not that it only
-        starts."""
+        """For a job whose process runs on this machine without a status record; None while it may only be starting."""
         declared = self._topology.mirrors.get(mirror)
         if declared is None or not (missing := self._missing(declared)):
             return None
@@ -52,8 +52,8 @@ class UnseenJobs:
         return Unknown(f"mirror {mirror}", error, "Run reconciler apply ENV, which creates the topic.")
 
     def require_heard(self, mirror: str) -> None:
-        """For a job without a process on this machine and without a status record. Raises RunnerError when it was
-        started before and could not report. Where it could, waits for its report, once."""
+        """For a job without a process on this machine and without a status record. Raises RunnerError if it was
+        started before and could not report. If it could, waits for its report, once."""
         declared = self._topology.mirrors.get(mirror)
         if declared is None:
             return
@@ -70,18 +70,15 @@ class UnseenJobs:
                 "reports within seconds; plan again, and a job that did not report is started.",
             )
         if not asked_before:
-            self._listen(declared)
+            patience = min(LISTEN_AT_MOST_SECONDS, LISTEN_SECONDS + 2 * declared.status_interval_ms / 1000)
+            until = time.monotonic() + patience
+            while self._status(mirror) is None and time.monotonic() < until:
+                time.sleep(LISTEN_SECONDS / 5)
 
     def _missing(self, mirror: Mirror) -> str:
         records = self._records[self._topology.status_cluster(mirror)]
         missing = f"its status topic {records.topic} does not exist at {records.cluster.name}"
         return missing if records.topic_missing else ""
-
-    def _listen(self, mirror: Mirror) -> None:
-        patience = min(LISTEN_AT_MOST_SECONDS, LISTEN_SECONDS + 2 * mirror.status_interval_ms / 1000)
-        until = time.monotonic() + patience
-        while self._status(mirror.name) is None and time.monotonic() < until:
-            time.sleep(LISTEN_SECONDS / 5)
 
     def _evidence(self, mirror: Mirror) -> str:
         """What shows that the mirror was started before, or empty: its positions, or the last apply where those may not
@@ -99,7 +96,8 @@ class UnseenJobs:
 
 
 def order_stop(records: Mapping[str, StatusRecords], principal: Principal, reported: LiveMirror) -> None:
-    """On the cluster that has its status record. What follows it keeps the order with its own. Raises ClusterError."""
+    """Orders a driver in deploy mode cluster to stop, from a machine that does not follow it: on the cluster that has
+    its status record. Raises ClusterError."""
     for each in records.values():
         newest = each.read_all(int(time.time() * 1000)).get(reported.name)
         if isinstance(newest, LiveMirror) and newest.run == reported.run:

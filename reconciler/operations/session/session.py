@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
 
 NOTHING_AGREED = Consent()
-"""Takes all that the guards said off a saved plan, so that they can say it again."""
+"""Agrees to nothing that a guard asks consent for."""
 
 
 def read_topology(folder: Path) -> Topology:
@@ -83,10 +83,10 @@ class Session:
         self.state = state_folder(folder)
         self._ahead = ahead
         clusters = topology.clusters.items()
-        self.clusters = {
-            name: KafkaCluster(declared, principal, topology.environment, self._begun(declared))
-            for name, declared in clusters
-        }
+        self.clusters: dict[str, KafkaCluster] = {}
+        for name, declared in clusters:
+            begun = partial(ahead.take, name) if ahead is not None and ahead.reads(declared) else None
+            self.clusters[name] = KafkaCluster(declared, principal, topology.environment, begun)
         self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
         unseen = UnseenJobs(topology, self.records, principal, self.status, lambda: self.read_last_apply().applied)
@@ -99,13 +99,6 @@ class Session:
             order_stop=partial(order_stop, self.records, principal),
         )
         self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live)
-
-    def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:
-        return (
-            partial(self._ahead.take, declared.name)
-            if self._ahead is not None and self._ahead.reads(declared)
-            else None
-        )
 
     def close(self) -> None:
         if self._ahead is not None:
@@ -124,12 +117,18 @@ class Session:
         return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.here.has_lost)
 
     def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
-        """Everything: all clusters, all mirrors of the topology, and running ones that left it. What git, flows or
-        ``asked`` name and no cluster lists is asked for by name."""
+        """Reads everything: all clusters, all mirrors of the topology, and running ones that left it. Topics that git,
+        flows or ``asked`` name and no cluster lists are read by name."""
+
         quotas = quota_clusters(self.topology)
         wanted = ReadScope(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
+
+        def mirrors_and_strays() -> Mapping[str, LiveMirror | Unknown]:
+            self.strays = self._strays()
+            return observe({}, self.runner, (*self.topology.mirrors, *self.strays)).mirrors
+
         with ThreadPoolExecutor(1) as aside:
-            jobs = aside.submit(self._mirrors_and_strays)
+            jobs = aside.submit(mirrors_and_strays)
             listed = observe(self.clusters, wanted=wanted)
             named = with_named(listed, unlisted(self.topology, listed, asked), self.clusters)
             live = LiveState(named.clusters, jobs.result())
@@ -137,29 +136,26 @@ class Session:
         return live
 
     def whole(self, cluster: str, *names: str) -> LiveCluster:
-        """One cluster alone, with what it answers to ``names``. Raises ClusterError."""
+        """One cluster alone, with the topics ``names`` also if it does not list them. Raises ClusterError."""
         listed = self.clusters[cluster].read()
         missing = sorted(set(names) - listed.topics.keys())
         return with_answers(listed, self.clusters[cluster].read(missing)) if missing else listed
 
     def look_for_strays(self, mirrors: Collection[str]) -> None:
-        """Where one of ``mirrors`` is not declared, jobs that run without being declared are looked for again."""
+        """Reads undeclared jobs again if one of ``mirrors`` is not declared."""
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
-
-    def _mirrors_and_strays(self) -> Mapping[str, LiveMirror | Unknown]:
-        self.strays = self._strays()
-        return observe({}, self.runner, (*self.topology.mirrors, *self.strays)).mirrors
 
     @contextmanager
     def watch(self) -> Iterator[MirrorWatch]:
-        """The mirrors of the topology alone: cheap enough for every other second."""
+        """Reads the mirrors of the topology alone: cheap enough for every other second."""
         with ThreadPoolExecutor(max(1, len(self.topology.mirrors))) as pool:
             yield MirrorWatch(pool, self.runner, self.topology.mirrors)
 
     def find_home(self, live: LiveState | None = None) -> Cluster:
-        """The cluster that keeps the lock; ``topology`` remembers it. ``live``: who did not answer is not asked again.
+        """The cluster that keeps the lock; ``topology`` remembers it. ``live``: clusters that did not answer are not
+        asked again.
 
-        Raises ClusterError where it is, or may be, one that does not answer, BlockedError where none of these is it.
+        Raises ClusterError if a cluster that keeps it, or may keep it, does not answer, BlockedError if none keeps it.
         """
         names = [name for name in self.topology.clusters if live is None or live.known(name)]
         home = home_of(self.topology, look(self.topology, self.principal, names)).home
@@ -167,8 +163,8 @@ class Session:
         return self.topology.clusters[home]
 
     def read_last_apply(self, consent: Consent = NOTHING_AGREED) -> ReadApply:
-        """The record of the last apply; Unknown where the plan principal cannot read it. Raises ReconcilerError where
-        the apply principal cannot, unless ``consent`` covers a record that is no record."""
+        """The record of the last apply; Unknown if the plan principal cannot read it. Raises ReconcilerError if the
+        apply principal cannot, unless ``consent`` covers an invalid record."""
         try:
             place = lock_cluster(self.topology) if self.topology.lock_home else self.find_home()
             return ReadApply(*read_last_apply(place, self.topology.environment, self.principal))
@@ -181,7 +177,7 @@ class Session:
             return ReadApply(Unknown(f"its record on {name}" if name else "its record", error.what, error.todo))
 
     def keep_last_apply(self, read: ReadApply, here: Revision) -> None:
-        """``here``: what git has checked out. A record that was not read leaves what an earlier one left."""
+        """``here``: what git has checked out. If the record was not read, what an earlier one said stays."""
         applied, left = read.applied, self.last.left if read.left is None else read.left
         origin = here.origin
         if isinstance(applied, Applied):

@@ -15,7 +15,7 @@ from reconciler.errors import ClusterError, ReconcilerError, TopologyError, Unkn
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.audit_chain import AuditVerification, check
-from reconciler.operations.serve.reader import LiveReader, Paces, ReviewRead
+from reconciler.operations.serve.reader import LiveReader, Paces, ReadJobs, ReadLock, ReadSilence, ReviewRead
 from reconciler.operations.serve.sources import KEPT_SECONDS, StandingsReader
 from reconciler.render.live.groups import Standings
 from reconciler.render.live.pages import regions as parts_of
@@ -59,19 +59,23 @@ class FakeSources:
         return self.topology
 
     @contextmanager
-    def jobs(self, _: Topology) -> Iterator[FakeSources]:
+    def jobs(self, _: Topology) -> Iterator[ReadJobs]:
         with self._opened("jobs"):
-            yield self
+            yield self._look
 
     @contextmanager
-    def lock(self, _: Topology) -> Iterator[FakeLock]:
+    def lock(self, _: Topology) -> Iterator[ReadLock]:
+        def look(_: LiveState) -> StatusInputs:
+            self._raise("lock")
+            return StatusInputs(None)
+
         with self._opened("lock"):
-            yield FakeLock(self)
+            yield look
 
     @contextmanager
-    def silent(self, _: Topology) -> Iterator[FakeSilence]:
+    def silent(self, _: Topology) -> Iterator[ReadSilence]:
         with self._opened("silent"):
-            yield FakeSilence(self)
+            yield lambda: self.silent_now
 
     @contextmanager
     def clusters(self, topology: Topology) -> Iterator[FakeClusters]:
@@ -86,27 +90,10 @@ class FakeSources:
         finally:
             self.open.remove(part)
 
-    def look(self) -> Mapping[str, LiveMirror | Unknown]:
+    def _look(self) -> Mapping[str, LiveMirror | Unknown]:
         self._raise("jobs")
         self.looks += 1
         return {"west": running("west", copying("east-to-west", records_lag=self.lag))}
-
-
-class FakeLock:
-    def __init__(self, sources: FakeSources) -> None:
-        self._sources = sources
-
-    def look(self, _: LiveState) -> StatusInputs:
-        self._sources._raise("lock")
-        return StatusInputs(None)
-
-
-class FakeSilence:
-    def __init__(self, sources: FakeSources) -> None:
-        self._sources = sources
-
-    def look(self) -> Mapping[str, Unknown]:
-        return self._sources.silent_now
 
 
 class FakeClusters:

@@ -55,10 +55,11 @@ from reconciler.operations.mirror import foreground
 run = foreground_job.ForegroundRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
 foreground_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
 foreground.handovers = lambda _: {"m": "{}"}
-foreground._answer = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
-foreground._live = lambda *_: None
+foreground.unlisted = foreground.request_fields = lambda *_: {}
+foreground.run_in_foreground = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
 topology = SimpleNamespace(environment="e", mirrors={"m": run.mirror}, flows_of=lambda _: ())
-foreground.prove(SimpleNamespace(topology=topology), None, ["m"], print)
+session, request = SimpleNamespace(topology=topology, state=None), SimpleNamespace(flow=None, master=None)
+foreground.prove(session, request, ["m"], print)
 """
 
 
