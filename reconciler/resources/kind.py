@@ -1,4 +1,4 @@
-"""A kind of resource as one record: everything that the engine asks of it, beside what its changes say of themselves.
+"""A kind of resource as one record: everything that the engine asks of it, besides what its changes say themselves.
 
 The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; docs/adding-a-kind.md.
 """

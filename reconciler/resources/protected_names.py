@@ -73,7 +73,7 @@ _CONNECT_ENDINGS = (("configs", "config"), ("offsets", "offset"), ("status",))
 
 
 def owner_of(name: str, names: Collection[str]) -> str:
-    """Who looks after topic ``name``, or empty. ``names``: all topics of its cluster."""
+    """The program that owns topic ``name``, or empty. ``names``: all topics of its cluster."""
     if _STREAMS.fullmatch(name):
         return STREAMS
     if _REGISTRY.fullmatch(name):
@@ -86,7 +86,7 @@ def owner_of(name: str, names: Collection[str]) -> str:
 
 
 def _is_connects(name: str, names: Collection[str]) -> bool:
-    """One of three topics of a worker, such as connect-cluster-offsets: each alone could be anybody's."""
+    """One of three topics of a worker, such as connect-cluster-offsets: each alone could belong to an application."""
     match = _CONNECT.fullmatch(name)
     if match is None or not match["worker"]:
         return False

@@ -83,7 +83,7 @@ def _refusals(topology: Topology, live: LiveState, going: Mapping[str, Sequence[
         known = live.known(name)  # one that is unknown stops every removal anyway
         if known is not None and not known.sees_all:
             problem = f"{count} topics would be pruned, but cluster {name} does not show this principal every topic"
-            why = f"{problem}; the remote topic of a source that is not seen looks as if nothing asked for it"
+            why = f"{problem}; the remote topic of an unseen source looks as if nothing needed it"
             todo = "Let the principal describe every topic (doctor prints the command), or leave --prune out"
             yield Refused(Subject(About.PRUNE, name=f"with {name}"), Reason(Why.PRUNE_BLIND, why), todo)
     # Kafka's own topics are never pruned, so they do not count towards the share.

@@ -37,8 +37,8 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
 
 
 def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: ShrinkLimit) -> Iterator[Refused]:
-    """Access rules of earlier runs that nothing asks for any more, as many as are not replaced. ``owned``: how many
-    of them are there. The last rules of all may go, when they are few: so access ceases to be managed."""
+    """Access rules of earlier runs that nothing needs any more, less those that are replaced. ``owned``: how many
+    exist. The last few rules may all go: so an environment ceases to manage access."""
     gone, created = [], 0
     for change in changes:
         if isinstance(change, DeleteAcl) and change.reason.code in LEFT:
@@ -46,14 +46,14 @@ def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: S
         created += isinstance(change, CreateAcl)
     lost = gone[: max(0, len(gone) - created)]
     if too_many(lost, owned, limit, left=1):
-        problem = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are asked for no longer"
+        problem = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are no longer needed"
         todo = f"Check whether a file or a flow is missing. If it is meant, {AGREE}"
         subject = Subject(About.DECLARED, name=f"access rules of {cluster}")
         yield Refused.of(subject, Why.ACCESS_ABOVE_LIMIT, f"{problem}: {first_of(lost, SHOWN)}", todo)
 
 
 def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
-    """A note for each cluster that is no longer declared: no list of the plan shows what is on it."""
+    """A note for each cluster that is no longer declared: the plan lists nothing that is on it."""
     if applied is None:
         return
     for name in sorted(applied.clusters.keys() - topology.clusters.keys()):

@@ -1,6 +1,6 @@
 """Arguments of ``adopt`` and ``init`` as values: aliases, addresses, client settings, expressions of topic names.
 
-All raise ReconcilerError for what cannot be meant, and never repeat a secret.
+All raise ReconcilerError for invalid values, and never repeat a secret.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def require_alias(name: str, option: str = "--name") -> None:
 
 
 def bootstrap_servers(text: str, option: str = "--bootstrap-servers") -> tuple[str, ...]:
-    """The addresses in ``text``, which has commas between them."""
+    """The addresses in ``text``, separated by commas."""
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
     try:
         for address in addresses:
@@ -41,7 +41,7 @@ def bootstrap_servers(text: str, option: str = "--bootstrap-servers") -> tuple[s
 
 
 def certificate(path: str, option: str) -> str:
-    """The path of a file of certificates in PEM. Raises ReconcilerError where it is none, before anybody connects."""
+    """The path of a file of PEM certificates. Raises ReconcilerError if it is none, before any connection."""
     why = "Without it no broker's certificate can be checked"
     try:
         text = Path(path).expanduser().read_bytes()
@@ -55,7 +55,7 @@ def certificate(path: str, option: str) -> str:
 
 
 def client_settings(words: Sequence[str]) -> dict[str, str]:
-    """From ``key=value`` each."""
+    """From one ``key=value`` each."""
     settings: dict[str, str] = {}
     for number, word in enumerate(words, start=1):
         key, sign, text = word.partition("=")

@@ -35,7 +35,7 @@ Read = Callable[[Cluster], LiveCluster]
 
 
 def require_new(folder: Path) -> None:
-    """Raises ReconcilerError where something is there already."""
+    """Raises ReconcilerError if something exists there."""
     if is_taken(folder):
         why = "Files that exist are never changed."
         todo = "Choose another folder; reconciler adopt adds a cluster to an environment."
@@ -73,7 +73,7 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
 
 
 def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iterator[str]:
-    """What was written, what was left out, what an apply would be refused for, and where to go from here."""
+    """What was written, what was left out, what would block an apply, and the next commands."""
     yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
     for adoption in first.adoptions:
         held = [counted(len(adoption.topics), "topic"), counted(adoption.acls, "access rule")]
@@ -123,7 +123,7 @@ _FLOW = re.compile(r"([^:=]+):([^:=]+)=(.+)")
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """As they were given; empty where they were not. ``client``: ``[CLUSTER:]KEY=VALUE`` each; ``principals``:
+    """Options as given; empty if not given. ``client``: ``[CLUSTER:]KEY=VALUE`` each; ``principals``:
     ``[CLUSTER:]WHO:KEY=VALUE`` each; ``sync_offsets``: yes or no."""
 
     folder: Path
@@ -158,7 +158,7 @@ class LoginSetting:
 
 
 def init_request(options: InitOptions) -> InitRequest:
-    """Raises ReconcilerError for what cannot be meant, and with all options that are missing."""
+    """Raises ReconcilerError for invalid options, or with all that are missing."""
     clusters = tuple(map(address_of, options.clusters))
     if options.protocol and options.protocol.upper() not in PROTOCOLS:
         raise no_choice("--security-protocol", options.protocol, PROTOCOLS)
@@ -218,8 +218,8 @@ CERTIFICATE = (
 
 
 def variables_of(names: Iterable[str]) -> Mapping[str, str]:
-    """By cluster, what the names of its variables begin with. Clusters east-1 and east_1 do not share a secret, nor do
-    principal apply of east and cluster east-apply."""
+    """By cluster, the prefix of its variables. Clusters east-1 and east_1 share no secret, nor do principal apply of
+    east and cluster east-apply."""
     begins: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
@@ -275,7 +275,7 @@ def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) ->
 
 
 def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """By cluster: what is given for all, under what is given for it."""
+    """By cluster: the settings for all clusters, overridden by those for this one."""
     whole: dict[str, str] = {"security.protocol": options.protocol.upper()} if options.protocol else {}
     own: dict[str, dict[str, str]] = {name: {} for name in names}
     for number, word in enumerate(options.client, start=1):
@@ -292,7 +292,7 @@ def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, d
 
 
 def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, dict[Principal, dict[str, str]]]:
-    """By cluster: settings of each principal; those for all clusters, under those for one."""
+    """By cluster: settings of each principal; those for all clusters, overridden by those for one."""
     whole: dict[Principal, dict[str, str]] = {}
     own: dict[str, dict[Principal, dict[str, str]]] = {name: {} for name in names}
     for number, word in enumerate(options.principals, start=1):

@@ -1,4 +1,4 @@
-"""The questions of ``init``, for what its options leave open."""
+"""The questions of ``init`` for options that were not given."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
 
 Answer = TypeVar("Answer")
 Ask = Callable[[str, str], str]
-"""Question and default to answer; an empty default means that there is none."""
+"""Question and default to answer; an empty default is none."""
 _SYSTEM = "system"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def completed(options: InitOptions, ask: Ask, say: Callable[..., None], is_set: Callable[[str], bool]) -> InitOptions:
-    """Asks for what is left open; an answer that cannot be meant is asked for again. ``is_set``: whether this process
-    has the variable, so that a secret typed for its name is not written down."""
+    """Asks for missing options, again after an invalid answer. ``is_set``: whether this process has the variable, so
+    that a secret typed in place of its name is not written down."""
     questions = _Questions(ask, say)
     if not options.clusters:
         options = replace(options, clusters=tuple(_ask_clusters(questions)))
@@ -70,7 +70,8 @@ def _port(text: str) -> int:
 def _ask_principals(
     names: Sequence[str], whom: Sequence[str], questions: _Questions, is_set: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Plan only reads; who logs in as plan to apply gives each pull request the right to change the cluster."""
+    """A login of its own for each principal: plan only reads, and an apply that logs in as plan would give each pull
+    request the right to change the cluster."""
     variables = variables_of(names)
     for name in names:
         for who in whom:

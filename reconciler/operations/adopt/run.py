@@ -35,8 +35,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class AdoptRequest:
-    """``exclude``: expressions that match whole names of topics that are not to be declared; ``only``: of those that
-    are, empty: all."""
+    """``exclude``: expressions for whole names of topics to leave out; ``only``: for those to adopt, empty: all."""
 
     cluster: Cluster
     out: Path
@@ -51,7 +50,7 @@ class AdoptRequest:
 def adopt_request(
     name: str, servers: str, client: Sequence[str], out: Path, exclude: Sequence[str], only: Sequence[str] = ()
 ) -> AdoptRequest:
-    """From the words of the command line. Raises ReconcilerError for what cannot be meant; never repeats a secret."""
+    """From the words of the command line. Raises ReconcilerError for invalid ones; never repeats a secret."""
     addresses = bootstrap_servers(servers)
     require_alias(name)
     cluster = Cluster(name, addresses, client=client_settings(client))
@@ -104,7 +103,7 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
 
 
 def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | None]:
-    """The files that are there already and what they declare. Raises TopologyError when they are not valid."""
+    """The existing files and what they declare. Raises TopologyError if they are not valid."""
     if request.folder.exists():
         why = "Files that exist are never changed, and a second declaration of the same cluster would contradict them"
         todo = "Choose another --name or --out, or remove the folder first."
@@ -140,7 +139,7 @@ def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) ->
 
 
 def require_matched(adoption: Adoption, live: LiveCluster, topics: Sequence[str]) -> None:
-    """Raises ReconcilerError for a ``--topic`` that names nothing: a slip would look like success."""
+    """Raises ReconcilerError for a ``--topic`` that matches nothing: a typo would look like success."""
     for text in topics:
         options = AdoptOptions(only=expressions_of((text,), "--topic"))
         if not any(options.chooses(name) for name in live.topics):
@@ -177,7 +176,7 @@ def is_empty(fresh_plan: Plan) -> bool:
 
 
 def report(request: AdoptRequest, adoption: Adoption, files: int, others: tuple[str, ...]) -> str:
-    """What was taken, what was not and why, and where to go from here."""
+    """What was adopted, what was left out and why, and the next command."""
     cluster = adoption.cluster
     rules = f" and {counted(adoption.acls, 'access rule')}" if adoption.access.entries else ""
     rules += f" and {counted(len(adoption.quotas.entries), 'quota')}" if adoption.quotas.entries else ""

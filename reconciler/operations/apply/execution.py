@@ -124,7 +124,7 @@ class Execution:
         return conductor
 
     def tend(self, plan: Plan) -> None:
-        """Goes on with what earlier rounds left to soak. Raises ClusterError."""
+        """Continues soaks that earlier rounds began. Raises ClusterError."""
         promotion = self._promotion(replace(plan, changes=()), Silent(), open_gate)
         if isinstance(promotion, Conductor):
             promotion.tend()
@@ -144,7 +144,7 @@ class Execution:
         return answer
 
     def require_lock(self) -> None:
-        """Raises LockHeld when the lock is someone else's, ReconcilerError while it cannot be renewed."""
+        """Raises LockHeld if another holds the lock, ReconcilerError while it cannot be renewed."""
         self.lock.lost()
         if self.lock.gone:
             self.require_kept()
@@ -176,8 +176,8 @@ class Execution:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """A cancelled CI job, and a terminal that is gone, end as Ctrl-C does: what was under way is looked up, the lock
-    is given back."""
+    """A cancelled CI job, or a closed terminal, ends as Ctrl-C does: steps in progress are looked up, the lock is
+    released."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -188,7 +188,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def ended_by_signals(handle: Callable[[int, FrameType | None], None], *others: signal.Signals) -> Iterator[None]:
-    """``handle`` hears SIGTERM, ``others``, and SIGHUP except under nohup, which asks to go on without a terminal."""
+    """``handle`` gets SIGTERM, ``others``, and SIGHUP except under nohup, which asks to go on without a terminal."""
     hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, *others, *hangup)}
     try:
@@ -200,14 +200,14 @@ def ended_by_signals(handle: Callable[[int, FrameType | None], None], *others: s
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM, SIGINT, and a terminal that is closed. Only the main thread can hear signals."""
+    """Set by SIGTERM, SIGINT, and a closed terminal. Only the main thread gets signals."""
     stop = threading.Event()
     with ended_by_signals(lambda _number, _frame: stop.set(), signal.SIGINT):
         yield stop
 
 
 def answering(session: Session) -> Cluster | None:
-    """The first cluster by name that answers, for what must be possible while the one that keeps the lock is lost."""
+    """The first cluster by name that answers, for commands that must work while the cluster with the lock is lost."""
     for name in sorted(session.topology.clusters):
         try:
             session.clusters[name].read((LOCK_TOPIC,))
@@ -288,7 +288,7 @@ class SessionProber:
 
 
 SLICE_SECONDS = 0.2
-"""How soon a requested stop is heard while nothing else happens."""
+"""How soon a requested stop is noticed while nothing else happens."""
 
 
 @dataclass(frozen=True, slots=True)

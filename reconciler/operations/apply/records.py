@@ -1,5 +1,5 @@
-"""What an apply records beside the lock: the clusters it has met, and what it left on each of them. The next plan needs
-the first to tell a stranger, the second to show what changed outside."""
+"""What an apply records beside the lock: the clusters it has met, and what it left on each of them. By the first the
+next plan recognises an unconfirmed cluster, by the second what changed outside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from reconciler.resources.shrink_limit import shrunken
 
 
 def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Applied | None:
-    """The record that an apply of ``done`` leaves behind; None when nothing changed or it must not count."""
+    """The record of an apply of ``done``; None if nothing changed or it must not count."""
     before = session.last.applied if isinstance(session.last.applied, Applied) else None
     if not consent.shrink and any(shrunken(session.topology, before)):
         return None

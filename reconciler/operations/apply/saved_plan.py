@@ -32,7 +32,7 @@ def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
 
 
 def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
-    """What the plan depends on and is no longer as it was; reads only that."""
+    """What has changed of all that the plan depends on; reads only that."""
     needed = basis([observation.subject for observation in planned.basis.observed])
     readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
     session.look_for_strays(set(needed.mirrors))

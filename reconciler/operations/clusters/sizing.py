@@ -16,7 +16,7 @@ from reconciler.operations.session.session import open_session
 from reconciler.resources.flows.routes import Route, find_routes
 
 Bytes = Mapping[tuple[str, str], int | None]
-"""(cluster, topic) -> of one copy; None where it could not be read."""
+"""(cluster, topic) -> size of one replica; None if it could not be read."""
 
 
 def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[MirrorSize, ...]]:
@@ -43,7 +43,7 @@ def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[Mirror
 
 
 def _reported(topology: Topology, live: LiveState, flow: Flow) -> float | None:
-    """Bytes per second that a job copies, if it keeps up: a job that lags shows its own limit, not the load."""
+    """Bytes per second that a job copies, if it keeps up: the rate of a lagging job is its own limit, not the load."""
     for mirror in topology.mirrors.values():
         job = live.mirrors.get(mirror.name)
         if flow.name not in mirror.flows or not isinstance(job, LiveMirror) or job.state is not JobState.RUNNING:

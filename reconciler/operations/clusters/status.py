@@ -16,7 +16,7 @@ from reconciler.operations.session.session import Session
 
 
 def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
-    """Who holds the environment. A cluster that did not answer just now is not asked again."""
+    """The holder of the environment's lock. A cluster that did not answer just now is not asked again."""
     environment, principal = session.topology.environment, session.principal
     return or_unknown("lock", lambda: read_holder(session.find_home(live), environment, principal))
 
@@ -33,8 +33,8 @@ def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | Non
 
 
 def verdict_now(session: Session, folder: str) -> Verdict:
-    """After ``observe``. ``folder``: of the environment, as a command names it. Git is compared with what was seen only
-    where drift may be the cause of a condition."""
+    """The verdict after ``observe``, with remedies. ``folder``: the environment's, as a command names it. Git is
+    compared only if drift may be the cause of a condition."""
     live = session.last.live
     assert live is not None
     verdict = verdict_of(session.topology, live, folder)

@@ -100,7 +100,7 @@ Write = Callable[[str, Key, WholeRecord], None]
 
 def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, file: Path) -> int:
     """Writes records of one side only, a JSON object a line, and returns how many. Raises ClusterError, and
-    ReconcilerError for a file that is there or cannot be written."""
+    ReconcilerError for a file that exists or cannot be written."""
     try:
         # The file holds records: only this user may read it, and no link may lead it elsewhere.
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -116,8 +116,7 @@ def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSi
 
 
 def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, write: Write) -> int:
-    """Hands records of one side only to ``write``, and returns how many. Raises ClusterError, and what ``write``
-    raises."""
+    """Passes records of one side only to ``write``, and returns how many. Raises ClusterError, and as ``write``."""
     wanted = [partition for partition in partitions if not partition.unknown]
 
     async def visit(opened: Sequence[ClusterClient]) -> int:

@@ -28,8 +28,8 @@ AskRights = Callable[[Cluster, Principal, Ask], Rights]
 
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
-    """What the planned steps need of one principal on one cluster. ``topics``, ``groups``: whose offsets are set there.
-    ``alters``, ``writes``: why access rules are altered, and ``__mirror_status`` is written; empty where they are not.
+    """The rights of one principal on one cluster that the planned steps need. ``topics``, ``groups``: whose offsets are
+    set there. ``alters``, ``writes``: why access rules are altered, and ``__mirror_status`` is written; empty if not.
     """
 
     cluster: Cluster

@@ -372,8 +372,8 @@ _FOR_EVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and what
-    groups have committed, translated, by source partition. ``same``: the flow keeps offsets and has no map."""
+    """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and the
+    translated offsets of groups, by source partition. ``same``: the flow keeps offsets and has no map."""
 
     leg: Leg
     maps: Mapping[Key, PartitionMap]
@@ -383,14 +383,14 @@ class Chart:
 
 
 def translated(chart: Chart, at: tuple[Key, GroupPosition], twin: str, before: int | None) -> TranslatedPartition:
-    """``at``: where the group is on the origin; ``twin``: the topic's name at the destination; ``before``: where the
-    group is there."""
+    """``at``: the group's position on the origin; ``twin``: the topic's name at the destination; ``before``: the
+    group's offset there."""
     (topic, partition), offset = at[0], at[1].offset
     key = (topic if chart.leg.forward else twin, partition)
     known, translation = chart.maps.get(key, _NOTHING), chart.found[key, offset]
     whole = False
     if not chart.leg.forward:
-        # The map has all that was copied: behind its last record there are only control markers of the mirror.
+        # The map has all that was copied: after its last record the log holds only control markers of the mirror.
         gap = translation.gap
         at_end = gap is not None and gap.source_end is None and translation.offset == known.source_end
         whole = at_end and (known.source_end or 0) >= chart.positions.get(at[0], -1)
@@ -404,9 +404,9 @@ def translated(chart: Chart, at: tuple[Key, GroupPosition], twin: str, before: i
 
 
 def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
-    """One offset for a topic that both clusters write under one name; empty when it is no such topic.
+    """One offset for a topic that both clusters write under one name; empty for any other topic.
 
-    ``offers``: of the way back first.
+    ``offers``: the one of the way back first.
     """
     if len(offers) != 2 or any(offer.destination != offer.origin for _, offer in offers):
         return []
@@ -444,8 +444,8 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 
 def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
-    """Adds what the bounds show: partitions without a record have an exact offset, too; where nothing is known, the
-    beginning is safe; a record that the destination has deleted since is not waited for."""
+    """Adds what the bounds show: an empty partition has an exact offset, too; an unknown offset becomes the beginning,
+    which is safe; records that the destination has deleted since are passed over."""
     partition = offset.translated
     if destination is None:
         return offset

@@ -61,7 +61,7 @@ async def _translated(
             if upstream is not None and (not request.reverse or selector.remote_name(upstream) == key[0]):
                 keys[key] = upstream, key[1]
         strange = sorted({key for _, key in asked if key not in keys})
-        left_out += [f"{topic}-{number}: it is no remote topic of the flow" for topic, number in strange]
+        left_out += [f"{topic}-{number}: it is not a remote topic of the flow" for topic, number in strange]
         wanted: dict[Key, list[int]] = {}
         for (_, key), offsets in asked.items():
             if key in keys:

@@ -25,7 +25,7 @@ from reconciler.text import counted
 
 
 def run(paths: Sequence[Path], out: Path) -> str:
-    """Nothing is written unless all of it is right. Raises ReconcilerError with all mistakes of all files."""
+    """Writes nothing unless all files are valid. Raises ReconcilerError with all mistakes of all files."""
     if is_taken(out):
         why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
         into = shlex.quote(str(out))
@@ -136,7 +136,7 @@ COMPARED = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """``path``: the file that was written, None where nothing is missing. ``left``: what was left alone, and why."""
+    """``path``: the file that was written, None if nothing was missing. ``left``: what was left alone, and why."""
 
     path: Path | None
     flows: tuple[str, ...]

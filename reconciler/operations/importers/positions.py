@@ -30,7 +30,7 @@ from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.text import counted
 
 LOOK_AGAIN_S = 5.0
-"""Between two looks. MirrorMaker 2 stores positions once a minute by default, so its workers are looked for, too."""
+"""Between two reads. MirrorMaker 2 stores positions only once a minute by default, so its workers are checked, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def _without_position(flow: Flow, judged: Inheritance, world: PositionAnswers) -
 def _in_flight(
     session: Session, flow: Flow, wanted: Mapping[tuple[str, int], int | None]
 ) -> Mapping[tuple[str, int], InFlight | str]:
-    """As the principal that may read the records: plan, else the mirror."""
+    """Records in flight at the positions, read as plan, or as the mirror what plan may not read."""
     remote, committed = selector_of(flow).remote_name, flow.isolation is Isolation.READ_COMMITTED
     known: dict[tuple[str, int], InFlight | str] = {}
     for principal in (Principal.PLAN, Principal.MIRROR):

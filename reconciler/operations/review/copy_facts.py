@@ -21,8 +21,8 @@ from reconciler.resources.topics.internal import heartbeats_places
 def remote_facts(
     topology: Topology, principal: Principal, copies: Mapping[str, Sequence[FlowCopies]]
 ) -> Mapping[str, RemoteFacts]:
-    """By target, all asked at once. Where the principal ``apply`` may not see positions, the mirror's is asked; not for
-    a plan, whose edit may have changed where the mirror logs in."""
+    """By target, all asked at once. If the principal ``apply`` may not see positions, the mirror asks; not for a plan,
+    whose edit may have changed where the mirror logs in."""
     if not copies:
         return {}
     with ThreadPoolExecutor(len(copies)) as pool:
@@ -35,7 +35,7 @@ def remote_facts(
 
 
 def heartbeats_found(topology: Topology, principal: Principal, live: LiveState) -> Mapping[str, str | Unknown]:
-    """By cluster: what is no heartbeat in a topic of that name that is there and that a flow is to write to."""
+    """By cluster: a record that is no heartbeat in an existing topic of that name, to which a flow would write."""
     there = [name for name in heartbeats_places(topology) if live.topic(TopicRef(name, HEARTBEATS)) is not None]
     if not there:
         return {}
@@ -46,8 +46,8 @@ def heartbeats_found(topology: Topology, principal: Principal, live: LiveState) 
 
 
 def with_copy_facts(made: Plan, topology: Topology, live: LiveState, principal: Principal) -> Plan:
-    """The plan with what its copies at the source's offsets need and cost. Nothing is asked where no flow keeps them;
-    all clusters are asked at once, and one that does not answer is unknown in the plan."""
+    """The plan with what its copies with same offsets need and cost. Without such flows nothing is asked; else all
+    clusters are asked at once, and one that does not answer is unknown in the plan."""
     copies, there = new_copies(topology, live), old_copies(topology, live)
     asked = {name: at for name, at in copies_asked(topology, copies, there).items() if live.known(name)}
     if not asked:

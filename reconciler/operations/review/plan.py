@@ -70,7 +70,7 @@ def untouched(env: Path, ref: str) -> str | None:
 
 
 def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Review:
-    """``begun``: of ``env``, where ``request`` has no base."""
+    """``begun``: reads of ``env`` that have begun, if ``request`` has no base."""
     if request.base is None:
         if request.revert or request.offline:
             word = "--revert" if request.revert else "--offline"

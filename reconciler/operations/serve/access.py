@@ -47,7 +47,7 @@ class Access:
     encrypted: bool = False
 
     def takes(self, token: str) -> bool:
-        """In a time that does not depend on how much of it is right."""
+        """Takes the same time however much of the token is right."""
         return not self.token or hmac.compare_digest(token.encode(), self.token.encode())
 
 

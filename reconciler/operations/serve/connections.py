@@ -23,7 +23,7 @@ MOST_CONNECTIONS = 400
 REQUEST_WITHIN_S = 10.0
 """From its beginning, or from the last answer, to the end of a request's headers; of TLS, to its handshake's end."""
 READ_WITHIN_S = 30.0
-"""How long an answer may wait for a reader who takes nothing of it, or too little."""
+"""How long an answer may wait for a client that reads nothing of it, or too little."""
 ACCEPTED_AT_ONCE = 32
 """Before requests are read: far fewer than there are places, or a request would lose its place unread."""
 _LOOK_S = 1.0
@@ -31,8 +31,8 @@ _LOOK_S = 1.0
 
 class SharedListener(socket.socket):
     """Listens, and gives each connection a place from the moment it is accepted, before any TLS. One too many ends
-    another: of those who were not admitted yet, who have three quarters of the places, then of those with nothing under
-    way, then of the rest; always of the address that has the most of them, and there the oldest."""
+    another: first one that is not admitted yet (these have three quarters of the places), then an idle one, then any;
+    always of the address with the most of them, and there the oldest."""
 
     def __init__(self, listener: socket.socket) -> None:
         super().__init__(fileno=listener.dup().detach())
@@ -144,12 +144,12 @@ class LimitedLoop(asyncio.SelectorEventLoop):
 
 
 Stamp = tuple[tuple[int, int], ...]
-"""Of each file: when it was written, in ns, and how long it is in bytes."""
+"""Of each file: modification time in ns, and size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM: the certificate with those between it and its authority, and its private key."""
+    """PEM files: the certificate with its intermediates, and its private key."""
 
     certificate: Path
     key: Path
@@ -170,7 +170,7 @@ def certificate_files(certificate: Path | None, key: Path | None) -> Certificate
 
 
 class PageCertificate:
-    """``context`` is what connections are answered with; those of before a renewal keep what they have."""
+    """``context``: for new connections; older ones keep the certificate that they began with."""
 
     def __init__(self, files: CertificateFiles, say: Callable[[str], None]) -> None:
         """Raises ReconcilerError for files that cannot be used."""
@@ -196,9 +196,7 @@ class PageCertificate:
             _load(_context(), self._files)  # a certificate without its key must not take the place of a good pair
             _load(self.context, self._files)
         except (OSError, ValueError) as error:
-            self._say(
-                f"the renewed certificate is not used, the one of before is: {_unusable(self._files, error).what}"
-            )
+            self._say(f"the renewed certificate is not used, the former one is: {_unusable(self._files, error).what}")
 
 
 def _context() -> ssl.SSLContext:

@@ -1,6 +1,6 @@
 """Reads an environment again and again, once for all browsers, and keeps the newest view of it.
 
-Each kind of reading has its own thread and connections, so that a cluster that is silent holds up nothing else.
+Each kind of reading has its own thread and connections, so that a silent cluster holds up nothing else.
 """
 
 from __future__ import annotations
@@ -146,14 +146,14 @@ class LiveReader:
         opened: Callable[[Topology], AbstractContextManager[Opened]],
         read: Callable[[Topology, Opened], None],
     ) -> None:
-        """Opens what ``read`` reads by, and again when the folder declares something else."""
+        """Opens the source of ``read``, and again whenever the folder declares something else."""
         while not self._stop.is_set():
             topology = self._view.topology
             with opened(topology) as source:
                 read(topology, source)
 
     def _goes_on(self, topology: Topology, seconds: float, due: Callable[[], bool] = lambda: False) -> bool:
-        """Waits ``seconds``, or until ``due``; False when the view has another ``topology`` by now, or the server is to
+        """Waits ``seconds``, or until ``due``; False if the view has another ``topology`` by then, or the server must
         stop."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._over(topology) and not due():

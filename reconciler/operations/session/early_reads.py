@@ -18,8 +18,8 @@ from reconciler.model.environment.topology import Principal
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """``texts``: of the folder's files; ``unread``: what keeps others from having one. ``ahead``: of the clusters in
-    ``head``; None: nothing could begin. Who takes it closes it."""
+    """``texts``: the folder's files; ``unread``: problems of files without a text. ``ahead``: reads of the clusters in
+    ``head``; None: none could begin. The session that takes it closes it."""
 
     folder: Path
     texts: Mapping[str, str]

@@ -87,7 +87,7 @@ class UnseenJobs:
         for flow in self._topology.flows_of(mirror):
             try:
                 if Side(self._topology.clusters[flow.target], self._principal).positions(flow.state_name):
-                    return f"group {position_group(flow.state_name)} at {flow.target} holds positions of it"
+                    return f"group {position_group(flow.state_name)} at {flow.target} holds its positions"
             except ClusterError:
                 refused.add(flow.name)
         last = self._last_apply() if refused else None

@@ -54,7 +54,7 @@ class DesiredRules:
 
 
 def access_clusters(topology: Topology) -> frozenset[str]:
-    """Whose rules are looked at: none where access is neither declared nor derived."""
+    """Clusters whose rules are read: none if access is neither declared nor derived."""
     derives = any(flow.access.enabled for flow in topology.flows.values())
     return frozenset(topology.clusters) if topology.access_declared or derives else frozenset()
 

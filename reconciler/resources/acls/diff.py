@@ -41,7 +41,8 @@ NOT_PROBED = Reason(
 
 
 def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Findings:
-    """``live`` without clusters whose id is not the declared one; another part reports what was not read of them."""
+    """``live``: without clusters whose id is not the declared one. What could not be read of them is reported
+    elsewhere."""
     rules_of_cluster = desired_rules(topology, live, routing)
     limit = topology.rules.shrink_limit
     findings = merged(_cluster(name, live, rules_of_cluster, limit) for name in sorted(topology.clusters))

@@ -38,7 +38,7 @@ AFTER_TOPICS = 1_000
 
 
 def assess(change: AclChange, _: World) -> Assessment:
-    """What is new for those the rule is about; who that is today is for the what-if to say."""
+    """What the rule changes for its principals; the what-if names those who are affected today."""
     allows = change.acl.permission is Permission.ALLOW
     if isinstance(change, DeleteAcl):
         if allows:
@@ -47,7 +47,7 @@ def assess(change: AclChange, _: World) -> Assessment:
     if not allows:
         return Assessment(Risk.MEDIUM, "a deny rule wins over every rule that allows")
     if change.acl.principal == ANYONE:
-        return Assessment(Risk.HIGH, "everybody who can connect is allowed")
+        return Assessment(Risk.HIGH, "everyone who can connect is allowed")
     return Assessment(Risk.LOW)
 
 
@@ -71,7 +71,7 @@ def states(live: LiveState) -> Callable[[Subject], str]:
 
 
 def _rules(cluster: LiveCluster) -> Mapping[str, str] | None:
-    """Text of each rule -> what is seen of it; None when they could not be read."""
+    """Text of each rule -> whether the cluster shows it; None if rules could not be read."""
     access = cluster.access
     if access is None or not isinstance(access.acls, frozenset):
         return None
@@ -97,7 +97,7 @@ def deviations(change: AclChange) -> Iterator[Deviation]:
 
 
 def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told:
-    """By the cluster's ownership record, which every run reads, wherever it runs."""
+    """From the cluster's ownership record, which runs on all machines read."""
     match planned.change:
         case CreateAcl(reason=Reason(code=Why.REMOVED_OUTSIDE)):
             return Told(Cause.EDITED_OUTSIDE, "an earlier run made the rule, and someone has removed it since")
@@ -132,7 +132,7 @@ class AccessLinks:
     rights: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def before_topic(self, change: CreateTopic) -> tuple[str, ...]:
-        """A remote topic holds records as soon as it is there."""
+        """A remote topic holds records as soon as it exists."""
         denials = self.denials.get(change.ref.cluster, ())
         return tuple(
             name

@@ -212,7 +212,7 @@ def _note(search: _Search, loop: Loop) -> None:
 
 
 def _walk(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
-    """The hops of one topic by the real rules, empty when one of them keeps it."""
+    """The hops of one topic by the real rules; empty if one of them does not carry it."""
     name = topic
     for travel in travels:
         if len(name) > MAX_NAME or travel.selector.why_not(name) is not None:

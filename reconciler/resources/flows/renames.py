@@ -48,7 +48,7 @@ def as_called_now(before: Topology, after: Topology) -> Topology:
 
 
 def look_renamed(before: Iterable[Handover], after: Iterable[Handover]) -> Mapping[str, str]:
-    """New flow -> the flow of before that is exactly like it under another name, where it can only be that one."""
+    """New flow -> the former flow that was the same under another name, where only one can be meant."""
     old, new = ({str(flow["name"]): flow for flow in side} for side in (before, after))
     gone = {name: _content(old[name]) for name in old.keys() - new.keys()}
     fresh = {name: _content(new[name]) for name in new.keys() - old.keys() if "moved_from" not in new[name]}
@@ -70,12 +70,12 @@ def left_behind(before: Iterable[Handover], after: Iterable[Handover]) -> Iterat
             continue
         text = (
             f"flow {name} keeps its positions, offset map and pauses under the name {kept}, and the files say {asked}:"
-            f" it would stand still with position_missing, since {kept} has copied its partitions"
+            f" it would stop with position_missing, since {kept} has copied its partitions"
         )
         todo = (
             f"Keep {entry(kept, name)} as long as the flow exists"
             if kept != name
-            else f"Remove the entry of moved that names {asked}; to go on where {asked} stands: reconciler mirror seek"
-            f" ENV {name} --topic T --from-flow {asked}"
+            else f"Remove the entry of moved that names {asked}; to go on at the position of {asked}: "
+            f"reconciler mirror seek ENV {name} --topic T --from-flow {asked}"
         )
         yield Refused.of(Subject(About.FLOW, name=name), Why.FLOW_STATE_LEFT, text, todo)

@@ -34,9 +34,9 @@ from reconciler.resources.topics.limits import KeptLess, kept_less
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic of one flow. ``partitions`` None: not known before the source topic exists, or can be seen.
+    """One topic of one flow. ``partitions`` None: unknown until the source topic exists, or can be seen.
 
-    ``unseen``: its source, or that one's source, may be there unseen, so nothing can be said of the remote topic.
+    ``unseen``: its source, or the source of that, may exist unseen, so nothing is known about the remote topic.
 
     ``two_way``: the remote topic flows back to its source under the same name, or flows with provenance share it; then
     no side's configs lead.
@@ -57,7 +57,8 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """``prospects`` are the topics as they will be once everything desired is there; ``contested`` have two makers."""
+    """``prospects``: the topics as they will be once everything desired exists; ``contested``: two flows would make
+    them."""
 
     routes: tuple[Route, ...]
     prospects: Prospects
@@ -82,7 +83,7 @@ def selector_of(flow: Flow) -> TopicSelector:
     except ValueError as error:
         raise ReconcilerError(
             f"flow {flow.name} cannot be used: {error}",
-            "Without it nobody can say which topics travel",
+            "Without it the topics that travel are unknown",
             "Correct its topics, exclude_topics or naming",
         ) from error
 
@@ -101,7 +102,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
-    # Hops whose source is there or is made by such a hop: not those behind a contested topic.
+    # Hops whose source exists or is made by such a hop, so none that follows a contested topic.
     leaders = {ref: hops[0] for ref, hops in sound.items()}
     kept: dict[TopicRef, TopicHop] = {}
     while fresh := {r: h for r, h in leaders.items() if r not in kept and (h.source in prospects or h.source in kept)}:
@@ -123,7 +124,7 @@ def kept_less_by(routing: Routing) -> Iterator[KeptLess]:
 
 
 def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:
-    """Every topic of every flow, and nothing more of it. Flows whose source or target is not known take no part."""
+    """Every topic of every flow by name alone. Flows whose source or target is not known are left out."""
     flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
     selectors = {flow.name: selector_of(flow) for flow in flows}
     hops, _, _ = _hops(flows, selectors, _present(topology, live), limit=len(topology.clusters))

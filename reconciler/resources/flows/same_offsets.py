@@ -1,7 +1,7 @@
-"""What a plan says of flows that keep offsets: it refuses what cannot hold and reports what they need and cost.
+"""Flows that keep offsets in a plan: it refuses what cannot work, and reports what they need and cost.
 
 Belongs here: what topics and flows show, and the words that ``doctor`` and ``plan`` share on the right to write
-transaction markers (decision 163). What brokers have to be asked for besides is in ``engine.plan.same_offsets``.
+transaction markers (decision 163). What takes an answer of brokers is in ``engine.plan.same_offsets``.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _listed(refs: Iterable[TopicRef]) -> str:
 def too_old(flow: Flow) -> Refused:
     """The brokers of its target do not know DescribeProducers or DescribeTransactions (keys 61 and 65, KIP-664)."""
     text = (
-        f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 3.0: they do not tell what a "
-        "producer has written last (DescribeProducers, DescribeTransactions), so a mirror that starts anew could not "
+        f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 3.0: they do not report what a "
+        "producer has written last (DescribeProducers, DescribeTransactions), so a mirror that starts again could not "
         "know where it is"
     )
     todo = f"Upgrade {flow.target}, or write offsets: translated"

@@ -60,7 +60,7 @@ def compare_mirrors(
             known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
             yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
             before = (previous.get(mirror.name) or {}).get("flows", ())
-            # Flows that look renamed: their positions would be left behind without a word.
+            # Flows that look renamed: their positions would be lost without notice.
             hints = tuple(
                 f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name,"
                 f" write {entry(old, new)}, and its positions, offset map and pauses go along"

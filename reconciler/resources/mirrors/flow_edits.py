@@ -78,7 +78,7 @@ def _start(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _lanes(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
-    why = f"partitions are shared out anew; {RESUMES}, no record is lost or doubled"
+    why = f"partitions are distributed again; {RESUMES}, no record is lost or doubled"
     yield FlowEdit(flow, "lanes", "partitions move between lanes", why, Risk.LOW)
 
 
@@ -192,7 +192,7 @@ def _continue_on(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]
     was, now = (frozenset(each.get("continue_on") or ()) for each in (before, after))
     if added := sorted(now - was):
         why = (
-            f"after {', '.join(added)} copying goes on without asking anybody; what is lost is counted,"
+            f"after {', '.join(added)} copying goes on by itself; what is lost is counted,"
             " and is missing on the target for good"
         )
         yield FlowEdit(flow, "on_condition", "copying goes on behind lost records", why, Risk.HIGH, lasting=True)

@@ -62,7 +62,7 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         channel=mirror.channel,
         moved_from=topology.moved_from,
     )
-    # Where runbooks are read is no reason to restart a mirror: a running job has the new address from its next start.
+    # The address of runbooks is no reason to restart a mirror: a running job has the new one from its next start.
     fingerprint = _fingerprint({**handover.document(settings), **submission_of(mirror)})
     return handover.document(replace(settings, fingerprint=fingerprint, docs_url=topology.rules.docs_url))
 

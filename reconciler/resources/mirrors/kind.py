@@ -35,7 +35,7 @@ def assess(change: MirrorChange, _: World) -> Assessment:
             return _edited("", change.edits or ())
         case RestartMirror(edits=None):
             why = "which settings of its flows differ is not known here, nor whether records may be lost or doubled"
-            return Assessment(Risk.MEDIUM, f"{PAUSES}; {why}: plan --base tells")
+            return Assessment(Risk.MEDIUM, f"{PAUSES}; {why}: plan --base shows it")
         case RestartMirror(edits=edits):
             return _edited(PAUSES, edits or ())
         case StopMirror():

@@ -64,7 +64,7 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
             f"{suggestion(scope.topic, known, f'See: reconciler explain ENV {scope.topic}')}.",
         )
     if isinstance(source, Unknown):
-        return f"{flow.source} did not answer, so nobody looked whether {scope.topic} exists there: {source.error}"
+        return f"{flow.source} did not answer, so whether {scope.topic} exists there was not checked: {source.error}"
     topic = source.topics.get(scope.topic)
     if (hidden := source.hidden.get(scope.topic)) is not None:
         return f"{hidden.error}. {hidden.todo}"
@@ -92,11 +92,11 @@ def resume_command(scope: Scope, folder: str = ANY_FOLDER) -> str:
 
 
 def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
-    """For plans and drift reports: what differs from what git declares because a person asked for it."""
+    """Differences from git that a user asked for, for plans and drift reports."""
     names = []
     for name, flow in sorted(mirror.flows.items()):
         for pause, _ in reported_pauses(name, flow):
-            until = f"nothing of it is copied until {resume_command(pause.scope)}"
+            until = f"it is not copied until {resume_command(pause.scope)}"
             names.append(f"{pause.scope} is paused {words(pause)}; {until}")
         if more := flow.counted_pauses[0] - len(flow.pauses):
             names.append(f"flow {name} has {counted(more, 'pause')} more; see reconciler status ENV")
@@ -104,7 +104,7 @@ def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
 
 
 def reported_pauses(name: str, flow: FlowStatus) -> Iterator[tuple[Pause, ReportedPause]]:
-    """The pauses of a flow, each with what its job reports of it."""
+    """The pauses of a flow, each with what its job reports about it."""
     for reported in flow.pauses:
         scope = Scope(name, reported.topic or "", -1 if reported.partition is None else reported.partition)
         yield Pause(scope, reported.since_ms, reported.by, reported.reason), reported
@@ -158,7 +158,7 @@ def progress(
         return PauseProgress(True, False, "it has been silent for long; perhaps it was killed")
     flows = {scope.flow: mirror.flows.get(scope.flow) for scope in wanted}
     if any(flow is None for flow in flows.values()):
-        return PauseProgress(True, False, "the mirror job that runs does not carry the flow; apply starts it anew")
+        return PauseProgress(True, False, "the mirror job that runs does not carry the flow; apply restarts it")
     fresh = (mirror.updated_at_ms or 0) > asked_ms
     reported = {
         pause.scope: counts
@@ -172,7 +172,7 @@ def progress(
         gone = not any(each_scope.within(scope) for each_scope in reported for scope in wanted)
         said = f"not copied yet: {counted(resuming, 'partition')}" if gone else "it has not read the request yet"
         if gone and capped:
-            said = "it has too many pauses to tell each, so whether it has read this request is not known"
+            said = "it has too many pauses to report each, so whether it has read this request is not known"
         return PauseProgress(True, fresh and gone and not resuming and not capped, said)
     asked = [reported[scope] for scope in wanted if scope in reported]
     total, done = sum(each.partitions for each in asked), sum(each.paused_partitions for each in asked)

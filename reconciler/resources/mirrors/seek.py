@@ -35,8 +35,8 @@ class SeekPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopicPositions:
-    """Where one topic of a flow stood. ``moved``: partition -> source offset to go on at, empty when only looked at.
-    ``left``: partitions that were meant and stay, since flow ``taken_from`` has no position for them."""
+    """The positions of one topic of a flow, before they moved. ``moved``: partition -> source offset to go on at, empty
+    if only shown. ``left``: partitions of the request that stay, since flow ``taken_from`` has no position for them."""
 
     environment: str
     flow: Flow
@@ -49,7 +49,7 @@ class TopicPositions:
 
 
 def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, int]:
-    """Partition -> offset. Raises ReconcilerError for what is no place, or one that the source does not have."""
+    """Partition -> offset. Raises ReconcilerError for an invalid place, or one that the source does not have."""
     if to == "earliest":
         return {part.partition: part.begin for part in standings}
     if to == "latest":

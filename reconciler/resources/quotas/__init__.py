@@ -11,7 +11,7 @@ __all__ = ["quota_clusters"]
 
 
 def quota_clusters(topology: Topology) -> frozenset[str]:
-    """Whose quotas are looked at: none where the section is not written."""
+    """Clusters whose quotas are read: none without the section."""
     if topology.quotas_declared:
         return frozenset(topology.clusters)
     return frozenset(name for quota in topology.quotas for name in quota.clusters)

@@ -23,8 +23,8 @@ Keys = Mapping[QuotaEntity, frozenset[str]]
 
 
 def compare_quotas(topology: Topology, live: LiveState, pruning: bool) -> Findings:
-    """``live`` without clusters whose id is not the declared one; another part reports what was not read of them.
-    ``pruning``: keys that earlier runs set and git no longer names are removed; else a note names them."""
+    """``live``: without clusters whose id is not the declared one. What could not be read of them is reported
+    elsewhere. ``pruning``: keys that earlier runs set and git no longer names are removed; else a note names them."""
     return merged(_cluster(topology, live, name, pruning) for name in sorted(topology.clusters))
 
 
@@ -98,7 +98,7 @@ def _undeclared(
     if not pruning:
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
-    # Entities with a key that earlier runs set and that is there.
+    # Entities that have a key which earlier runs set.
     there = sum(any(key in quotas.get(whom, NONE) for key in keys) for whom, keys in ours.items())
     refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, there))
     reason = Reason(Why.PRUNE, LEFT_OVER)

@@ -26,7 +26,7 @@ def assess(change: AlterQuota, _: World) -> Assessment:
         limit.after is not None and (limit.before is None or limit.after < limit.before) for limit in change.limits
     )
     if tighter:
-        return Assessment(Risk.MEDIUM, "clients that use more are slowed down from then on; nothing of theirs is lost")
+        return Assessment(Risk.MEDIUM, "clients that use more are slowed down from then on; they lose no records")
     return Assessment(Risk.LOW)
 
 

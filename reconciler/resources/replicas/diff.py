@@ -107,7 +107,7 @@ def _not_seen(desired: DesiredTopic, topic: LiveTopic, facts: Unknown | None) ->
     """Without a closer look nothing is planned; a factor that seems right may still be on its way."""
     if facts is None and topic.replication_factor == desired.replication_factor:
         return Findings(settled=(Settled(of_topic(desired.ref), "replication factor"),))
-    why = facts.error if facts is not None else "nobody looked closer"
+    why = facts.error if facts is not None else "it was not looked at closely"
     todo = facts.todo if facts is not None else "Run plan again."
     return Findings(unknown=(Unknown(f"{desired.ref} replicas", why, todo, (f"{desired.ref} replication factor",)),))
 

@@ -1,4 +1,4 @@
-"""Topic config sync (MirrorMaker 2's): what the configs of a source topic ask of its remote topic on the target.
+"""Topic config sync (MirrorMaker 2's): which configs of a source topic its remote topic on the target must have.
 
 Rules of MirrorSourceConnector and DefaultConfigPropertyFilter (KIP-382, KIP-894): read-only, sensitive and excluded
 entries never travel; an entry at its default on the source removes the override on the target, or is written out when
@@ -64,7 +64,7 @@ def synced_configs(
     for key in () if sync.carry_undeclared_limits else BUILT_IN:
         if key in reset or key in wanted:
             entry = configs[key]
-            # Who asks for the source's defaults, in a file, means what its brokers give.
+            # A file that asks for the source's defaults means the values of its brokers.
             given = entry.source in (Source.BUILT_IN, Source.STATIC)
             asked_for = given and sync.use_defaults_from == "source"
             if not (entry.declared or asked_for):

@@ -51,8 +51,8 @@ class DesiredTopic:
 
 
 class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
-    """One desired state for each topic, in order of their names. Of ten thousand topics most are desired as a hundred
-    others are, so what differs in nothing but its topic is kept once, and the state of one topic is made on access."""
+    """One desired state for each topic, by name. Of ten thousand topics most have the same desired state as a hundred
+    others, so states that differ only in their topic are kept once, and the state of one topic is made on access."""
 
     def __init__(self, alike: Mapping[str, Mapping[str, DesiredTopic]]) -> None:
         """``alike``: by cluster and name, each equal to the desired state of its topic in all but ``ref``."""
@@ -224,7 +224,7 @@ def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
 
 
 def _needed(topic: InternalTopic, cluster: LiveCluster) -> Mapping[str, DesiredConfig]:
-    """A heartbeats topic that is there keeps its settings, as with MirrorMaker 2: a compacted one refuses records
+    """An existing heartbeats topic keeps its settings, as with MirrorMaker 2: a compacted one would refuse records
     without a key, which an application may send to a topic of that name."""
     there = cluster.topics.get(topic.ref.name)
     if topic.ref.name == HEARTBEATS and there is not None:

@@ -65,7 +65,7 @@ def metric_name(topic: str) -> str:
 def compare_topics(
     desired_topics: DesiredTopics, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
 ) -> Iterator[Findings]:
-    """As ``compare_topic`` for each; a topic like one that came out settled is not looked at again."""
+    """``compare_topic`` for each topic; one that equals a topic without any finding is not compared again."""
     for cluster, named in desired_topics.alike.items():
         there, here = clusters[cluster].topics, around[cluster]
         known: set[Hashable] = set()

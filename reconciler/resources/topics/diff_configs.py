@@ -36,7 +36,7 @@ def compare_configs(
     if isinstance(topic.configs, Unknown):
         resting = desired.configs or desired.reset or desired.undeclared is Undeclared.REMOVE
         if not resting and desired.unreadable is None:
-            text = f"whether it has overrides that stand in no file is not known: {topic.configs.error}"
+            text = f"whether it has overrides that no file declares is not known: {topic.configs.error}"
             counts = desired.undeclared is Undeclared.DRIFT
             return Findings(ignored=(Ignored(of_topic(desired.ref), "configs-unreadable", text),) if counts else ())
         return Findings(unknown=(_unreadable(desired, topic.configs),))
@@ -108,7 +108,7 @@ def lower_limit(desired: DesiredTopic, config: ConfigChange) -> Refused:
     comes = f"would go from {human(key, config.before)} to {after}" if config.before_source else f"would be {after}"
     reason = (
         f"{desired.ref} {key} {comes}, as {source} has it, and the source's value is in no file: the copy would lose or"
-        " refuse records by a limit that nobody reviewed"
+        " refuse records by a limit that no one reviewed"
     )
     todo = (
         f"Set {source} back, or take its value into git (drift --accept {source}:{key}), or leave {key} to the copy"
@@ -126,7 +126,7 @@ def throttle(ref: TopicRef, key: str) -> Ignored:
 
 
 def unknown_key_refused(desired: DesiredTopic, key: str) -> tuple[Refused, ...]:
-    """A config the brokers do not have, asked for by git."""
+    """A config that git declares and the brokers do not know."""
     if desired.configs[key].origin.startswith("source "):
         return ()
     problem = f"the brokers of {desired.ref.cluster} have no topic config {key}"
@@ -135,7 +135,7 @@ def unknown_key_refused(desired: DesiredTopic, key: str) -> tuple[Refused, ...]:
 
 
 def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
-    """A config the brokers do not have, asked for by a source cluster of another Kafka version."""
+    """A config that a source cluster of another Kafka version has and the brokers do not know."""
     if not desired.configs[key].origin.startswith("source "):
         return ()
     text = f"set on {desired.source}, but the brokers of {desired.ref.cluster} do not have it"

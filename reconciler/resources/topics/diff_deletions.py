@@ -73,7 +73,7 @@ def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -
     if topic.topic_id != stone.topic_id:
         problem = (
             f"the tombstone of {stone.ref} is for topic id {stone.topic_id}, but {topic.topic_id} is there: it was"
-            " made anew, or another topic was meant"
+            " created again, or another topic was meant"
         )
         todo = "Remove the tombstone, or look at the topic and write its id"
         return Refused(of_topic(stone.ref), Reason(Why.TOMBSTONE_OTHER_ID, problem), todo)

@@ -29,10 +29,10 @@ class DesiredConfig:
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """``partitions`` None: no file gives a count, the broker will decide when it makes the topic.
+    """``partitions`` None: no file gives a count, so the broker decides when it creates the topic.
 
-    ``unseen``: why it is not known whether the topic is there, and so what it is like; git may be wrong about it.
-    ``declared``: git declares the topic, or that which it is a copy of.
+    ``unseen``: why it is not known whether the topic exists, and with which settings; git may be wrong about it.
+    ``declared``: git declares the topic, or the one that it copies.
     """
 
     partitions: int | None
@@ -128,7 +128,7 @@ def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> Desir
 
 
 class Prospects(Mapping[TopicRef, Prospect]):
-    """By topic, each worked out on first use: most topics travel nowhere and are never asked for."""
+    """By topic, each worked out on first use: most topics do not travel and are never needed."""
 
     def __init__(self, present: Mapping[str, set[str]], work_out: Callable[[TopicRef], Prospect]) -> None:
         """``present``: names by cluster; it grows by what is put here."""

@@ -57,7 +57,7 @@ class ExplainBasis:
         return frozenset(self.desired_topics) | frozenset(self.routing.prospects)
 
     def hidden(self, ref: TopicRef) -> Unknown | None:
-        """Why it is not known whether the topic is there."""
+        """Why it is not known whether the topic exists."""
         cluster = self.live.known(ref.cluster)
         return cluster.hidden.get(ref.name) if cluster else None
 
@@ -96,7 +96,7 @@ def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, li
     if stone is not None:
         tombstone = f"tombstone ({stone.where.line_words})"
         if basis.hidden(stone.ref) is not None:
-            return f"cannot be read, so nobody knows whether its {tombstone} is done"
+            return f"cannot be read, so whether its {tombstone} is done is not known"
         if live is None and stone.cluster in basis.answered:
             return f"gone; its {tombstone} can be removed"
         if live is not None and live.topic_id != stone.topic_id:

@@ -1,4 +1,4 @@
-"""Internal topics of mirror jobs: status, offset maps, and MirrorMaker 2's own where asked for."""
+"""Internal topics of mirror jobs: status, offset maps, and MirrorMaker 2's own where a flow wants them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INTERNAL_FACTOR = 3
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """``reason``: who writes what there, in words for a plan."""
+    """``reason``: what the mirror writes there, in words for a plan."""
 
     ref: TopicRef
     partitions: int

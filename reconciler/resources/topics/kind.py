@@ -147,14 +147,14 @@ def counts(changes: Sequence[TopicChange]) -> Counts:
 
 
 def cause(planned: Planned, history: History, config: ConfigChange | None) -> Told | None:
-    """Of one config, where one is given."""
+    """The cause for one config, if ``key`` is given."""
     change = planned.change
     if isinstance(change, AlterConfigs) and config is not None:
         lines = (*history.changes.get(f"create:{change.ref}", ()), *history.changes.get(planned.id, ()))
         before = sorted(lines, key=lambda line: str(line.get("at", "")))
         if config.undeclared:
             why = f"it comes from the source topic ({config.origin}), and the source's value is in no file"
-            return Told(Cause.EDITED_OUTSIDE, f"{why}: set there by hand")
+            return Told(Cause.EDITED_OUTSIDE, f"{why}: set there manually")
         ours = [
             (line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)
         ]
@@ -166,7 +166,7 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> To
         if ours:
             return _since(*ours[-1], config, desired)
         if config.before_source != Source.TOPIC.value and config.source:
-            why = f"the copy has no value of its own, and {config.origin} has one: new there, in git or by hand"
+            why = f"the copy has no value of its own, and {config.origin} has one: new there, in git or manually"
             return Told(Cause.NOT_TOLD, why)
         if config.before_source != Source.TOPIC.value:
             default = f"the cluster's default ({config.before_source}) is not the desired value"
@@ -178,7 +178,7 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> To
     last = history.last(planned.id)
     if last is None or not isinstance(change, AddPartitions | CreateTopic):
         return None
-    gone = "the topic is gone or was made anew" if isinstance(change, CreateTopic) else "it has fewer again"
+    gone = "the topic is gone or was created again" if isinstance(change, CreateTopic) else "it has fewer again"
     return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
 
 

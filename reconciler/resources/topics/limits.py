@@ -42,8 +42,8 @@ _UNKNOWN_THERE = ConfigValue(None, Source.BUILT_IN)
 
 @dataclass(frozen=True, slots=True)
 class KeptLess:
-    """One setting of one copy. ``here``: at the source. ``loses``: records are deleted or compacted earlier; else they
-    are refused, or change."""
+    """One setting of one copy. ``here``: its value at the source. ``loses``: records are deleted or compacted earlier;
+    otherwise they are refused, or change."""
 
     source: TopicRef
     remote: TopicRef
@@ -134,8 +134,8 @@ def _refuses_old(here: Mapping[str, ConfigValue], there: ConfigValue) -> bool:
 
 
 def loses_earlier(key: str, before: str | None, after: str | None) -> bool:
-    """Whether records are lost or refused with ``after`` that are kept or taken with ``before``. None, or a value that
-    is no number: not known, which counts as losing where ``key`` is a limit at all."""
+    """Whether ``after`` loses or refuses records that ``before`` keeps or takes. None, or a value that is not a number,
+    is unknown, which counts as losing if ``key`` is a limit at all."""
     if key not in BUILT_IN:
         return False
     if before is None or after is None:

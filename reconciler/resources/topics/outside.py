@@ -49,7 +49,7 @@ def changed_outside(
         cluster, before = clusters[name], left.get(name)
         yield from _out_of_reach(cluster, named)
         if before is None or before.cluster_id != cluster.cluster_id:
-            continue  # another cluster answers by this name, and no apply recorded anything of it
+            continue  # another cluster answers by this name, and no apply has recorded anything about it
         same = _Overrides()
         for topic in named.keys() & before.topics.keys() - cluster.hidden.keys():
             left_topic, now = before.topics[topic], cluster.topics.get(topic)
@@ -96,7 +96,7 @@ def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> froz
 
 
 def once(changes: Iterable[OutsideChange]) -> tuple[OutsideChange, ...]:
-    """In order of clusters and topics. An override that counts as drift comes once, with what was there before."""
+    """By cluster and topic. An override that counts as drift is listed once, with its former value."""
     by_name: dict[tuple[Subject, str], OutsideChange] = {}
     others: list[OutsideChange] = []
     for change in changes:

@@ -11,7 +11,7 @@ __all__ = ["user_clusters"]
 
 
 def user_clusters(topology: Topology) -> frozenset[str]:
-    """Whose users are looked at: none where the section is not written."""
+    """Clusters whose users are read: none without the section."""
     if topology.users_declared:
         return frozenset(topology.clusters)
     return frozenset(name for user in topology.users for name in user.clusters)

@@ -45,8 +45,8 @@ NOBODY: Credentials = {}
 
 
 def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Findings:
-    """``live`` without clusters whose id is not the declared one; another part reports what was not read of them.
-    ``pruning``: users that earlier runs made and git no longer names are deleted; else a note names them."""
+    """``live``: without clusters whose id is not the declared one. What could not be read of them is reported
+    elsewhere. ``pruning``: users that earlier runs made and git no longer names are deleted; else a note names them."""
     return merged(_cluster(topology, live, name, pruning) for name in sorted(topology.clusters))
 
 
@@ -102,7 +102,7 @@ def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord |
     strange = {mechanism: live[mechanism] for mechanism in others if mechanism not in ours}
     ignored: tuple[Ignored, ...] = ()
     if strange and user.version > AS_FOUND:
-        text = f"{user_words(user.name)}: {credentials_text(strange)}, with a password that nobody here set"
+        text = f"{user_words(user.name)}: {credentials_text(strange)}, with a password that no run here set"
         ignored = (Ignored(Subject(About.USERS, cluster), "mechanism-not-declared", text),)
     findings = Findings(changes=changes, ignored=ignored)
     return findings if changes else merged((findings, _settled(cluster, user)))
@@ -149,12 +149,12 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
     if record is not None and record.version is not None and user.version < record.version:
         problem = f"{who} is declared with version {user.version}, but version {record.version} is set"
         why = f"{problem}: an older password would come back, or git is behind"
-        todo = f"Write version {record.version}, or a higher one to set the password anew"
+        todo = f"Write version {record.version}, or a higher one to set the password again"
         return Refused(subject, Reason(Why.VERSION_LOWERED, why), todo)
     if record is not None:
         return None
     if user.version == AS_FOUND:
-        # Version 0 keeps what is there, so everything that needs a password is out of reach.
+        # Version 0 keeps the password that exists, so nothing that needs to know it can be done.
         if not live:
             problem = f"{who} is declared with version {AS_FOUND}, which keeps the password that is there"
             return Refused(

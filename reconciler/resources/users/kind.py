@@ -48,7 +48,7 @@ def assess(change: UserChange, _: World) -> Assessment:
     if change.reason.code is Why.TAKE_OVER:
         why = "the password that is there was set by someone else: clients that have it cannot connect any more"
         return Assessment(Risk.HIGH, why, OLD_PASSWORD)
-    why = "clients that still have the old password cannot connect anew; open connections go on until they end"
+    why = "clients that still have the old password cannot connect again; open connections go on until they end"
     return Assessment(Risk.MEDIUM, why, OLD_PASSWORD)
 
 
@@ -102,7 +102,7 @@ def deviations(change: UserChange) -> Iterator[Deviation]:
 
 
 def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told:
-    """By the cluster's ownership record, which every run reads, wherever it runs."""
+    """From the cluster's ownership record, which runs on all machines read."""
     match planned.change:
         case AlterUser(reason=Reason(code=Why.UNFINISHED, text=text)):
             return Told(Cause.HALF_FINISHED, text)

@@ -15,7 +15,7 @@ from reconciler.model.users import user_words
 
 @dataclass(frozen=True, slots=True)
 class OwnLogin:
-    """``name`` None: behind a reference. ``password``: the reference, as written."""
+    """``name`` None: given by a secret reference. ``password``: the reference, as written."""
 
     principal: Principal
     name: str | None
@@ -39,7 +39,7 @@ def logs_in_as(cluster: Cluster, principal: Principal) -> str | None:
 
 
 def refusals(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> Iterator[Refused]:
-    """What would take a user, or its password, away from those who work with it, each with the proof."""
+    """Changes that would take a user or its password away from its own program, each with the proof."""
     mine = [login for login in _logins(topology, cluster) if login.name is not None]
     for change in changes:
         for login in mine:
@@ -62,7 +62,7 @@ def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> It
                 if isinstance(change, AlterUser) and change.user == login.name and _is_used(change, login):
                     yield (
                         f"jobs that log in to {cluster} as {login.name} keep the password they were started with, and"
-                        " cannot connect anew with it: restart them after the apply"
+                        " cannot connect again with it: restart them after the apply"
                     )
 
 

@@ -65,11 +65,11 @@ def rules_after(rules: frozenset[AclBinding], changes: Iterable[Change], cluster
 
 
 def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Planned]:
-    """A change that takes nothing from anybody is no risk, whatever its kind."""
+    """A change that takes no right away is no risk, of whatever kind it is."""
     for each_planned in planned:
         change = each_planned.change
         if isinstance(change, AclChange) and (change.cluster, change.acl) in given_outlook.harmless:
-            yield replace(each_planned, risk=Risk.LOW, risk_why="nobody loses a right by it")
+            yield replace(each_planned, risk=Risk.LOW, risk_why="no one loses a right by it")
         else:
             yield each_planned
 
@@ -138,7 +138,7 @@ def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclCh
 
 
 MOST = 100
-"""Topics of one plan that are asked about."""
+"""Topics of one plan whose readers are looked up."""
 
 
 def reading_questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:

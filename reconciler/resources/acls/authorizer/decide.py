@@ -19,7 +19,7 @@ IMPLIES: Mapping[Operation, frozenset[Operation]] = MappingProxyType(
         Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
     }
 )
-"""Operation asked for -> allowed operations that are enough for it. Denials imply nothing but for ALL."""
+"""Requested operation -> allowed operations that imply it. A denial implies nothing, except for ALL."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

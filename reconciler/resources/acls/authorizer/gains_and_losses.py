@@ -1,6 +1,6 @@
 """Who gains and who loses access by changed ACLs, and whether a principal locks itself out.
 
-Names are taken together by the rules that match them, so that ten thousand topics cost no more than their classes.
+Names are grouped by the rules that match them, so that ten thousand topics cost no more than their groups.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
 
 
 class _Classes:
-    """Names that the same rules match, before and after, are of one class: whatever is decided holds for all."""
+    """Names that the same rules match, before and after, form one class: a decision for one holds for all."""
 
     def __init__(self, before: Rulebook, after: Rulebook, names: Mapping[ResourceType, Sequence[str]]) -> None:
         self.books = before, after

@@ -35,7 +35,7 @@ _SELDOM = (
     (ResourceType.CLUSTER, Operation.ALTER_CONFIGS),
     (ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS),
 )
-"""Rights of the roles that only tombstones and throttles need: taking them away locks nobody out."""
+"""Rights of the roles that only tombstones and throttles need: losing them locks no one out."""
 ANONYMOUS = "User:ANONYMOUS"
 _ROLES = {
     Principal.PLAN: AccessRole.RECONCILER_PLAN,

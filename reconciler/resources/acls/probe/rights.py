@@ -15,14 +15,15 @@ from reconciler.model.reports.probe import Needs
 from reconciler.resources.acls.authorizer.lockout import reached
 
 MOST = 100
-"""Topics of one login that brokers are asked about; those the wave touches come first."""
+"""Most topics that brokers are asked about for one login; those the wave changes come first."""
 MOST_IDS = 3
 """Transactional ids: each is a request of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedLogin:
-    """``before``, ``after``: None where it was not asked, for ``why_not``. ``wanted``: name by name, what was asked."""
+    """``before``, ``after``: None if not asked, because of ``why_not``. ``wanted``: the operations asked about, by
+    name."""
 
     before: Rights | None = None
     after: Rights | None = None
@@ -50,7 +51,7 @@ def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBi
 
 
 def ask_for(some: Iterable[AclBinding]) -> Ask:
-    """Nothing of it changes anything on the cluster."""
+    """Asks only: nothing changes on the cluster."""
     names: dict[tuple[ResourceType, bool], dict[str, None]] = {}
     for acl in some:
         names.setdefault((acl.resource, acl.operation is Operation.DESCRIBE), {})[acl.name] = None
@@ -125,7 +126,7 @@ Logins = Mapping[Principal, ProbedLogin]
 
 
 class RulesAlone:
-    """A ``Prober`` without principals: what is left is whether the cluster shows what was done, and its effect."""
+    """A ``Prober`` without principals: only whether the cluster shows the changes, and their effect, is checked."""
 
     def needs(self, _cluster: str) -> Sequence[Needs]:
         return ()
@@ -141,7 +142,7 @@ class RulesAlone:
 
 
 class KnownLogins:
-    """Of one run. The answers after a probe are those with which the next wave on that cluster begins."""
+    """The answers of one run. Those after a probe are the ones before the next wave on that cluster."""
 
     def __init__(self, prober: Prober) -> None:
         self.prober = prober

@@ -46,9 +46,9 @@ class AclBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """How waves are carried out. ``patience``: seconds that brokers have to show what was done.
+    """How waves are carried out. ``patience``: seconds that brokers have to show the changes.
 
-    ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note``, ``probed``: get events.
+    ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note``, ``probed``: receive events.
     """
 
     prober: Prober
@@ -71,7 +71,7 @@ class _Open:
 
 
 class AclBatches:
-    """Those of one run. ``stopped``: cluster -> why no further access change of it is begun."""
+    """The waves of one run. ``stopped``: cluster -> why no further access change begins there."""
 
     def __init__(self, conduct: ProbeSettings) -> None:
         self.conduct = conduct
@@ -123,7 +123,7 @@ class AclBatches:
         wave = under_way.wave
         logins = self._logins.before(wave.cluster, under_way.needs, [change.acl for change in wave.changes])
         admin.keep_pending(under_way.before)
-        # What was sent counts only once it is probed, so no outcome is reported before.
+        # A change that was sent counts only once it is probed, so its outcome is reported after that.
         by_id = {outcome.id: outcome for outcome in admin.perform(wave.planned, lambda _: None)}
         silent = f"cluster {wave.cluster} gave no answer for this change\nRun plan again to see what is left."
         outcomes = [by_id.get(planned.id) or Outcome(planned.id, Result.FAILED, silent) for planned in wave.planned]
@@ -155,7 +155,7 @@ class AclBatches:
                 return [_turned(outcome, Result.UNPROVEN, unproven(probe.why)) for outcome in outcomes]
 
     def _views(self, done: Sequence[AclChange], admin: ClusterAdmin) -> Views:
-        """Waits until every broker shows what was done, as long as patience lasts."""
+        """Waits until every broker shows the changes, as long as patience lasts."""
         until, pause = time.monotonic() + self.conduct.patience, 0.02
         while True:
             views = admin.rules_by_broker()

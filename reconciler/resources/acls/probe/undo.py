@@ -20,8 +20,8 @@ _RESOURCES = {
 
 
 def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBinding, Before]:
-    """How each rule is before its wave. What an earlier wave touched without being confirmed counts as touched by this
-    one, so that undoing leads back to what was there before both."""
+    """How each rule is before its wave. A rule that an unconfirmed earlier wave changed counts as changed by this one,
+    so that undoing restores what was there before both."""
     rules = access.acls if isinstance(access.acls, frozenset) else frozenset[AclBinding]()
     owned = {} if isinstance(access.owned, Unknown) else access.owned
     return {

@@ -1,6 +1,6 @@
 """The verdict on an ACL batch, from what was seen before and after it. Pure.
 
-Brokers' own words on a principal win over what rules come to: they alone know who is a super user.
+What brokers answer about a principal wins over what the rules imply: only they know who is a super user.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Views = Mapping[int, frozenset[AclBinding]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """``before``: all rules ahead of the wave; ``changes``: those of it that were done; ``server``: for commands."""
+    """``before``: all rules before the wave; ``changes``: the done ones of the wave; ``server``: for commands."""
 
     before: frozenset[AclBinding]
     changes: tuple[AclChange, ...]
@@ -121,7 +121,7 @@ def _against(given_shifts: Sequence[Shift]) -> str:
 def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
     who = needs.name or "whose name is not known"
     subject = f"{needs.kind} principal {who}"
-    login = evidence.logins.get(needs.kind, ProbedLogin(why_not="nobody was asked"))
+    login = evidence.logins.get(needs.kind, ProbedLogin(why_not="no principal was asked"))
     lost = {**dict(_lost_by_rules(needs, evidence, login)), **dict(_lost_by_word(needs, evidence, login))}
     if lost:
         worst = sorted(lost.items(), key=lambda pair: pair[0].resource is not ResourceType.CLUSTER)

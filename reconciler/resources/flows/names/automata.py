@@ -232,8 +232,8 @@ class Effort:
 
 
 def shortest(language: Language, max_length: int = MAX_NAME, states: int = MAX_STATES) -> str | None:
-    """The shortest legal topic name in the language, or None when there is none. Raises UndecidedError, for one behind
-    more than ``states``."""
+    """The shortest legal topic name in the language; None if it has none. Raises UndecidedError if that takes more than
+    ``states``."""
     return next(names(language, max_length, Effort(states)), None)
 
 
@@ -285,7 +285,7 @@ def every_name(language: Language, most: int, max_length: int = MAX_NAME) -> tup
 
 
 def reached(start: Node, after: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """What lies behind ``start``, by one step or more."""
+    """The states reachable from ``start`` by one step or more."""
     behind: set[Node] = set()
     waiting = [start]
     while waiting:

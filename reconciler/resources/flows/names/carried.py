@@ -122,6 +122,6 @@ def policy_fault(flow: Flow) -> str | None:
         return str(error)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - user code: anything may come out of it, SystemExit too
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit too
         return f"naming policy {flow.naming.policy!r} failed on the topic a: {type(error).__name__}: {error}"
     return None if isinstance(name, str) else f"naming policy {flow.naming.policy!r} names topics {type(name).__name__}"

@@ -39,7 +39,7 @@ def _alternatives(text: str, at: int) -> tuple[str, int]:
             at += 1
         elif text[at] == "(":
             start = next((at + 1 + len(kind) for kind in _GROUPS if text.startswith(kind, at + 1)), at)
-            if text[start] == "?":  # flags, or a look behind: as it is written
+            if text[start] == "?":  # flags, or a lookbehind: left as written
                 end = _closing(text, at)
                 parts[-1] += text[at:end]
             else:
@@ -55,7 +55,7 @@ def _alternatives(text: str, at: int) -> tuple[str, int]:
 
 
 def _closing(text: str, at: int) -> int:
-    """Just behind the bracket that closes the one at ``at``."""
+    """The index after the bracket that closes the one at ``at``."""
     depth = 0
     while at < len(text):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -66,7 +66,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _after(text: str, at: int) -> int:
-    """Behind one character, one escaped character or one set in square brackets."""
+    """The index after one character, one escaped character or one set in square brackets."""
     if text[at] == "\\":
         return at + 2
     if text[at] != "[":

@@ -98,7 +98,7 @@ class _Graph:
         self.empty[before].append((asks, after))
 
     def sequence(self, items: Iterable[Item], start: int) -> int:
-        """Adds the items behind ``start``; the node behind them."""
+        """Adds the items after ``start``; returns the node after them."""
         for item in items:
             start = self._item(item, start)
         return start
@@ -148,7 +148,7 @@ class _Graph:
 
 
 def characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:
-    """The characters one item of a parse tree matches, or None when it is no single character."""
+    """The characters that one item of a parse tree matches; None if it does not match exactly one."""
     if kind is sre.IN:
         negated = bool(value) and value[0][0] is sre.NEGATE
         members = [item for item in value if item[0] is not sre.NEGATE]
@@ -187,7 +187,7 @@ class _Automaton:
         self._accepting: dict[int, bool] = {}
         self._work = 0
         self._start = self._number(self._closure({0}, "begin"))
-        # Whether the empty text matches may hang on both ^ and $; the empty name is no topic, so it is never asked
+        # Whether the empty text matches may depend on both ^ and $. No topic has the empty name, so it does not matter.
 
     def _closure(self, nodes: set[int], asked: str) -> frozenset[int]:
         waiting = list(nodes)

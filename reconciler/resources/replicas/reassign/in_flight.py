@@ -81,11 +81,11 @@ class ReassignmentWatch:
 
 
 class ReassignmentStopped(ReconcilerError):  # noqa: N818 - says what happened
-    """Some partitions did not get where they should; what is on the way goes on."""
+    """Some partitions did not reach their replicas; moves on their way continue."""
 
 
 class ReassignmentWindow:
-    """``reached`` and ``lost``, with why, hold what is no longer on the way; ``words`` say how far it is."""
+    """``reached`` and ``lost``, with why: moves that have ended. ``words``: how far the others are."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ReassignmentWindow:
         self.asked |= dict.fromkeys(flying, 0)
         topics = {topic for topic, _ in (*self.asked, *self.waiting[: self.pace.partitions_in_flight])}
         live = admin.read(topics).topics if topics else {}
-        # What is no longer on the way has arrived, or was taken back by someone.
+        # A move that has ended has arrived, or was cancelled from outside.
         for partition in [partition for partition in self.asked if partition not in flying]:
             part = part_of(live, partition)
             if part is not None and part.replicas == self.goals[partition].after:

@@ -141,7 +141,7 @@ class ReassignmentRun:
             return
         moves = {move.partition: move for move in facts.moves if move.topic == topic.name}
         goals: dict[Partition, Placement] = {}
-        # Partitions that were added after the plan was made, by an earlier step of it.
+        # Partitions that an earlier step of the plan has added.
         known = {placement.partition for placement in change.placements}
         late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
         standing = [PartitionReplicas(part.index, part.replicas, part.leader) for part in late]
@@ -209,7 +209,7 @@ class ReassignmentRun:
             self.watch.progress(window.words)
             now = self.watch.now()
             if now - released_at >= RELEASE_SECONDS:
-                # While others are still on the way; so lists of ours are there as long as rates are.
+                # While others are still moving: our lists must exist for as long as our rates do.
                 arrived = self.reached - self.released
                 if (
                     self.journal is not None

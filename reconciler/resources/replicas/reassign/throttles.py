@@ -1,9 +1,9 @@
 """Replication throttles of a reassignment: which keys, which are ours, how they are set and cleared. Pure.
 
-A throttle is two rates on brokers and two lists on topics. Leaders send from the replicas that are there, followers
-fetch into those to come; replicas in sync are never held back by Kafka. The lists are set before the rates and cleared
-after them, so a rate of ours is only ever there while a topic names it. What others set is kept: a rate stays as it
-is, a list gets our entries and loses just them.
+A throttle is two rates on brokers and two lists on topics. Leaders send from the existing replicas, followers fetch
+into the new ones; Kafka never throttles replicas in sync. The lists are set before the rates and cleared after them, so
+that a rate of ours exists only while a topic names it. Settings of others are kept: a rate stays as it is, a list gains
+and loses only our entries.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def set_rates(journal: Journal, rate: int, rates: Rates) -> Iterator[ThrottleEdi
 
 
 def release(journal: Journal, arrived: Collection[Partition]) -> Iterator[ThrottleEdit]:
-    """Takes out partitions that need no throttle any more: a follower that is in sync but a record behind would be held
-    back with the others, and producers with acks=all would wait for it."""
+    """Removes partitions that need no throttle any more: a follower that is in sync but a record behind would be
+    throttled with the others, and producers with acks=all would wait for it."""
     for listed in journal.lists:
         done = [entry for entry in listed.entries if (listed.topic, int(entry.partition(":")[0])) in arrived]
         if done:

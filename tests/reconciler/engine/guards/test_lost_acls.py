@@ -47,9 +47,7 @@ def test_the_refusal_names_what_is_gone_and_how_to_agree(owning: World) -> None:
     made = owning.plan(consumers(*TWENTY[:4]))
     [refused] = made.refused
     assert str(refused.subject) == "declared access rules of east"
-    assert refused.reason.text.startswith(
-        "16 of 20 access rules that earlier runs made on east are asked for no longer: "
-    )
+    assert refused.reason.text.startswith("16 of 20 access rules that earlier runs made on east are no longer needed: ")
     assert "allow User:app04 read on topic orders" in refused.reason.text
     assert "--allow-shrink" in refused.todo
     assert not released(made, Consent(shrink=True)).refused

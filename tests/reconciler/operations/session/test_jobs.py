@@ -74,7 +74,7 @@ def test_a_mirror_that_was_started_before_and_cannot_tell_of_itself_is_not_absen
     if positions and missing:
         assert isinstance(mirror, Unknown)
         assert "its status topic __mirror_status does not exist at west, and group mirror." in mirror.error
-        assert "holds positions of it" in mirror.error
+        assert "holds its positions" in mirror.error
         assert "may run on another machine" in mirror.error
         assert "apply ENV --partial" in mirror.todo
     else:

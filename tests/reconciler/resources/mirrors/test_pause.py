@@ -157,7 +157,7 @@ def test_where_not_all_pauses_are_told_a_resume_is_not_taken_for_confirmed() -> 
     assert progress(mirror, [one], paused=False, asked_ms=100).done
     unknown = progress(capped, [one], paused=False, asked_ms=100)
     assert (unknown.runs, unknown.done) == (True, False)
-    assert "too many pauses to tell each" in unknown.words
+    assert "too many pauses to report each" in unknown.words
     assert paused_notes(capped)[-1] == f"flow {name} has 899 pauses more; see reconciler status ENV"
 
 

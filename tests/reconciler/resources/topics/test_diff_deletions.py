@@ -194,7 +194,7 @@ def test_a_source_goes_before_its_remote_topic_whatever_the_clusters_are_called(
     assert "its source goes first" in plan_text(planned)
     seen.clusters["west"].put("old", 1)
     outcomes = {one.id: one.result for one in seen.apply(buried(topology(flows), *both), planned)}
-    assert outcomes["delete:east/west.old"] is Result.SKIPPED, "the source was made anew, and is mirrored on"
+    assert outcomes["delete:east/west.old"] is Result.SKIPPED, "the source was created again, and is mirrored on"
 
 
 def test_a_tombstone_out_of_date_refuses_one_deletion_and_nothing_else(seen: World) -> None:

@@ -74,7 +74,7 @@ access: [{principal: "User:a", clusters: [east], resource: topic, names: [orders
 """
     planned = seen.plan(env(PLAIN, wished))
     assert planned.shifts == ()
-    assert [(one.risk, one.risk_why) for one in planned.changes] == [(Risk.LOW, "nobody loses a right by it")]
+    assert [(one.risk, one.risk_why) for one in planned.changes] == [(Risk.LOW, "no one loses a right by it")]
 
 
 def test_a_real_loss_is_medium_risk() -> None:
