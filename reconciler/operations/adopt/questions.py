@@ -34,14 +34,13 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def completed(options: InitOptions, ask: Ask, say: Callable[..., None], is_set: Callable[[str], bool]) -> InitOptions:
     """Asks for missing options, again after an invalid answer. ``is_set``: whether this process has the variable, so
     that a secret typed in place of its name is not written down."""
-    questions = _Questions(ask, say)
+    questions = _Questions(ask, say, is_set)
     if not options.clusters:
         options = replace(options, clusters=tuple(_ask_clusters(questions)))
     names = [address_of(text)[0] for text in options.clusters]
     if not options.protocol:
         options = replace(options, protocol=questions.choice("Security protocol", PROTOCOLS, "SASL_SSL"))
-    client = (*options.client, *_ask_client(options, names, questions, is_set))
-    options = replace(options, client=client)
+    options = replace(options, client=(*options.client, *_ask_client(options, names, questions)))
     if not options.flows:
         flows = tuple(_ask_flows(names, questions)) or (NO_FLOW,)
         options = replace(options, flows=flows)
@@ -51,25 +50,25 @@ def completed(options: InitOptions, ask: Ask, say: Callable[..., None], is_set: 
     copies = options.flows != (NO_FLOW,)
     if not options.principals and options.protocol.upper().startswith("SASL"):
         whom = ("apply", "mirror") if copies else ("apply",)
-        options = replace(options, principals=tuple(_ask_principals(names, whom, questions, is_set)))
+        options = replace(options, principals=tuple(_ask_principals(names, whom, questions)))
     if copies and not options.sync_offsets:
         question = "Keep consumer offsets on the target, for an unplanned failover"
         options = replace(options, sync_offsets=questions.choice(question, ("yes", "no"), "yes"))
     if copies and options.metrics_port is None:
-        port = questions.until("Port of the mirror's metrics for Prometheus (0: none)", "9400", _port)
-        options = replace(options, metrics_port=port)
+
+        def port(text: str) -> int:
+            if not text.isascii() or not text.isdigit() or int(text) > 65535:
+                raise ReconcilerError(
+                    f"the answer is {text or 'empty'}", "Ports go from 1 to 65535.", "Give one, or 0."
+                )
+            return int(text)
+
+        question = "Port of the mirror's metrics for Prometheus (0: none)"
+        options = replace(options, metrics_port=questions.until(question, "9400", port))
     return options
 
 
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise ReconcilerError(f"the answer is {text or 'empty'}", "Ports go from 1 to 65535.", "Give one, or 0.")
-    return int(text)
-
-
-def _ask_principals(
-    names: Sequence[str], whom: Sequence[str], questions: _Questions, is_set: Callable[[str], bool]
-) -> Iterator[str]:
+def _ask_principals(names: Sequence[str], whom: Sequence[str], questions: _Questions) -> Iterator[str]:
     """A login of its own for each principal: plan only reads, and an apply that logs in as plan would give each pull
     request the right to change the cluster."""
     variables = variables_of(names)
@@ -81,7 +80,8 @@ def _ask_principals(
                 variable = f"{variables[name]}_{who.upper()}_PASSWORD"
 
                 def known(text: str, variable: str = variable) -> str:
-                    return _reference(text, lambda word: word == variable or is_set(word))
+                    # The suggested variable may be set later: plan does not read it, only apply and the mirror do.
+                    return questions.reference(text, suggested=variable)
 
                 password = questions.until(f"Variable that holds its password on {name}", variable, known)
                 yield f"{name}:{who}:sasl.password={password}"
@@ -91,6 +91,7 @@ def _ask_principals(
 class _Questions:
     ask: Ask
     say: Callable[..., None]
+    is_set: Callable[[str], bool]
 
     def until(self, question: str, default: str, judge: Callable[[str], Answer]) -> Answer:
         while True:
@@ -108,6 +109,16 @@ class _Questions:
 
         self.say(f"{question}: {', '.join(choices)}")  # on a separate line: with the default it would not fit in 80
         return self.until("  which", default, judge)
+
+    def reference(self, text: str, suggested: str = "") -> str:
+        """A reference to the variable or file that ``text`` names. Never repeats it: it may be the secret itself."""
+        if text.startswith("/"):
+            return f"${{file:{text}}}"
+        if not _VARIABLE.fullmatch(text) or not (text == suggested or self.is_set(text)):
+            why = "Only a variable's name is written down, never a secret, and the cluster is read with what it holds."
+            todo = "Name a variable that is set in this shell, or the path of a file, beginning with /."
+            raise ReconcilerError("the answer names no variable that is set here", why, todo)
+        return f"${{env:{text}}}"
 
 
 def _ask_clusters(questions: _Questions) -> Iterator[str]:
@@ -128,10 +139,12 @@ def _ask_clusters(questions: _Questions) -> Iterator[str]:
         yield f"{alias}={questions.until(f'Bootstrap servers of {alias} (host:port, commas between)', '', servers)}"
 
 
-def _ask_client(
-    options: InitOptions, names: Sequence[str], questions: _Questions, is_set: Callable[[str], bool]
-) -> Iterator[str]:
+def _ask_client(options: InitOptions, names: Sequence[str], questions: _Questions) -> Iterator[str]:
     """Settings for all clusters once, logins for each: they have users of their own."""
+
+    def authority(text: str) -> str:
+        return text if text == _SYSTEM else certificate(text, "the answer")
+
     given = client_by_cluster(options, names)
     everywhere = set.intersection(*(set(given[name]) for name in names))
     protocol, mechanism = options.protocol.upper(), ""
@@ -140,11 +153,11 @@ def _ask_client(
         for name in names:
             if "ssl.ca.location" not in given[name]:
                 question = f"File of the certificate authority of {name} ({_SYSTEM}: the system's)"
-                before = questions.until(question, before, _authority)
+                before = questions.until(question, before, authority)
                 if before != _SYSTEM:
                     yield f"{name}:ssl.ca.location={before}"
     if protocol == "SSL":
-        yield from _ask_settings(CERTIFICATE, everywhere, "", questions, is_set)
+        yield from _ask_settings(CERTIFICATE, everywhere, "", questions)
     if protocol.startswith("SASL"):
         mechanism = given[names[0]].get("sasl.mechanism", "")
         if "sasl.mechanism" not in everywhere:
@@ -153,16 +166,10 @@ def _ask_client(
         variables = variables_of(names)
         for name in names:
             settings = login_settings(name, mechanism, variables[name])
-            yield from _ask_settings(settings, set(given[name]), f"{name}:", questions, is_set)
+            yield from _ask_settings(settings, set(given[name]), f"{name}:", questions)
 
 
-def _authority(text: str) -> str:
-    return text if text == _SYSTEM else certificate(text, "the answer")
-
-
-def _ask_settings(
-    settings: Sequence[LoginSetting], given: set[str], of: str, questions: _Questions, is_set: Callable[[str], bool]
-) -> Iterator[str]:
+def _ask_settings(settings: Sequence[LoginSetting], given: set[str], of: str, questions: _Questions) -> Iterator[str]:
     for setting in settings:
         if setting.key in given:
             continue
@@ -171,22 +178,11 @@ def _ask_settings(
         def judge(text: str, setting: LoginSetting = setting, optional: bool = optional) -> str:
             if not text and not optional:
                 raise ReconcilerError("the answer is empty", "A login needs it.", "Give it.")
-            return client_value(setting.key, _reference(text, is_set) if text and setting.secret else text)
+            return client_value(setting.key, questions.reference(text) if text and setting.secret else text)
 
         answer = questions.until(setting.question, setting.default, judge) if setting.question else setting.default
         if answer:
             yield f"{of}{setting.key}={answer}"
-
-
-def _reference(text: str, is_set: Callable[[str], bool]) -> str:
-    """Never repeats ``text``: it may be the secret itself."""
-    if text.startswith("/"):
-        return f"${{file:{text}}}"
-    if not _VARIABLE.fullmatch(text) or not is_set(text):
-        why = "Only the name of a variable is written down, never a secret, and the cluster is read with what it holds."
-        todo = "Name a variable that is set in this shell, or the path of a file, beginning with /."
-        raise ReconcilerError("the answer names no variable that is set here", why, todo)
-    return f"${{env:{text}}}"
 
 
 def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:

@@ -153,6 +153,7 @@ class LiveEnvironment:
         return self._read != self.session.topology
 
     def take_over(self) -> bool:
+        # Read alike twice: else git or an editor is in the middle of writing the folder.
         topology = read_topology(self.session.folder)
         if topology != self._read:
             return False
@@ -164,6 +165,7 @@ class LiveEnvironment:
     def plan(self) -> Plan:
         self.execution.require_lock()
         plan = make_plan(self.session, unread=True)
+        # Soaks of earlier waves go on even in a round that has nothing to change.
         if plan.rollout is not None:
             self.execution.tend(plan)
         return unexpired(plan, datetime.now(UTC).date())

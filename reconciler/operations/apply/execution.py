@@ -235,11 +235,14 @@ def execution(
         known = f"Its clusters: {', '.join(session.topology.clusters)}."
         raise ReconcilerError(f"environment {session.topology.environment} declares no cluster {to}", "", known)
     with ExitStack() as stack:
+        # The order decides what a run that may not begin leaves behind: a second run on this machine stops before any
+        # request, an audit file that cannot be written before the lock is taken.
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         holder = this_process(command)
         vouched = (lambda *_: None) if consent.first_contact else partial(require_met, session)
         home = HomeLock(session.topology, holder, vouched, say)
+        # A failover from a lost cluster cannot wait for the lock that is kept there.
         if keeper is None:
             lock = home.take(steal, to)
             session.topology = replace(session.topology, lock_home=lock.cluster.name)

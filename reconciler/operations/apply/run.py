@@ -66,6 +66,8 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
         require_wave(plan, request.until)
         if request.form is Page.TEXT:
             show(plan_text(plan, style(), request.ignore, session.last.amounts))
+
+        # All or nothing by default: the part without what is blocked or unknown only on request.
         if not request.part:
             limits.refuse_if_blocked(plan)
         chosen = ending(known_part(plan) if request.part else Narrowed(plan), request.until)
@@ -88,6 +90,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
             code = ExitCode.PARTIAL if code is ExitCode.DONE and plan.changes else code
         if code is ExitCode.DONE and plan.changes:
             _verify(session, plan)
+        # Heads in the log of CI prove later that the audit record was not rewritten as a whole.
         for place, head in execute.audit.heads().items():
             say(f"head of the audit record, {place}: {head}")
     if execute.unremembered:

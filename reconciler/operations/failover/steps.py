@@ -291,6 +291,7 @@ class Switch:
         return DONE, f"{name} is paused, {self.move.destination} takes writes{text}"
 
     def _offsets(self, moved: list[GroupMove]) -> StepEnd:
+        # Groups are read again: they may have read on since the report that the user agreed to.
         groups = self.survey.exact_groups()
         wanted = due(groups)
         asked = {
@@ -311,6 +312,7 @@ class Switch:
         name = self.move.started
         if not name:
             return SKIPPED, self.move.note or "no flow to start"
+        # A pause is lifted before the job starts, so that it does not begin paused.
         planned = self._start_planned(facts, self.levers())
         if planned[0] is not PLANNED:
             return planned

@@ -42,6 +42,8 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
         for scope in wanted:
             if scope in held:
                 say(f"{scope} is paused already {words(held[scope])}")
+
+        # Only a status record that is newer than the one before the write can confirm it, by the job's own clock.
         before = _status_times(session, wanted)
         _write(session, "mirror pause", fresh)
         later = _await(session, wanted, before, wait_s, paused=True)

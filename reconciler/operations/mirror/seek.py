@@ -58,6 +58,8 @@ def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -
         moving = [partition for partition in before if partition.partition in chosen]
         if not agreed([*table(before), *costs(moving, chosen)]):
             raise ReconcilerError("cancelled; no position was moved")
+
+        # A job may have started while the user decided; its own commit would overwrite the new position.
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
         return replace(place.seen(before), moved=chosen, left=not_chosen, taken_from=to.flow)

@@ -75,7 +75,7 @@ class Session:
 
     def __init__(self, folder: Path, topology: Topology, principal: Principal, ahead: ReadAhead | None = None) -> None:
         """``ahead``: reads of the same clusters that have begun. The session closes it. Raises ReconcilerError."""
-        lock_cluster(topology)  # there is none to ask where none is declared
+        lock_cluster(topology)  # raises for a topology without any cluster
         self.folder = folder
         self.topology = topology
         self.principal = principal
@@ -101,6 +101,7 @@ class Session:
         self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live)
 
     def close(self) -> None:
+        # Early reads first: no answer of theirs is wanted any more.
         if self._ahead is not None:
             self._ahead.close()
         for record in self.records.values():
