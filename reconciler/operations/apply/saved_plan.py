@@ -58,17 +58,17 @@ def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
         return (Moved("environment", reviewed.basis.environment, fresh.basis.environment),)
     if fresh.rollout != reviewed.rollout:
         return (Moved("rollout", _course(reviewed), _course(fresh)),)
-    found, reviewed_changes = list[Moved](), {planned.id: planned for planned in reviewed.changes}
+    moved, reviewed_changes = list[Moved](), {planned.id: planned for planned in reviewed.changes}
     for planned in fresh.changes:
         before, now = reviewed_changes.get(planned.id), headline(planned.change)
         if before is None:
-            found.append(Moved(planned.id, "not in the reviewed plan", now))
+            moved.append(Moved(planned.id, "not in the reviewed plan", now))
         elif _what_it_does(before.change) != _what_it_does(planned.change):
             was = headline(before.change)
-            found.append(Moved(planned.id, was, f"{now}, with other values" if was == now else now))
+            moved.append(Moved(planned.id, was, f"{now}, with other values" if was == now else now))
         elif before.risk != planned.risk:
-            found.append(Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}"))
-    return tuple(found)
+            moved.append(Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}"))
+    return tuple(moved)
 
 
 def beyond(saved: Plan, fresh: Plan) -> Iterator[Moved]:

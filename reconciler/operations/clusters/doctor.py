@@ -130,8 +130,8 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         for name in heartbeats_places(topology)
         if live.topic(TopicRef(name, HEARTBEATS)) is not None
     }
-    found = _by(remotes, deadline) or silent, _by(beats, deadline) or unheard
-    findings += remote_findings(topology, live, copies, *found)
+    facts_there, heartbeats = _by(remotes, deadline) or silent, _by(beats, deadline) or unheard
+    findings += remote_findings(topology, live, copies, facts_there, heartbeats)
     if topology.mirrors:
         here = machine(state_folder(folder))
         findings += machine_findings(here)

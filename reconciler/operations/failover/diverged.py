@@ -72,24 +72,24 @@ def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPa
     """The pairs where one side has more, or that cannot be compared. Raises ClusterError for a silent cluster."""
 
     async def look(opened: Sequence[ClusterClient]) -> tuple[PartedPartition, ...]:
-        found = []
+        differing = []
         for here, there in pairs:
             source, target = Log(opened[0], here), Log(opened[1], there)
             try:
                 parting = await parting_of(source, target)
                 if not parting.proved:
                     text = f"no record that both have lies before {parting.at}: retention took what could prove where "
-                    found.append(PartedPartition(here, there, unknown=f"{text}they part"))
+                    differing.append(PartedPartition(here, there, unknown=f"{text}they part"))
                     continue
                 ends = parting.source.end, parting.target.end
                 ours = await count_from(source, max(parting.at, parting.source.begin), ends[0])
                 theirs = await count_from(target, max(parting.at, parting.target.begin), ends[1])
             except (BrokerError, NotPairedError) as error:
-                found.append(PartedPartition(here, there, unknown=str(error)))
+                differing.append(PartedPartition(here, there, unknown=str(error)))
                 continue
             if ours or theirs:
-                found.append(PartedPartition(here, there, parting.at, *ends, ours, theirs))
-        return tuple(found)
+                differing.append(PartedPartition(here, there, parting.at, *ends, ours, theirs))
+        return tuple(differing)
 
     return visited((sides.source, sides.target), look, WITHIN_S)
 

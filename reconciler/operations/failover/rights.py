@@ -46,35 +46,35 @@ class StepNeeds:
 
 def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights) -> tuple[FailoverCheck, ...]:
     """``lost``: the origin does not answer, so what can be moved is moved. What cannot be asked is a warning."""
-    found: list[FailoverCheck] = []
+    checks: list[FailoverCheck] = []
     for need in needs:
         given = ask(need.cluster, need.principal, need.ask)
         if given.failed is not None:
-            found.append(_unasked(need, given.failed))
+            checks.append(_unasked(need, given.failed))
             continue
 
         # Setting an offset needs Read on its topic and on its group.
         may = {name: "READ" in operations for name, operations in given.operations.items()}
         topics = [name for name in need.topics if name in given.denied or not may.get(name, True)]
-        found += _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
+        checks += _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
         if isinstance(given.groups, Unknown):
-            found.append(_unasked(need, given.groups))
+            checks.append(_unasked(need, given.groups))
         else:
             groups = [name for name, allowed in given.groups.items() if not allowed]
-            found += _unset(need, "group", groups, all_of=len(groups) == len(given.groups), lost=lost)
+            checks += _unset(need, "group", groups, all_of=len(groups) == len(given.groups), lost=lost)
 
         # A fence needs Alter on the cluster, a pause Write on the status topic.
         if need.alters and given.cluster is not None and "ALTER" not in given.cluster:
             refusal = "may not alter access rules (Alter on the cluster)"
-            found.append(_stop(need, refusal, need.alters, "Alter", "--cluster"))
+            checks.append(_stop(need, refusal, need.alters, "Alter", "--cluster"))
         if not need.writes:
             continue
         if isinstance(given.writes, Unknown):
-            found.append(_unasked(need, given.writes))
+            checks.append(_unasked(need, given.writes))
         elif not given.writes.get(STATUS_TOPIC, True):
             refusal = f"may not write topic {STATUS_TOPIC}"
-            found.append(_stop(need, refusal, need.writes, "Write", f"--topic {STATUS_TOPIC}"))
-    return tuple(found)
+            checks.append(_stop(need, refusal, need.writes, "Write", f"--topic {STATUS_TOPIC}"))
+    return tuple(checks)
 
 
 def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: bool) -> Iterator[FailoverCheck]:
