@@ -176,7 +176,7 @@ def _written(documents: Iterable[Document], section: str) -> bool:
 
 
 class _Builder:
-    """Builds the nouns of entries that are free of problems so far and notes the problems of the others.
+    """Builds the values of entries that are free of problems so far, and judges single values of the others.
 
     ``bad``: file, line and column of each problem of YAML or shape. ``problems`` grows."""
 
@@ -202,7 +202,7 @@ class _Builder:
         return nouns
 
     def single(self, section: str, make: Callable[[Reading], Noun]) -> Noun | None:
-        """Of a section that is one thing."""
+        """The value of a section that is one thing."""
         return next(iter(self.build(section, make)), None)
 
     def _touched(self, place: Place) -> bool:
@@ -224,7 +224,7 @@ class _Builder:
 
 
 def _with_flows(mirrors: list[Mirror], flows: list[Flow], places: Places) -> list[Mirror]:
-    """Flows that no mirror names go to the mirror named as their target cluster; it is made when it is not written."""
+    """Flows that no mirror names go to the mirror with the name of their target cluster, written or not."""
     claimed = {name for mirror in mirrors for name in mirror.flows}
     in_order = sorted(flows, key=lambda flow: flow.name)
     waiting = grouped((flow.target, flow) for flow in in_order if flow.name not in claimed)

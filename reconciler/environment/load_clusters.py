@@ -23,7 +23,7 @@ _HOLDS_CLUSTERS = re.compile("^clusters *:", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The clusters of an environment, known before the rest of it is read; none where something is wrong with them.
+    """The clusters of an environment, known before the rest of it is read; none if something is wrong with one of them.
     ``documents``: the files that were read for that."""
 
     clusters: Mapping[str, Cluster]
@@ -34,7 +34,7 @@ NO_HEAD = Head(MappingProxyType({}), MappingProxyType({}))
 
 
 def read_head(texts: Mapping[str, str]) -> Head:
-    """Of files in which clusters are seen at a glance. Whatever is wrong is left to ``load`` to tell."""
+    """Reads only files with a ``clusters:`` at the start of a line. ``load`` reports what is wrong with them."""
     documents = {file: read(file, texts[file]) for file in sorted(texts) if _HOLDS_CLUSTERS.search(texts[file])}
     places, problems = collect(documents.values())
     if problems or any(document.problems or check_shape(document) for document in documents.values()):

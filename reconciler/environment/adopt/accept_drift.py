@@ -101,9 +101,22 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     if desired is None or cluster not in desired.clusters:
         description = "no topic of this name is declared there"
         return [], [f"{description}; a remote topic follows its source, and what is not declared is left as it is"]
-    topics = _there(desired, live, cluster)
-    if isinstance(topics, str):
-        return [], [topics]
+
+    # On each of its clusters, since one declaration counts for all of them; first on the cluster that was asked for.
+    topics: dict[str, LiveTopic] = {}
+    for place in (cluster, *(other for other in desired.clusters if other != cluster)):
+        known = live.known(place)
+        also = "" if place == cluster else f"the declaration also counts on {place}: "
+        if known is None:
+            return [], [f"{also}cluster {place} could not be read"]
+        if name in known.hidden:
+            return [], [f"{also}cluster {place} does not show whether it has it"]
+        if name not in known.topics:
+            todo = "the next apply makes it; to agree that it is gone, take it out of the file"
+            missing = f"{also}the topic is not on cluster {place}: it was deleted, or no apply has made it yet"
+            return [], [f"{missing}; {todo}"]
+        topics[place] = known.topics[name]
+
     counts = [name for name, count in ((PARTITIONS, desired.partitions), (FACTOR, desired.replication_factor)) if count]
     layers = layers_of(topology, cluster, desired)
     drifted: set[str] = set()
@@ -124,26 +137,9 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     return accepted, refused
 
 
-def _there(desired: Topic, live: LiveState, asked: str) -> Mapping[str, LiveTopic] | str:
-    """The topic on each of its clusters, ``asked`` first, or why it cannot be compared."""
-    topics: dict[str, LiveTopic] = {}
-    for cluster in (asked, *(name for name in desired.clusters if name != asked)):
-        known = live.known(cluster)
-        also = "" if cluster == asked else f"the declaration also counts on {cluster}: "
-        if known is None:
-            return f"{also}cluster {cluster} could not be read"
-        if desired.name in known.hidden:
-            return f"{also}cluster {cluster} does not show whether it has it"
-        if desired.name not in known.topics:
-            todo = "the next apply makes it; to agree that it is gone, take it out of the file"
-            return f"{also}the topic is not on cluster {cluster}: it was deleted, or no apply has made it yet; {todo}"
-        topics[cluster] = known.topics[desired.name]
-    return topics
-
-
 def _field(desired: Topic, field: str, layers: Layers, topics: Mapping[str, LiveTopic]) -> Accepted | str:
-    """What to write, or why not; empty when the field does not differ on any cluster of the topic. ``layers``: of the
-    cluster that was asked for."""
+    """What to write, or why it cannot be written; empty if the field differs on no cluster of the topic. ``layers``: of
+    the cluster that was asked for."""
     name, everywhere = desired.name, list(topics.values())
     if field in (PARTITIONS, FACTOR):
         declared: int | None = getattr(desired, field)
@@ -183,7 +179,7 @@ def _apart(field: str, values: Sequence[str], clusters: Iterable[str]) -> str:
 
 
 def _added(text: str, accepted: Accepted) -> str | None:
-    """``text`` with one more config of its topic, in quotes where its neighbours are; None without a plain place."""
+    """``text`` with one more config of its topic, quoted as its neighbours are; None if it has no plain place."""
     topic = ("topics", accepted.topic)
     there = keys_at(text, *topic)
     neighbours = keys_at(text, *topic, "configs") or there
@@ -195,7 +191,7 @@ def _added(text: str, accepted: Accepted) -> str | None:
 
 
 def _as_before(old: str, new: str) -> str:
-    """``new`` quoted as ``old`` was: a file that is also JSON stays that, and a plain ``false`` or number plain."""
+    """``new`` quoted as ``old`` was: a file that is also JSON stays JSON, and a plain ``false`` or number plain."""
     match old[:1]:
         case '"':
             return json.dumps(new, ensure_ascii=False)
@@ -206,7 +202,7 @@ def _as_before(old: str, new: str) -> str:
 
 
 def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted]) -> None:
-    """An anchor shared by several topics would carry the value further: then nothing is written."""
+    """Raises ReconcilerError if an anchor, shared by several topics, would carry a value to others."""
     topics = dict(before.topics)
     for value in accepted:
         topic = topics[value.topic]

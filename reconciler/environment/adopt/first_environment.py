@@ -49,7 +49,7 @@ def first_environment(
     users: bool = True,
 ) -> FirstEnvironment:
     """A topic that several clusters have is declared on the one furthest upstream. Raises ReconcilerError with all
-    problems where the files would not be valid: then the answers contradict each other, or a cluster is given twice."""
+    problems if the files would not be valid: the answers contradict each other, or a cluster is given twice."""
     # Without any connection: slips in the answers are reported before a cluster is asked.
     require_valid({"clusters.yaml": _clusters_text(clusters), "flows.yaml": _flows_text(flows, metrics_port)}, name)
     files: dict[str, str] = {}

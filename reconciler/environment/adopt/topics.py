@@ -219,7 +219,7 @@ def _adopted(cluster: str, topic: LiveTopic, inherited: Mapping[str, str]) -> Ad
 
 
 def undeclarable(topic: LiveTopic, key: str, value: str) -> str:
-    """Why git cannot declare this live value of ``topic``; empty when it can."""
+    """Why git cannot declare this live value of ``topic``; empty if it can."""
     if CONTROL.search(value):
         return "it contains characters that are not allowed in a topology"
     judged = topic_config(key, Scalar(value, False, 0, 0))
@@ -236,7 +236,7 @@ def undeclarable(topic: LiveTopic, key: str, value: str) -> str:
 
 
 def written(key: str, value: str) -> str:
-    """A config value as a person would write it: ``7d``, ``1GiB``; as it is where that is not exact, or a word."""
+    """A config value as a person would write it: ``7d``, ``1GiB``; unchanged if that is not exact, or a word."""
     short = human(key, value)
     if short in words_for(key):
         return value

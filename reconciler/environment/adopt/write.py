@@ -38,19 +38,48 @@ def texts(adoption: Adoption) -> dict[str, str]:
         by_name["quotas.yaml"] = _quotas_text(adoption.quotas)
     if adoption.users.entries:
         by_name["users.yaml"] = _users_text(adoption.users)
-    if len(adoption.topics) > ONE_FILE:
-        return by_name | {f"topics/{name}.yaml": topics_text(part) for name, part in _groups(adoption.topics)}
-    return by_name | ({"topics.yaml": topics_text(adoption.topics)} if adoption.topics else {})
+    if len(adoption.topics) <= ONE_FILE:
+        return by_name | ({"topics.yaml": topics_text(adoption.topics)} if adoption.topics else {})
+
+    # By the first words of the names; groups of one topic together; what stays too long is cut by number.
+    groups: dict[str, list[AdoptedTopic]] = {}
+    for name, members in sorted(_by_prefix(adoption.topics, 1).items()):
+        groups.setdefault(name if len(members) > 1 else "other", []).extend(members)
+    for name, members in sorted(groups.items()):
+        members.sort(key=lambda topic: topic.topic.name)
+        for begin in range(0, len(members), FILE_LIMIT):
+            number = f"-{begin // FILE_LIMIT + 1:03}" if len(members) > FILE_LIMIT else ""
+            by_name[f"topics/{name}{number}.yaml"] = topics_text(members[begin : begin + FILE_LIMIT])
+    return by_name
 
 
 def topics_text(topics: Iterable[AdoptedTopic], beside: Iterable[str] = ()) -> str:
     """One file of topics alone, for a cluster that is declared. ``beside``: comments at its head."""
-    head = (line for text in beside for line in _comment(text))
-    return _section_text("topics", head, (), (line for topic in topics for line in _topic(topic)))
+    lines: list[str] = []
+    for adopted in topics:
+        topic = adopted.topic
+        for comment in adopted.comments:
+            lines += _comment(comment, "  ")
+        fields = {"clusters": _list(topic.clusters)}
+        if topic.partitions is not None:
+            fields["partitions"] = str(topic.partitions)
+        if topic.replication_factor is not None:
+            fields["replication_factor"] = str(topic.replication_factor)
+        configs = {scalar(key): value(text) for key, text in topic.configs.items()}
+        short = fields | ({"configs": _flow(configs)} if configs else {})
+        line = f"  {scalar(topic.name)}: {_flow(short)}"
+        if len(line) <= WIDTH:
+            lines.append(line)
+            continue
+        lines.append(f"  {scalar(topic.name)}:")
+        lines += (f"    {key}: {text}" for key, text in fields.items())
+        if configs:
+            lines += ["    configs:", *(f"      {key}: {text}" for key, text in configs.items())]
+    return _section_text("topics", (line for text in beside for line in _comment(text)), (), lines)
 
 
 def scalar(text: str) -> str:
-    """Plain where every YAML reader takes it for this very text, else in double quotes."""
+    """Plain if every YAML reader takes it for this very text, else in double quotes."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     if _QUANTITY.fullmatch(text):
@@ -78,7 +107,7 @@ def _cluster_text(adoption: Adoption) -> str:
     lines += ["clusters:", *cluster_head(cluster)]
     if cluster.cluster_id is not None:
         lines.append(f"    cluster_id: {scalar(cluster.cluster_id)}")
-    lines.append("    # What is set on a topic by hand and stands in no file counts as drift: docs/change/drift.md.")
+    lines.append("    # What is set on a topic and in no file counts as drift: docs/change/drift.md.")
     lines.append("    defaults: {undeclared: drift}")
     return "\n".join([*lines, *logins(cluster)]) + "\n"
 
@@ -97,7 +126,7 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
 
 
 def logins(cluster: Cluster) -> Iterator[str]:
-    """``client`` and ``principals``, where there are any."""
+    """``client`` and ``principals``, if the cluster has any."""
     if cluster.client:
         yield "    client:"
         yield from (f"      {scalar(key)}: {value(text)}" for key, text in sorted(cluster.client.items()))
@@ -182,35 +211,13 @@ def _users_text(adopted: Adopted[ScramUser]) -> str:
 
 
 def _item_of_list(fields: Mapping[str, str]) -> Iterator[str]:
-    """On one line where it fits."""
+    """On one line if it fits."""
     short = f"  - {_flow(fields)}"
     if len(short) <= WIDTH:
         yield short
         return
     signs = ("- ", *("  " for _ in fields))
     yield from (f"  {sign}{key}: {text}" for sign, (key, text) in zip(signs, fields.items(), strict=False))
-
-
-def _topic(adopted: AdoptedTopic) -> Iterator[str]:
-    topic = adopted.topic
-    for comment in adopted.comments:
-        yield from _comment(comment, "  ")
-    fields = {"clusters": _list(topic.clusters)}
-    if topic.partitions is not None:
-        fields["partitions"] = str(topic.partitions)
-    if topic.replication_factor is not None:
-        fields["replication_factor"] = str(topic.replication_factor)
-    configs = {scalar(key): value(text) for key, text in topic.configs.items()}
-    short = fields | ({"configs": _flow(configs)} if configs else {})
-    line = f"  {scalar(topic.name)}: {_flow(short)}"
-    if len(line) <= WIDTH:
-        yield line
-        return
-    yield f"  {scalar(topic.name)}:"
-    yield from (f"    {key}: {text}" for key, text in fields.items())
-    if configs:
-        yield "    configs:"
-        yield from (f"      {key}: {text}" for key, text in configs.items())
 
 
 def _list(texts: Iterable[str]) -> str:
@@ -221,22 +228,9 @@ def _flow(fields: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{key}: {text}" for key, text in fields.items()) + "}"
 
 
-def _groups(topics: Sequence[AdoptedTopic]) -> Iterator[tuple[str, list[AdoptedTopic]]]:
-    """By the first words of the names; groups of one together; what stays too long is cut by number."""
-    groups: dict[str, list[AdoptedTopic]] = {}
-    for name, members in sorted(_by_prefix(topics, 1).items()):
-        groups.setdefault(name if len(members) > 1 else "other", []).extend(members)
-    for name, members in sorted(groups.items()):
-        members.sort(key=lambda topic: topic.topic.name)
-        if len(members) <= FILE_LIMIT:
-            yield name, members
-            continue
-        for part in range(0, len(members), FILE_LIMIT):
-            yield f"{name}-{part // FILE_LIMIT + 1:03}", members[part : part + FILE_LIMIT]
-
-
 def _by_prefix(topics: Sequence[AdoptedTopic], words: int) -> dict[str, list[AdoptedTopic]]:
-    """``words`` grows for a group that is too long, as long as that divides it into more than single topics."""
+    """Topics by the first ``words`` of their names: more words for a group that is too long, as long as they divide it
+    into groups and not into single topics."""
     by_prefix: dict[str, list[AdoptedTopic]] = {}
     for topic in topics:
         segments = [segment for segment in _SEGMENT.split(topic.topic.name.lower()) if segment]

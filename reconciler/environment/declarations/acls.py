@@ -135,7 +135,7 @@ def _check_fields(reading: Reading, role: AccessRole | None) -> None:
 
 
 def is_principal(text: str) -> bool:
-    """``User:`` and a name, or another type that a principal builder may make; nothing that is a slip for User."""
+    """``User:`` and a name, or another type that a principal builder may make; no misspelt User."""
     kind = text.partition(":")[0]
     return bool(_PRINCIPAL.fullmatch(text)) and (kind == "User" or nearest(kind, ["User"]) is None)
 

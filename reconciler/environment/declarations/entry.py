@@ -21,7 +21,8 @@ MIN_INTERVAL_MS = 100
 
 @dataclass(slots=True)
 class Reading:
-    """One entry being read. ``problems`` grows; the entry is usable when none came."""
+    """One entry being read. Each method returns a value that fits its type, also after a problem, so that all problems
+    of the entry are found. ``problems`` grows; the entry is usable if it stayed empty."""
 
     section: str
     name: str
@@ -34,7 +35,7 @@ class Reading:
         self.problems.append(Problem(wrong.code, where, description, wrong.why, wrong.todo))
 
     def node(self, *path: str) -> Node | None:
-        """The node at a path of field names, or None when it is not written."""
+        """The node at a path of field names, or None if it is not written."""
         return node_at(self.place.entry.value, *path)
 
     def value(self, *path: str, default: Any) -> Any:
@@ -73,8 +74,8 @@ class Reading:
         return tuple([item.text for item in node.items if isinstance(item, Scalar)])
 
     def expressions(self, *path: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """As ``texts``. A list is joined to one expression, which takes flags of a part only: those of the only
-        expression of a list are written so."""
+        """As ``texts``. A list is joined to one expression, in which flags apply to a part only, as in ``(?i:...)``:
+        those of an expression that is alone in its list are rewritten so."""
         texts = self.texts(*path, default=default)
         return (flags_of_a_part(texts[0]),) if len(texts) == 1 else texts
 

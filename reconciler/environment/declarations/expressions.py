@@ -1,4 +1,4 @@
-"""Validates the flows' regular expressions: sound, and each selects something."""
+"""Regular expressions of flows and rules: each is sound, and selects something."""
 
 from __future__ import annotations
 
@@ -27,19 +27,49 @@ from reconciler.resources.flows.names.policy_rules import Hops, internal
 from reconciler.resources.flows.names.regex import pattern
 
 _MOST_STATES = 3_000
-"""For a hint. What needs more to match its first name is not said to match none."""
+"""For a hint. An expression that needs more to match its first name is not reported as one that matches none."""
 _SETS_AND_COUNTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[0-9]*,[0-9]*\}")
 
 
-def check_expressions(flows: Iterable[Flow], places: Places) -> list[Problem]:
-    problems: list[Problem] = []
+def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem]:
     for flow in flows:
-        problems += expression_faults(flow, places) or [*_without_effect(flow, places), *_exclusions(flow, places)]
-    return problems
+        if faults := expression_faults(flow, places):
+            yield from faults
+            continue
+        excluded = [pattern(text) for text in (*EXCLUDED_TOPICS, *flow.exclude_topics)]
+        exclusion = Union(tuple(each.language for each in excluded if each.exact))
+        refused: list[tuple[Language, str, str]] = [
+            (exclusion, "exclude_topics and the built-in exclusions", "Exclusion wins over topics"),
+            (internal(flow.naming.separator), "the rule for internal topics", "Internal topics never travel"),
+        ]
+        if flow.naming.policy == "default":
+            cycle = Hops(flow.target, flow.naming.separator)
+            why = f"Their names say that their records have been on {flow.target}"
+            refused.append((cycle, "the cycle rule", why))
+
+        for field, subject, where, text in _expressions(flow, places):
+            kind = "config" if field == "sync_topic_configs.exclude" else "topic"
+            if field.startswith("groups"):
+                if "," in _SETS_AND_COUNTS.sub("", text):
+                    description = f'{subject} is "{text}", one expression with a comma in it'
+                    why = "It would match groups with a comma in their names, and hardly any has one"
+                    todo = "Write several expressions as a list; a comma that is meant is [,]"
+                    yield Problem("regex-with-comma", where, description, why, todo)
+            elif nothing := barren(text, where, subject, kind):
+                yield nothing  # also of exclusions: a slip in one would copy what was to stay
+            elif field == "topics":
+                # The rules add up: the one that leaves nothing over is named.
+                rest: tuple[Language, ...] = (pattern(text).language,)
+                for language, rule, why in refused:
+                    rest = (*rest, Complement(language))
+                    if _empty(both(*rest)):
+                        problem = f'{subject} is "{text}", and all it matches is held back by {rule}'
+                        yield Problem("regex-without-effect", where, problem, why, "Correct or remove it")
+                        break
 
 
 def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem | None:
-    """An expression without ``fault`` that matches no legal name, or has a part that does not. ``of``: whose names."""
+    """A sound expression that matches no legal name, or has a part that does not. ``of``: the kind of names."""
     head, char = f'{subject} is "{text}", ', _alien(form_of(text))
     alien = f"'{char}'" if char.isascii() else named(char)
     todo = "Write several expressions as a list" if "," in text else "Correct or remove it"
@@ -54,7 +84,7 @@ def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem 
 
 
 def _alien(form: Form) -> str:
-    """A character that no name has, and without which an alternative of the expression cannot match."""
+    """A character that no legal name has, although an alternative of the expression requires it."""
     match form:
         case Plain(items):
             return next(filter(None, map(_alien_in, items)), "")
@@ -91,53 +121,13 @@ def _expressions(flow: Flow, places: Places) -> Iterator[tuple[str, str, Where, 
             yield field, f"flow {flow.name}: {field}[{index}]", where, text
 
 
-def _exclusions(flow: Flow, places: Places) -> Iterator[Problem]:
-    """Whoever excludes something that does not exist copies what was to stay."""
-    for field, subject, where, text in _expressions(flow, places):
-        if field in ("exclude_topics", "sync_topic_configs.exclude"):
-            if problem := barren(text, where, subject, "topic" if field == "exclude_topics" else "config"):
-                yield problem
-        elif field != "topics" and "," in _SETS_AND_COUNTS.sub("", text):
-            description = f'{subject} is "{text}", one expression with a comma in it'
-            why = "It would match groups with a comma in their names, and hardly any has one"
-            todo = "Write several expressions as a list; a comma that is meant is [,]"
-            yield Problem("regex-with-comma", where, description, why, todo)
-
-
 def expression_faults(flow: Flow, places: Places) -> list[Problem]:
-    """What is no regular expression at all, or one that nobody can wait for."""
+    """What is no regular expression at all, or one that would take for ever."""
     return [
         Problem(wrong.code, where, f'{subject} is "{text}", {wrong.what}', wrong.why, wrong.todo)
         for _, subject, where, text in _expressions(flow, places)
         if (wrong := unfit(text))
     ]
-
-
-def _without_effect(flow: Flow, places: Places) -> Iterator[Problem]:
-    """Expressions that can never choose a topic, whatever the clusters hold."""
-    excluded = [pattern(text) for text in (*EXCLUDED_TOPICS, *flow.exclude_topics)]
-    exclusion = Union(tuple(each.language for each in excluded if each.exact))
-    refused: list[tuple[Language, str, str]] = [
-        (exclusion, "exclude_topics and the built-in exclusions", "Exclusion wins over topics"),
-        (internal(flow.naming.separator), "the rule for internal topics", "Internal topics never travel"),
-    ]
-    if flow.naming.policy == "default":
-        cycle = Hops(flow.target, flow.naming.separator)
-        why = f"Their names say that their records have been on {flow.target}"
-        refused.append((cycle, "the cycle rule", why))
-    for field, subject, where, text in _expressions(flow, places):
-        if field != "topics":
-            continue
-        if nothing := barren(text, where, subject):
-            yield nothing
-            continue
-        rest: tuple[Language, ...] = (pattern(text).language,)
-        for language, rule, why in refused:
-            rest = (*rest, Complement(language))
-            if _empty(both(*rest)):
-                problem = f'{subject} is "{text}", and all it matches is held back by {rule}'
-                yield Problem("regex-without-effect", where, problem, why, "Correct or remove it")
-                break
 
 
 def _empty(language: Language) -> bool:

@@ -1,17 +1,19 @@
-"""``flows``: what is copied, where each partition starts, how fast, and after which losses it goes on."""
+"""``flows``: what is copied, where each partition starts, how fast, after which losses it goes on, and which records
+(``where``) with which headers.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 from reconciler.environment.declarations.entry import Reading
-from reconciler.environment.declarations.record_filter import additions, selection, time_ms
 from reconciler.environment.declarations.values import Wrong, label
-from reconciler.environment.yaml.locations import Places, unknown_name
+from reconciler.environment.yaml.locations import Places, Step, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.nodes import Scalar
+from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import (
     AccessSync,
@@ -25,18 +27,43 @@ from reconciler.model.environment.topology import (
     OffsetsKept,
     Topology,
 )
+from reconciler.replication.expressions.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
+from reconciler.replication.expressions.record_filter import (
+    AllOf,
+    AnyOf,
+    Equals,
+    Exists,
+    Header,
+    Key,
+    Matches,
+    Not,
+    Prefix,
+    Timestamp,
+    ValueTest,
+    Where,
+)
+from reconciler.replication.expressions.unfit import flags_of_a_part, unfit_for_values
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.names import CONTINUABLE
 from reconciler.replication.policy import canonical_policy
 from reconciler.resources.flows.names.carried import FlowNaming, policy_fault
-from reconciler.text import sentence, size_bytes
+from reconciler.text import nearest, sentence, size_bytes
+
+Path = tuple[Step, ...]
 
 HEARTBEATS_INTERVAL_MS = 1_000
+MAX_DEPTH = 20
 LEAST_RATE = 1024
 """Bytes per second. One batch is the smallest piece that is copied, so less would only be a stutter."""
 
 
 def build_flow(reading: Reading) -> Flow:
+    # Only conditions that say ``continue``: ``stop`` is the default, so that writing it down changes no fingerprint.
+    node = reading.node("on_condition")
+    if isinstance(node, YamlMapping):
+        goes_on = {code for code, entry in node.entries.items() if entry.value.data == "continue"}
+    else:
+        goes_on = {*CONTINUABLE} if reading.value("on_condition", default="stop") == "continue" else set()
     standard, groups, of_tools = ConfigSync(), Groups(), "mirrormaker_topics"
     tests, carry = reading.node("where"), reading.value("provenance", default=None)
     beats, syncs = (reading.value(of_tools, field, default=False) for field in ("heartbeats", "offset_syncs"))
@@ -56,7 +83,7 @@ def build_flow(reading: Reading) -> Flow:
         start=_start(reading),
         lanes=reading.value("lanes", default=2),
         rate_limit=_rate_limit(reading),
-        on_condition=_on_condition(reading),
+        on_condition=MappingProxyType(dict.fromkeys(sorted(goes_on), "continue")),
         configs=ConfigSync(
             enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
             exclude=reading.expressions("sync_topic_configs", "exclude", default=standard.exclude),
@@ -78,8 +105,8 @@ def build_flow(reading: Reading) -> Flow:
             offset_syncs=reading.value(of_tools, "offset_syncs_location", default="source") if syncs else None,
             internal_separator=reading.value(of_tools, "internal_topic_separator", default=True),
         ),
-        selection=None if tests is None else selection(tests, reading.wrong),
-        headers=additions(reading.node("headers", "add"), reading.wrong),
+        selection=None if tests is None else _selection(tests, reading),
+        headers=_additions(reading),
         provenance=None if carry is None else Carry(carry),
         offsets=OffsetsKept(reading.value("offsets", default=OffsetsKept.TRANSLATED.value)),
         filler_limit=reading.value("filler_limit", default=None),
@@ -121,7 +148,7 @@ def _start(reading: Reading) -> Start:
         reading.wrong(("start", "otherwise"), Wrong("bad-value", problem, why, "Remove it"))
     written = node.entries["timestamp"].value
     assert isinstance(written, Scalar)
-    moment = time_ms(written.text)
+    moment = _time_ms(written.text)
     if isinstance(moment, Wrong):
         description = f"start.timestamp is {moment.what}"
         reading.wrong(("start", "timestamp"), Wrong(moment.code, description, moment.why, moment.todo))
@@ -145,16 +172,6 @@ def _rate_limit(reading: Reading) -> int | None:
         todo = "Write 1KiB or more, or pause the flow with reconciler mirror pause ENV FLOW"
         reading.wrong(("rate_limit",), Wrong("out-of-range", f"rate_limit is {node.text}", why, todo))
     return rate
-
-
-def _on_condition(reading: Reading) -> Mapping[str, str]:
-    """Only those that say ``continue``: ``stop`` is the default, so that writing it down changes no fingerprint."""
-    node = reading.node("on_condition")
-    if isinstance(node, YamlMapping):
-        reactions = {code: entry.value.data for code, entry in node.entries.items()}
-    else:
-        reactions = dict.fromkeys(CONTINUABLE, reading.value("on_condition", default="stop"))
-    return MappingProxyType({code: "continue" for code in sorted(reactions) if reactions[code] == "continue"})
 
 
 def check_flows(topology: Topology, places: Places) -> Iterator[Problem]:
@@ -192,3 +209,127 @@ def check_starts(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[
                     "An offset that nothing reads would look as if it held",
                     "Correct the name, or remove it",
                 )
+
+
+# where and headers
+
+
+def _time_ms(text: str) -> int | Wrong:
+    """Milliseconds since 1970 of a time with its zone, or of the number itself."""
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is not None and moment.tzinfo is not None:
+        return int(moment.astimezone(UTC).timestamp() * 1000)
+    why = "Without a zone it would mean another moment on another machine" if moment else "It is not a time"
+    todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
+    return Wrong("bad-timestamp", f'"{text}"', why, todo)
+
+
+def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> Where:
+    """Problems are noted; then the answer is not to be used."""
+    assert isinstance(node, YamlMapping)
+    if len(path) > MAX_DEPTH:
+        reading.wrong(
+            path, Wrong("bad-where", "where is nested too deeply", "No reviewer could follow it", "Write it flat")
+        )
+        return AllOf(())
+    ((kind, entry),) = node.entries.items()
+    here, inner = (*path, kind), entry.value
+    match kind, inner:
+        case "all" | "any", Sequence(items=items):
+            parts = tuple(_selection(item, reading, (*here, index)) for index, item in enumerate(items))
+            return AllOf(parts) if kind == "all" else AnyOf(parts)
+        case "not", YamlMapping():
+            return Not(_selection(inner, reading, here))
+        case "header", YamlMapping(entries=fields):
+            name = fields["name"].value if "name" in fields else None
+            assert isinstance(name, Scalar)
+            return Header(name.text, _value_test(inner, reading, here))
+        case "key", YamlMapping():
+            return Key(_value_test(inner, reading, here))
+        case "timestamp", YamlMapping():
+            return _between(inner, reading, here)
+    raise AssertionError(kind)
+
+
+def _value_test(node: YamlMapping, reading: Reading, path: Path) -> ValueTest:
+    given = [key for key in node.entries if key != "name"]
+    if len(given) != 1:
+        problem = f"{path[-1]} has {' and '.join(given) or 'no test'}"
+        todo = "Write one of equals, prefix, matches or exists; join several with all or any"
+        reading.wrong(path, Wrong("bad-where", problem, "Each test asks one thing", todo))
+        return Exists(True)
+    kind, value = given[0], node.entries[given[0]].value
+    match kind, value:
+        case "exists", Scalar():
+            return Exists(value.data is True)
+        case "matches", Scalar(text=written):
+            text = flags_of_a_part(written)
+            if wrong := unfit_for_values(text):
+                reading.wrong((*path, kind), Wrong(wrong.code, f'"{text}", {wrong.what}', wrong.why, wrong.todo))
+            return Matches(text)
+        case "equals", _:
+            return Equals(_operand(value, reading, (*path, kind)))
+        case _:
+            return Prefix(_operand(value, reading, (*path, kind)))
+
+
+def _operand(node: Node, reading: Reading, path: Path) -> bytes:
+    if isinstance(node, Scalar):
+        return node.text.encode()
+    assert isinstance(node, YamlMapping)
+    digits = node.entries["hex"].value
+    assert isinstance(digits, Scalar)
+    if len(digits.text) % 2:
+        description = f'hex "{digits.text}" has {len(digits.text)} digits'
+        reading.wrong(
+            (*path, "hex"), Wrong("bad-where", description, "Two digits make a byte", "Add the missing digit")
+        )
+        return b""
+    return bytes.fromhex(digits.text)
+
+
+def _between(node: YamlMapping, reading: Reading, path: Path) -> Timestamp:
+    by_name: dict[str, int] = {}
+    for side, entry in node.entries.items():
+        assert isinstance(entry.value, Scalar)
+        moment = _time_ms(entry.value.text)
+        if isinstance(moment, Wrong):
+            reading.wrong(
+                (*path, side), Wrong(moment.code, f"timestamp.{side} is {moment.what}", moment.why, moment.todo)
+            )
+        else:
+            by_name[side] = moment
+    low, high = by_name.get("from"), by_name.get("to")
+    if low is not None and high is not None and low >= high:
+        description = "timestamp.from is not before timestamp.to"
+        reading.wrong(
+            path, Wrong("bad-where", description, "No record could pass", "Exchange the two, or leave one out")
+        )
+    return Timestamp(low, high)
+
+
+def _additions(reading: Reading) -> tuple[AddedHeader, ...]:
+    """``headers.add`` in its order."""
+    node = reading.node("headers", "add")
+    if not isinstance(node, YamlMapping):
+        return ()
+    headers = []
+    for name, entry in node.entries.items():
+        if not isinstance(entry.value, Scalar):
+            continue
+        path: Path = ("headers", "add", name)
+        if name == PROVENANCE_HEADER:
+            why = "It says which clusters a record has been on, and two-way flows rely on it"
+            reading.wrong(path, Wrong("bad-added-header", f"the header {name} is added", why, "Choose another name"))
+        elif bad := fault(entry.value.text):
+            near = nearest(bad.strip("{}"), PLACEHOLDERS)
+            todo = f"Perhaps {{{near}}} is meant" if near else "Write {{ and }} for braces"
+            known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
+            reading.wrong(path, Wrong("bad-added-header", f"the header {name} holds {bad}", f"Known are {known}", todo))
+        headers.append(AddedHeader(name, entry.value.text))
+    return tuple(headers)

@@ -59,7 +59,7 @@ _NOT_IN_CLUSTER_MODE: Mapping[str, str] = {
 
 
 def build_mirror(reading: Reading) -> Mirror:
-    """``flows`` is empty when the entry names none; ``environment.load`` fills them in."""
+    """``flows`` is empty if the entry names none; ``environment.load`` fills them in."""
     return Mirror(
         name=reading.name,
         flows=tuple(sorted(reading.texts("flows"))),
@@ -153,28 +153,24 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             todo = "Remove it. Apply then replaces the running job, which goes on from its positions"
             yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
 
+        kind = master_kind(mirror.master)
         if mirror.deployment.deploy_mode == CLUSTER:
-            yield from _cluster_mode(mirror, places)
-        yield from _without_effect(mirror, places)
+            if kind in _NO_CLUSTER_MODE:
+                problem = f"mirror {mirror.name}: deploy_mode is cluster, and the master {mirror.master}"
+                todo = "Write client. With hosted: true, mirror hosts keep the driver alive on machines of your choice"
+                why = _NO_CLUSTER_MODE[kind]
+                yield Problem("deploy-mode", places.of(mirror, "deploy_mode"), problem, why, todo)
+            for setting, why in _NOT_IN_CLUSTER_MODE.items():
+                value = mirror.spark_conf.get(setting)
+                if value is not None and value.lower() != "true":
+                    problem = f"mirror {mirror.name}: spark_conf sets {setting} to {value}, and deploy_mode is cluster"
+                    yield Problem("set-by-the-job", places.of(mirror, "spark_conf", setting), problem, why, "Remove it")
+        yield from _without_effect(mirror, kind, places)
         for section, conf in (("spark_conf", mirror.spark_conf), ("verify_conf", mirror.verify_conf)):
             yield from _spark_settings(mirror, section, conf, places)
 
 
-def _cluster_mode(mirror: Mirror, places: Places) -> Iterator[Problem]:
-    kind = master_kind(mirror.master)
-    if kind in _NO_CLUSTER_MODE:
-        problem = f"mirror {mirror.name}: deploy_mode is cluster, and the master {mirror.master}"
-        todo = "Write client. With hosted: true, mirror hosts keep the driver alive on machines of your choice"
-        why = _NO_CLUSTER_MODE[kind]
-        yield Problem("deploy-mode", places.of(mirror, "deploy_mode"), problem, why, todo)
-    for setting, why in _NOT_IN_CLUSTER_MODE.items():
-        value = mirror.spark_conf.get(setting)
-        if value is not None and value.lower() != "true":
-            problem = f"mirror {mirror.name}: spark_conf sets {setting} to {value}, and deploy_mode is cluster"
-            yield Problem("set-by-the-job", places.of(mirror, "spark_conf", setting), problem, why, "Remove it")
-
-
-def _without_effect(mirror: Mirror, places: Places) -> Iterator[Problem]:
+def _without_effect(mirror: Mirror, kind: MasterKind, places: Places) -> Iterator[Problem]:
     """Keys that this master does not read, and cores that no lease would ever get."""
     said = f"mirror {mirror.name}: with the master {mirror.master}"
     if mirror.channel is not None and mirror.master.startswith("local"):
@@ -188,7 +184,7 @@ def _without_effect(mirror: Mirror, places: Places) -> Iterator[Problem]:
         )
         yield Problem("no-effect", places.of(mirror, "spark_conf", SPARK_SECRET), problem, why, "Remove it")
 
-    deployment, kind = mirror.deployment, master_kind(mirror.master)
+    deployment = mirror.deployment
     if kind is MasterKind.LOCAL:
         for key in deployment.settings():
             if key != "deploy_mode":

@@ -64,7 +64,7 @@ def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -
             problem = f"topic {name} cannot be moved from {before}"
             why = (
                 "A topic's name is what it is in Kafka, on every cluster and for every client: records and group "
-                f"offsets stay under {before}. An entry that stands in another file, or under another class, needs no "
+                f"offsets stay under {before}. An entry that goes to another file, or to another class, needs no "
                 "moved"
             )
             yield Problem("topic-not-renamed", places.of(rename), problem, why, f"Remove the entry. {WAY}")

@@ -75,7 +75,7 @@ def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
     todo = "Write user, client_id, both of them, or ip; {default: true} is everybody without a quota of their own"
     if not parts:
         why = "Kafka keeps a quota for a user, a client id, both, or an IP address"
-        reading.wrong((), Wrong("quota-entity", "it names nobody", why, todo))
+        reading.wrong((), Wrong("quota-entity", "it names no entity", why, todo))
     if "ip" in parts and len(parts) > 1:
         problem = "ip is combined with user or client_id"
         why = "Kafka has no such quota: an address is limited by itself"
@@ -86,7 +86,7 @@ def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
         reading.wrong(("ip",), Wrong("quota-entity", problem, why, "Write an IP address, or {default: true}"))
     user = parts.get("user")
     if user is not None and user.startswith("User:"):
-        problem, why = f'user is "{user}"', "A quota is for the name alone, so this one would be for nobody"
+        problem, why = f'user is "{user}"', "A quota is for the name alone, so this one would limit no client"
         reading.wrong(("user",), Wrong("quota-entity", problem, why, f"Write {user.removeprefix('User:')}"))
 
 

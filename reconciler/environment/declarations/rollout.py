@@ -47,7 +47,7 @@ def build_rollout(reading: Reading) -> Rollout | None:
 
 
 def half_read_rollout(places: Places) -> Rollout | None:
-    """The names in a section that cannot be built, so that what is wrong with them is reported with the rest."""
+    """The waves of a section that cannot be built, so that slips in their names are reported with the rest."""
     place = places.entries.get(("rollout", "rollout"))
     waves = _waves(Reading("rollout", "rollout", place)) if place is not None else ()
     return Rollout(waves) if waves else None

@@ -1,6 +1,6 @@
 """``topics``, their ``deletions`` (tombstones), and the rules beside them: classes, protections, audit, shrink limit.
 
-Shapes are right by then; problems of single values are noted and the entry is left out.
+The schema has checked the shapes; an entry with a problem in one of its values is left out.
 """
 
 from __future__ import annotations

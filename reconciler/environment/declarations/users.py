@@ -36,7 +36,20 @@ def build_user(reading: Reading) -> ScramUser:
             problem, why = "it has no version", "Passwords are never compared: only the version announces a new one"
             todo = "Write version: 1 and raise it with each new password, or absent: true"
             reading.wrong((), Wrong("user-field", problem, why, todo))
-        _check_password(reading, password, version)
+        if reading.node("password") is None:
+            if version > AS_FOUND:
+                problem, why = f"it has version {version} and no password", "There is nothing to set for this version"
+                reading.wrong((), Wrong("user-field", problem, why, "Write password: ${env:NAME} or ${file:PATH}"))
+        elif _MIXED.search(password) and not is_reference(password):
+            problem, why = "password mixes a reference with other text", "Part of the secret would be in git"
+            reading.wrong(("password",), Wrong("secret-in-git", problem, why, "Let one reference be the whole value"))
+        elif not is_reference(password):
+            problem, why = (
+                "password holds a literal value",
+                "Anyone who can read the repository could log in as this user",
+            )
+            todo = "Write ${env:NAME} or ${file:PATH}, and take another password if this one was ever committed"
+            reading.wrong(("password",), Wrong("secret-in-git", problem, why, todo))
     return ScramUser(
         number=int(reading.name),
         clusters=reading.texts("clusters"),
@@ -49,20 +62,6 @@ def build_user(reading: Reading) -> ScramUser:
         absent=absent,
         where=reading.place.where,
     )
-
-
-def _check_password(reading: Reading, password: str, version: int) -> None:
-    if reading.node("password") is None:
-        if version > AS_FOUND:
-            problem, why = f"it has version {version} and no password", "There is nothing to set for this version"
-            reading.wrong((), Wrong("user-field", problem, why, "Write password: ${env:NAME} or ${file:PATH}"))
-    elif _MIXED.search(password) and not is_reference(password):
-        problem, why = "password mixes a reference with other text", "Part of the secret would be in git"
-        reading.wrong(("password",), Wrong("secret-in-git", problem, why, "Let one reference be the whole value"))
-    elif not is_reference(password):
-        problem, why = "password holds a literal value", "Anyone who can read the repository could log in as this user"
-        todo = "Write ${env:NAME} or ${file:PATH}, and take another password if this one was ever committed"
-        reading.wrong(("password",), Wrong("secret-in-git", problem, why, todo))
 
 
 def check_users(topology: Topology, places: Places) -> Iterator[Problem]:

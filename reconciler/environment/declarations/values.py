@@ -1,6 +1,6 @@
 """Normalises topic configs and client settings: units, spellings, and no secrets in the open.
 
-Whether a broker accepts a value is asked of the broker at plan.
+Whether a broker accepts a value, the plan asks the broker.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ REFERENCES_HERE = frozenset({
     "sasl.username", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id", "ssl.ca.pem",
     "https.ca.pem", "ssl.certificate.pem", "sasl.oauthbearer.config", "client.rack", *FILES,
 })  # fmt: skip
-"""Settings that are no secret themselves and may still be kept with one, or differ between machines. In any other a
-reference would show a secret to whoever answers at the address beside it."""
+"""Settings that are no secret themselves and may still be kept with one, or differ between machines. In any other, a
+reference would show a secret to any server at the address beside it."""
 
 _FIELDS = {
     "num.partitions": "partitions", "partitions": "partitions", "replication.factor": "replication_factor",
@@ -85,7 +85,7 @@ def scalar_text(node: Scalar) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Settings whose value must never stand in git."""
+    """Settings whose value must never be in git."""
     return bool(_SECRET.search(key))
 
 
@@ -103,14 +103,22 @@ def topic_config(key: str, node: Node) -> str | Wrong:
     if key in THROTTLES:
         why = "Throttles belong to a running reassignment, which sets and clears them"
         return Wrong("config-not-declared", f"{key} is declared", why, "Remove it")
-    near = None if key in TOPIC_CONFIGS else nearest(key, TOPIC_CONFIGS)
-    if near is not None and _one_slip(key, near):
-        why = "The broker would refuse it"
-        return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps {near} is meant")
-    if key not in TOPIC_CONFIGS and (instead := _of_the_broker(key)):
-        return Wrong(
-            "unknown-config", f"{key} is a setting of brokers, not of topics", "The broker would refuse it", instead
-        )
+    if key not in TOPIC_CONFIGS:
+        why, near = "The broker would refuse it", nearest(key, TOPIC_CONFIGS)
+        # A slip is two characters, or other signs between the words. What is further off may be of a newer Kafka.
+        same_words = near is not None and re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near)
+        if near is not None and (same_words or distance(key, near) <= 2):
+            return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps {near} is meant")
+        # Brokers have the same settings with log. in front, and in larger units.
+        instead, words = "", key.removeprefix("log.")
+        for unit in (".hours", ".minutes", ".seconds"):
+            words = f"{words.removesuffix(unit)}.ms" if words.endswith(unit) else words
+        if key in _FIELDS:
+            instead = f"Write {_FIELDS[key]}: beside configs"
+        elif words != key and words in TOPIC_CONFIGS:
+            instead = f"Write {words}, such as {words}: 7d"
+        if instead:
+            return Wrong("unknown-config", f"{key} is a setting of brokers, not of topics", why, instead)
     if isinstance(node, YamlSequence):
         return ",".join(scalar_text(item) for item in node.items if isinstance(item, Scalar))
     if not isinstance(node, Scalar):
@@ -123,7 +131,7 @@ def topic_config(key: str, node: Node) -> str | Wrong:
 
 
 def with_units(key: str, text: str, strict: bool) -> str | Wrong:
-    """Durations and sizes to numbers where the key's unit says so, and the words that a plan prints for numbers.
+    """Durations, sizes, and the words that a plan prints for numbers become numbers, as the key's unit demands.
     ``strict``: a unit on any other key is wrong."""
     text = unworded(key, text)
     for suffix, read, word in ((".ms", duration_ms, "milliseconds"), (".bytes", size_bytes, "bytes")):
@@ -147,7 +155,7 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
 
 
 def retention_step(key: str, node: Node) -> str | Wrong:
-    """How much one apply lowers a retention by: milliseconds or bytes, more than 0."""
+    """By how much one apply may lower a retention: milliseconds or bytes, more than 0."""
     if not isinstance(node, Scalar):
         return ""  # the schema has said so
     units = with_units(key, scalar_text(node), strict=True)
@@ -163,7 +171,7 @@ def client_setting(key: str, node: Node) -> str | Wrong:
     text = scalar_text(node)
     if key in RESERVED_SETTINGS:
         why = f"The reconciler and the mirror job decide it: {RESERVED_SETTINGS[key]}"
-        return Wrong("reserved-setting", f"{key} cannot be set by hand", why, "Remove it")
+        return Wrong("reserved-setting", f"{key} cannot be set here", why, "Remove it")
     if has_reference(text) or re.search(r"\$(env|file)\b", text, re.IGNORECASE):
         without_references = _REFERENCE.sub("", text)
         if "${" in without_references or re.search(r"\$(env|file)\b", without_references, re.IGNORECASE):
@@ -174,10 +182,10 @@ def client_setting(key: str, node: Node) -> str | Wrong:
             why, todo = "Part of the secret would be in git", "Let the reference be the whole value"
             return Wrong("secret-in-git", f"{key} mixes a reference with literal text", why, todo)
         if not is_secret(key) and key not in REFERENCES_HERE:
-            why = "What it refers to would be shown to whoever answers at the cluster's address"
+            why = "What it refers to would be shown to any server that answers at the cluster's address"
             return Wrong("reference-not-here", f"{key} holds a reference", why, "Write the value itself")
         if not is_reference(text):
-            why, todo = "A reference stands for a whole value", "Put the whole value behind one reference"
+            why, todo = "A reference takes the place of a whole value", "Put the whole value behind one reference"
             return Wrong("bad-reference", f"{key} mixes references with text or with each other", why, todo)
         return text
     if is_secret(key):
@@ -191,21 +199,6 @@ def client_setting(key: str, node: Node) -> str | Wrong:
     if isinstance(units, Wrong):
         return Wrong(units.code, f"{key} has a value that is not a number with a unit", units.why, units.todo)
     return units
-
-
-def _of_the_broker(key: str) -> str:
-    """What to write instead of the name by which brokers have the same; empty: none is known."""
-    if key in _FIELDS:
-        return f"Write {_FIELDS[key]}: beside configs"
-    words = key.removeprefix("log.")
-    for unit in (".hours", ".minutes", ".seconds"):
-        words = f"{words.removesuffix(unit)}.ms" if words.endswith(unit) else words
-    return f"Write {words}, such as {words}: 7d" if words != key and words in TOPIC_CONFIGS else ""
-
-
-def _one_slip(key: str, near: str) -> bool:
-    """At most two characters apart, or equal but for the signs between the words."""
-    return re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near) or distance(key, near) <= 2
 
 
 def label(_: str, node: Node) -> str:

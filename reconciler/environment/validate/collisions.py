@@ -11,7 +11,7 @@ from itertools import combinations, islice
 
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
-from reconciler.model.environment.topology import Topic, Topology
+from reconciler.model.environment.topology import Topology
 from reconciler.resources.flows.names.automata import MAX_NAME, Intersection, UndecidedError, every_name, names
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.resources.flows.provenance_proof import may_share
@@ -33,7 +33,7 @@ class Arrival:
 
 
 def arrivals(topology: Topology, travels: Mapping[str, FlowNaming]) -> tuple[Arrival, ...]:
-    """Every remote topic that the declared topics lead to, over all hops. A loop ends at the first return."""
+    """Every remote topic that flows make of the declared topics, over all hops. A loop ends at the first return."""
     by_source = grouped((travel.flow.source, travel) for _, travel in sorted(travels.items()))
     all_arrivals: list[Arrival] = []
     waiting: list[tuple[str, str, tuple[str, ...]]] = [
@@ -53,62 +53,52 @@ def arrivals(topology: Topology, travels: Mapping[str, FlowNaming]) -> tuple[Arr
     return tuple(sorted(all_arrivals, key=lambda it: (it.cluster, it.name, it.flow, it.upstream)))
 
 
-def check_flows_apart(travels: Mapping[str, FlowNaming], places: Places) -> list[Problem]:
-    """No two flows may write to one topic of one cluster, unless provenance keeps their records apart. Of each topic
-    that several want there is one problem, with all of them."""
+def check_flows_apart(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
+    """No two flows may write to one topic of one cluster, unless provenance keeps their records apart. For a topic that
+    several flows write to there is one problem, which names all of them."""
     by_target = grouped((travel.flow.target, travel) for _, travel in sorted(travels.items()))
-    meetings = ((target, meeting) for target, flows in sorted(by_target.items()) for meeting in _meetings(flows))
-    return [_together(target, meeting, places) for target, meeting in meetings]
+    for target, arriving in sorted(by_target.items()):
+        for flows, topic, certain in _meetings(arriving):
+            together = [travel for travel in arriving if travel.flow.name in flows]
+            wheres = {travel.flow.name: places.of(travel.flow, "topics") for travel in together}
+            *others, last = wheres
+            names = f"{', '.join(f'{name} ({wheres[name]})' for name in others)} and {last}"
+            every = "both" if len(others) == 1 else "all"
+            description = f"the flows {names} {every} write to {target}/{topic}"
+            if not certain:
+                inexact = dict.fromkeys(text for travel in together for text in travel.inexact)
+                doubt = (
+                    f" (none is possible with {', '.join(inexact)})" if inexact else ": their expressions are too large"
+                )
+                description = f"no proof that the flows {names} write to different topics of {target}{doubt}"
+            why = "Records of two sources would be mixed, or doubled, in one topic"
+            todo = "Make their topics disjoint by topics or exclude_topics, or choose naming that keeps them apart"
+            yield Problem("remote-name-collision", wheres[last], description, why, todo)
 
 
-@dataclass(frozen=True, slots=True)
-class _Meeting:
-    """Two flows or more with one target, in order of name. ``topic`` is one that all of them write to; empty, and not
-    ``certain``, where none was found and none is excluded."""
-
-    flows: tuple[FlowNaming, ...]
-    topic: str
-    certain: bool
-
-
-def _meetings(travels: Sequence[FlowNaming]) -> list[_Meeting]:
+def _meetings(travels: Sequence[FlowNaming]) -> list[tuple[frozenset[str], str, bool]]:
+    """Names of two flows or more that write to one topic, that topic, and whether that is certain. If not, the topic is
+    empty: no search found one, and no proof excludes one."""
     writers: dict[str, frozenset[str]] = {}
     doubtful: dict[str, set[str]] = {}
     for left, right in combinations(travels, 2):
         pair = {left.flow.name, right.flow.name}
         if may_share(left.flow, right.flow) or any(pair <= known for known in writers.values()):
             continue
-        topic, certain = _common(left, right)
+        topic, certain = _common(left, right)  # the costly step: pairs within a known meeting were left out above
         if topic is None:
             continue
         if certain:
             writers[topic] = frozenset(pair.union(naming.flow.name for naming in travels if _writes(naming, topic)))
         else:
             doubtful.setdefault(topic, set()).update(pair)
-    widest = [(topic, flows) for topic, flows in writers.items() if not any(flows < more for more in writers.values())]
-    meetings = [*((*pair, True) for pair in widest), *((*pair, False) for pair in doubtful.items())]
-    return [_Meeting(tuple(t for t in travels if t.flow.name in flows), topic, sure) for topic, flows, sure in meetings]
-
-
-def _together(target: str, meeting: _Meeting, places: Places) -> Problem:
-    wheres = {t.flow.name: places.of(t.flow, "topics") for t in meeting.flows}
-    *others, last = wheres
-    names = f"{', '.join(f'{name} ({wheres[name]})' for name in others)} and {last}"
-    every = "both" if len(others) == 1 else "all"
-    inexact = tuple(dict.fromkeys(text for travel in meeting.flows for text in travel.inexact))
-    if meeting.certain:
-        description = f"the flows {names} {every} write to {target}/{meeting.topic}"
-    else:
-        words = f"no proof that the flows {names} write to different topics of {target}"
-        doubt = f" (none is possible with {', '.join(inexact)})" if inexact else ": their expressions are too large"
-        description = f"{words}{doubt}"
-    why = "Records of two sources would be mixed, or doubled, in one topic"
-    todo = "Make their topics disjoint by topics or exclude_topics, or choose naming that keeps them apart"
-    return Problem("remote-name-collision", wheres[last], description, why, todo)
+    sets = writers.values()
+    widest = [(flows, topic, True) for topic, flows in writers.items() if not any(flows < more for more in sets)]
+    return [*widest, *((frozenset(flows), topic, False) for topic, flows in doubtful.items())]
 
 
 def _common(left: FlowNaming, right: FlowNaming) -> tuple[str | None, bool]:
-    """A name both flows can write to, and whether that is certain. Empty when no search ends."""
+    """A name both flows can write to, and whether that is certain; (empty, False) if no search ends."""
     if left.custom or right.custom:
         return None, True
     shared = Intersection((left.arriving, right.arriving))
@@ -130,7 +120,7 @@ def _common(left: FlowNaming, right: FlowNaming) -> tuple[str | None, bool]:
 
 
 def _writes(travel: FlowNaming, name: str) -> bool:
-    """Does the flow write to ``name`` by the real rules, if its source has the topic for it? No for a custom policy."""
+    """Whether the flow writes to ``name`` by the real rules, if its source has the topic. No for a custom policy."""
     if travel.custom:
         return False
     prefix = travel.flow.source + travel.flow.naming.separator
@@ -144,18 +134,15 @@ def check_declared_apart(topology: Topology, travels: Mapping[str, FlowNaming], 
     for name, travel in sorted(travels.items()):
         target = travel.flow.target
         for topic in topology.topics.values():
-            if target in topic.clusters and not _both_sides(travel, topic) and _writes(travel, topic.name):
+            # One declaration for the topic and its copy under the same name: its values hold on both clusters.
+            kept = travel.flow.naming.policy == "identity" and not topic.name.endswith("heartbeats")
+            both_sides = kept and {travel.flow.source, target} <= set(topic.clusters)
+            if target in topic.clusters and not both_sides and _writes(travel, topic.name):
                 index = topic.clusters.index(target)
                 problem = f"the topic {topic.name} is declared on {target}, where the flow {name} writes to it too"
                 why = "Its records would be mixed with mirrored ones, and two rules would set its configs"
                 todo = f"Remove {target} from its clusters if the flow is to make it, or exclude it from the flow"
                 yield Problem("remote-name-collision", places.of(topic, "clusters", index), problem, why, todo)
-
-
-def _both_sides(travel: FlowNaming, topic: Topic) -> bool:
-    """One declaration for the topic and its copy under the same name: what it says holds on both clusters."""
-    kept = travel.flow.naming.policy == "identity" and not topic.name.endswith("heartbeats")
-    return kept and {travel.flow.source, travel.flow.target} <= set(topic.clusters)
 
 
 def check_metric_names(topology: Topology, given_arrivals: Sequence[Arrival], places: Places) -> Iterator[Problem]:

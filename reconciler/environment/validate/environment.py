@@ -21,7 +21,7 @@ from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence, node_at
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Flow, Topic, Topology
-from reconciler.resources.flows.loops import Loop, Unproved, find_loops
+from reconciler.resources.flows.loops import Unproved, find_loops
 from reconciler.resources.flows.names.carried import travels_of
 from reconciler.text import sentence
 
@@ -30,6 +30,8 @@ NO_PLACES = Places()
 
 def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]:
     """Every problem of the relations between clusters, topics, flows and mirrors."""
+    # First the rules of each kind and entries that could not be built; then proofs over all flows, which run code of
+    # custom naming policies.
     problems = [
         *check_clusters(topology, places),
         *check_topics(topology, places),
@@ -102,32 +104,26 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
         for cluster in topology.clusters
     }
     for loop in find_loops(travels.values(), declared):
-        yield _loop_problem(topology, places, loop)
+        where = places.of(topology.flows[min(loop.flows)])
+        if isinstance(loop, Unproved):
+            problem = f"no proof that records do not go in circles over the flows {', '.join(loop.flows)}"
+            why = "The paths or expressions are too many to follow all of them"
+            todo = "Use default naming with one separator for all of them, or simpler expressions"
+            yield Problem("mirror-loop-unproved", where, problem, why, todo)
+            continue
+        lacking = [name for name in loop.flows if topology.flows[name].provenance is None]
+        cure = "use default naming with one separator on all of these flows and aliases without it"
+        if all(topology.flows[name].naming.policy == "identity" for name in loop.flows):
+            cure = f"give {', '.join(lacking)} provenance, too: a loop is cut where all of its flows have it"
+        possible, why = "", "Each round would copy the record again, without end or under ever longer names"
+        if loop.doubtful:
+            possible = "possible "
+            why = (
+                f"The expressions {', '.join(loop.doubtful)} use a construct that no proof covers: no name was found "
+                "that comes back, and none is excluded"
+            )
+        problem = f"{possible}mirror loop, a record would come back to {loop.hops[0].source}: {loop}"
+        todo = f"{sentence(cure)}, or make their topics disjoint with topics and exclude_topics"
+        yield Problem("mirror-loop", where, problem, why, todo)
     yield from check_provenance(topology, travels, places)
     yield from check_same_offsets(topology, travels, places)
-
-
-def _loop_problem(topology: Topology, places: Places, loop: Loop | Unproved) -> Problem:
-    where = places.of(topology.flows[min(loop.flows)])
-    if isinstance(loop, Unproved):
-        problem = f"no proof that records do not go in circles over the flows {', '.join(loop.flows)}"
-        why = "The paths or expressions are too many to follow all of them"
-        todo = "Use default naming with one separator for all of them, or simpler expressions"
-        return Problem("mirror-loop-unproved", where, problem, why, todo)
-    start = loop.hops[0].source
-    lacking = [name for name in loop.flows if topology.flows[name].provenance is None]
-    cure = (
-        f"give {', '.join(lacking)} provenance, too: a loop is cut where all of its flows have it"
-        if all(topology.flows[name].naming.policy == "identity" for name in loop.flows)
-        else "use default naming with one separator on all of these flows and aliases without it"
-    )
-    return Problem(
-        "mirror-loop",
-        where,
-        f"{'possible ' if loop.doubtful else ''}mirror loop, a record would come back to {start}: {loop}",
-        f"The expressions {', '.join(loop.doubtful)} use a construct that no proof covers: no name was found that "
-        "comes back, and none is excluded"
-        if loop.doubtful
-        else "Each round would copy the record again, without end or under ever longer names",
-        f"{sentence(cure)}, or make their topics disjoint with topics and exclude_topics",
-    )

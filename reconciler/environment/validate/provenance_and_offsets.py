@@ -78,7 +78,16 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
     """Two flows into one topic are refused for every flow (``remote-name-collision``), or need provenance, which is
     record work."""
     for flow in topology.flows.values():
-        yield from _own(flow, places) if flow.keeps_offsets else _unused(flow, places)
+        if flow.keeps_offsets:
+            yield from _own(flow, places)
+            continue
+        # Keys that nothing reads in other flows would look as if they held.
+        paths: list[tuple[Step, ...]] = [("filler_limit",)] if flow.filler_limit is not None else []
+        paths += [("groups", "both_ways")] if flow.groups.both_ways else []
+        for path in paths:
+            problem = f"flow {flow.name}: {'.'.join(map(str, path))} without offsets: same"
+            why, todo = "Copies of this flow have the target's own offsets, and nothing reads it", "Remove it, or write"
+            yield Problem("same-offsets-unused", places.of(flow, *path), problem, why, f"{todo} offsets: same")
     for travel, other in product(travels.values(), travels.values()):
         flow, following = travel.flow, other.flow
         if flow.target != following.source:
@@ -112,17 +121,6 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
         why = "What the source lost lies on the target, which cannot be cut back: every later offset would differ"
         todo = "Name the conditions to continue after, without this one; the way on is a new target topic"
         yield Problem("same-offsets-condition", places.of(flow, "on_condition"), problem, why, todo)
-
-
-def _unused(flow: Flow, places: Places) -> Iterator[Problem]:
-    """Keys that nothing reads in other flows; they would look as if they held."""
-    paths: list[tuple[Step, ...]] = [("filler_limit",)] if flow.filler_limit is not None else []
-    paths += [("groups", "both_ways")] if flow.groups.both_ways else []
-    for path in paths:
-        name = ".".join(map(str, path))
-        problem = f"flow {flow.name}: {name} without offsets: same"
-        why = "Copies of this flow have the target's own offsets, and nothing reads it"
-        yield Problem("same-offsets-unused", places.of(flow, *path), problem, why, "Remove it, or write offsets: same")
 
 
 def _two_way(travel: FlowNaming, back: FlowNaming, places: Places) -> Iterator[Problem]:
@@ -160,7 +158,7 @@ def _chain(travel: FlowNaming, following: FlowNaming, places: Places) -> Iterato
 
 
 def _common(arriving: Language, leaving: Language) -> str | None:
-    """A name in both; empty where they are too large to find one."""
+    """A name in both; empty if they are too large to find one, None if none exists."""
     try:
         return shortest(both(arriving, leaving))
     except UndecidedError:

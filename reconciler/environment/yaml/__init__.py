@@ -1,4 +1,4 @@
 """YAML text to nodes with line numbers, checked against the JSON schema.
 
-Belongs here: syntax, locations, shape. Not here: meaning (`parse`).
+Belongs here: syntax, locations, shape. Not here: meaning (`declarations`).
 """

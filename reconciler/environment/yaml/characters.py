@@ -33,13 +33,13 @@ def foreign(text: str) -> str:
 
 
 def strays(file: str, text: str, root: Node | None) -> Iterator[Problem]:
-    """In keys and in text without quotes. ``text``: the whole file, of which ``root`` is what was read."""
+    """Those in keys and in text without quotes. ``text``: the whole file; ``root``: what was read of it."""
     if root is not None and _STRAY.search(text):
         yield from _below(file, root)
 
 
 def breaking(file: str, text: str, line: int) -> Problem | None:
-    """What may have broken a text whose reading ended in ``line``: the last such character up to there."""
+    """The last such character before the parser gave up in ``line``: it may be what broke the text."""
     for number, content in reversed(list(enumerate(text.split("\n")[:line], 1))):
         if match := _BREAKS.search(_COMMENT.sub("", content)):
             return _problem(Where(file, number, match.start() + 1), match.group())

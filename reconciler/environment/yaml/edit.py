@@ -33,15 +33,16 @@ class EntrySpan:
 
 
 def keys_at(text: str, *path: str) -> dict[str, int]:
-    """The keys of the mapping at ``path``, each with its offset; empty where there is no mapping."""
+    """The keys of the mapping at ``path``, each with its offset; empty if that is no mapping."""
     mapping = _mapping_at(text, path)
     return {} if mapping is None else {key.value: key.start_mark.index + _shift(text) for key, _ in mapping.value}
 
 
 def place_of(text: str, *path: str) -> EntrySpan | None:
-    """The entry at a path of keys; None where it is not written, or written as an alias of another value."""
+    """The entry at a path of keys; None if it is not written, or an alias of another value."""
     mapping = _mapping_at(text, path[:-1])
     entry = _entry(mapping, path[-1]) if mapping is not None else None
+    # The node of an alias is that of its anchor, which is written before the key.
     if entry is None or entry[1].start_mark.index < entry[0].end_mark.index:
         return None
     key, value = entry
@@ -56,10 +57,11 @@ def place_of(text: str, *path: str) -> EntrySpan | None:
 
 
 def with_entry(text: str, entry: str, *path: str) -> str | None:
-    """``text`` with one more entry of the mapping at ``path``; None where there is no plain place for it.
+    """``text`` with one more entry of the mapping at ``path``; None if the mapping has no plain place for it.
 
-    In braces it is the first one. In a block it comes before a key without a comment above it, which would then seem to
-    speak of the new entry; the last such key, because the first entries of a declaration are what people look for.
+    In braces it is the first one. In a block it comes before a key without a comment above it, since that comment would
+    then seem to be about the new entry; before the last such key, because readers look for the first entries of a
+    declaration.
     """
     mapping = _mapping_at(text, path)
     if mapping is None:
@@ -99,7 +101,7 @@ def _entry(mapping: MappingNode, name: str) -> tuple[Node, Node] | None:
 
 
 def _end(node: Node) -> int:
-    """A block ends for a parser where the next token begins, after comments that may speak of what follows."""
+    """The end of the last scalar: for a parser a block ends at the next token, after comments about what follows."""
     if not isinstance(node, CollectionNode) or node.flow_style:
         return int(node.end_mark.index)
     children = [child for item in node.value for child in (item if isinstance(item, tuple) else (item,))]

@@ -45,7 +45,7 @@ class Places:
     complete: bool = True
 
     def find(self, section: str, name: str, *path: Step, or_else: Where = NOWHERE) -> Where:
-        """The place of a field, or of its nearest parent that is written down, or ``or_else``."""
+        """The place of a field, or of its nearest written parent, or ``or_else``."""
         place = self.entries.get((section, name))
         if place is None:
             return or_else
@@ -103,7 +103,7 @@ def unknown_name(
 def unknown_clusters(
     places: Places, declared: Collection[str], noun: AccessRule | Quota | ScramUser | Topic, subject: str
 ) -> Iterator[Problem]:
-    """``unknown_name`` of each cluster in the list of a noun."""
+    """``unknown_name`` for each cluster that a declaration lists."""
     for index, name in enumerate(noun.clusters):
         if name and name not in declared:
             yield from unknown_name(places, declared, name, subject, places.of(noun, "clusters", index))

@@ -27,7 +27,7 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 
 @lru_cache(1 << 12)
 def ambiguous(text: str) -> bool:
-    """Does YAML 1.1 read this word without quotes as another value than YAML 1.2?"""
+    """Whether YAML 1.1 reads this word without quotes as another value than YAML 1.2."""
     number = _LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text)
     return number is not None or text.lower() in WORDS_OF_YAML_1_1
 

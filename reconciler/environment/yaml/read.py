@@ -1,5 +1,5 @@
-"""Reads YAML text as a document of nodes, with every syntax problem in words for its author: the parser's own need its
-grammar. A file of another tool gets one problem that says what it is, instead of one for each key.
+"""Reads YAML text as a document of nodes, and words every syntax problem for its author: the parser's own words require
+its grammar. A file of another tool gets one problem that says what it is, instead of one for each key.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def _broken(file: str, text: str, error: YAMLError) -> Problem:
     lines = text.split("\n")
     if line > len(lines):  # libyaml reads a line break that is missing at the end of a text
         line, column = len(lines), len(lines[-1]) + 1
+    # Causes before consequences: a conflict, a tab or a strange character breaks a text where it is, and the parser may
+    # report a later place.
     conflict = next((number for number, content in enumerate(lines, start=1) if content.startswith("<<<<<<< ")), 0)
     if conflict and any(content.startswith(">>>>>>> ") for content in lines[conflict:]):
         return Problem(
@@ -120,7 +122,7 @@ def _words(error: MarkedYAMLError, around: str, column: int) -> tuple[str, str]:
             return problem, f"Close it with {closer}, put a comma between entries, and quote a value that holds ': '"
     if "mapping values are not allowed" in said:
         todo = "Quote a value that holds a colon and a space, or compare the indentation with the lines above"
-        return "a second key or a colon where a value stands", todo
+        return "a second key or a colon where a value belongs", todo
     if "simple key" in said:
         return "a line without a colon, where a key is wanted", "Write key: value, with a space after the colon"
     if re.search("map|indent|block collection", said):
@@ -137,6 +139,10 @@ def _foreign_file(file: str, root: Node | None) -> Problem | None:
     if not isinstance(root, Mapping):
         return None
     keys = root.entries.keys()
+    # ``topics.NAME.replication`` is kafka-gitops' word, unless a key of ours is beside it.
+    counts_replicas = "clusters" not in keys and any(
+        node_at(topic, "replication") and not node_at(topic, "clusters") for topic in _values(root, "topics")
+    )
     api, kind = (node.text if isinstance(node := node_at(root, key), Scalar) else "" for key in ("apiVersion", "kind"))
     if api and kind:
         tool = next((name for mark, name in _GROUPS if mark in api), "Kubernetes")
@@ -151,20 +157,13 @@ def _foreign_file(file: str, root: Node | None) -> Problem | None:
         thing, todo = "a topology of JulieOps", _ACCESS
     elif any(node_at(each, "image") or node_at(each, "build") for each in _values(root, "services")):
         thing, todo = "a file of Docker Compose", _ELSEWHERE
-    elif keys & {"services", "customServiceAcls", "customUserAcls"} or _counts_replicas(root):
+    elif keys & {"services", "customServiceAcls", "customUserAcls"} or counts_replicas:
         thing, todo = "a desired state of kafka-gitops", _ACCESS
     elif "connector.class" in keys or node_at(root, "config", "connector.class"):
         thing, todo = "a connector of Kafka Connect", _MIRROR
     else:
         return None
     return Problem("foreign-file", Where(file, 1, 1), f"this is {thing}, and no part of an environment", _WHY, todo)
-
-
-def _counts_replicas(root: Mapping) -> bool:
-    """``topics.NAME.replication`` is kafka-gitops' word, unless a key of ours is beside it."""
-    return "clusters" not in root.entries and any(
-        node_at(topic, "replication") and not node_at(topic, "clusters") for topic in _values(root, "topics")
-    )
 
 
 def _values(root: Mapping, key: str) -> list[Node]:

@@ -62,7 +62,7 @@ def _yes_or_no() -> jsonschema_rs.Validator:
 
 
 def check_shape(document: Document) -> tuple[Problem, ...]:
-    """Every problem of the file's shape. A value that YAML itself already has a problem with is not judged again."""
+    """Every problem of the file's shape. A value with a problem of YAML is not judged again."""
     if document.root is None:
         return ()
     data: Any = document.root.data
@@ -111,7 +111,7 @@ def _is_secret(path: Sequence[Step]) -> bool:
 
 
 def show(value: object, secret: bool = False) -> str:
-    """A value as a person knows it; client settings are never shown, because they may be secrets."""
+    """A value in words; ``secret`` ones, such as client settings, are never shown."""
     match value:
         case None:
             return "nothing"

@@ -22,7 +22,7 @@ def collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
     complete = True
     numbers = {section: count(1) for section in NUMBERED}
     for document in documents:
-        if not isinstance(document.root, YamlMapping):
+        if not isinstance(document.root, YamlMapping):  # what it declares is unknown, so no name counts as undeclared
             complete = False
             continue
         for section, (word, read_as) in _READ_AS.items():
@@ -71,7 +71,7 @@ def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
 
 
 def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Access rules, quotas and users: one name may be there again for other clusters, so all files are counted over."""
+    """Access rules, quotas and users, numbered over all files: one name may come again, for other clusters."""
     if isinstance(part.value, Sequence):
         for item in part.value.items:
             yield "", Entry("", item, item.line, item.column)

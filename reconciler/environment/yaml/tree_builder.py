@@ -33,7 +33,7 @@ MAX_NODES = 1_000_000  # with every alias written out
 
 
 class GiveUpError(Exception):
-    """The problem is noted; reading on makes no sense."""
+    """The problem is noted, and the rest of the text cannot be read."""
 
 
 class TreeBuilder:
@@ -53,7 +53,7 @@ class TreeBuilder:
         self.problems.append(Problem(code, Where(self.file, *at), problem, why, todo))
 
     def root(self) -> Node | None:
-        """The tree of the only document; None where there is none. Raises GiveUpError, and what the parser raises."""
+        """The tree of the only document; None for an empty text. Raises GiveUpError, and what the parser raises."""
         root: Node | None = None
         documents = 0
         while (event := self._next()) is not None:
@@ -164,7 +164,7 @@ class TreeBuilder:
         self.problem("yaml-tag", (line, column), f"the YAML tag {tag}", "The topology has no use for tags", todo)
 
     def _merge(self, value: Node, merged: dict[str, Entry]) -> None:
-        """YAML's merge key: what is written out wins, then the earlier of several."""
+        """YAML's merge key: a key that is written out wins, then the earlier of several mappings."""
         for part in value.items if isinstance(value, Sequence) else (value,):
             if isinstance(part, Mapping):
                 for name, entry in part.entries.items():

@@ -64,21 +64,22 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
         words = f"it begins like JSON and cannot be read: {error}. No connector is configured like that. Correct it."
         notes.wrong(Where(file, 1, 1), words)
         return
-    # The parser keeps no lines: each key is searched for behind the one before it.
+    # The parser keeps no lines: each key is searched for behind ``at``, where the one before it begins.
     at, before = 0, len(notes.mistakes)
     connectors: list[Connector] = []
     for name, config in _configs(whole, ""):
         kind = str(config.get("connector.class") or "").strip().removeprefix(KAFKA)
-        class_at = text.find('"connector.class"', at)
+        class_at = max(at, text.find('"connector.class"', at + 1))
         begin = Where(file, text.count("\n", 0, class_at) + 1, 1)
         if kind not in (SOURCE, CHECKPOINT, HEARTBEAT):
             shown = f"connector {name}" if name else "this connector"
             notes.differs(f"{begin}: {shown} is none of MirrorMaker 2's three and is left out")
-            at = class_at + 1
+            for key, _ in config:
+                at = max(at, text.find(json.dumps(key, ensure_ascii=False), at + 1))
             continue
         settings: dict[str, Property] = {}
         for key, value in config:
-            at = max(at, text.find(json.dumps(key, ensure_ascii=False), at))
+            at = max(at, text.find(json.dumps(key, ensure_ascii=False), at + 1))
             where = Where(file, text.count("\n", 0, at) + 1, 1)
             if isinstance(value, list):
                 notes.wrong(where, f"{key}: it is no text. Connect refuses it, too. Correct it.")

@@ -13,10 +13,10 @@ from reconciler.environment.importers.mirrormaker.client_settings import Client,
 from reconciler.environment.importers.mirrormaker.connectors import Connector, Connectors, is_json, join, read_json
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, FlowReading
 from reconciler.environment.importers.mirrormaker.not_imported import (
+    note_unused,
     refuse_placeholders,
     refuse_transforms,
     settle,
-    tell,
 )
 from reconciler.environment.importers.mirrormaker.properties_file import Property, parse, unquoted
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, sort
@@ -118,7 +118,7 @@ class _Import:
                 notes.leaves_out(prop, f"{words}, which are not written; {first}.enabled = true writes one")
             else:
                 notes.mistake(prop, f"it {words}. Write {first}.enabled = true for each flow that is to copy.")
-        tell(config, notes)
+        note_unused(config, notes)
         settle(config, sources, notes)
 
     def _join(self, parts: dict[str, _Part], name: str, part: _Part) -> None:

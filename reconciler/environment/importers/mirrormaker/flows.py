@@ -79,7 +79,7 @@ class FlowReading:
         prop = self.config.of_connector(self.flow, ALIAS)
         return prop.value.strip() if prop is not None else self.flow[0]
 
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> Iterator[Field]:
         for name, (usual, instead) in FILTERS.items():
             prop = self._get(name)
             if prop and prop.value.strip() not in (usual, KAFKA + usual):
@@ -88,7 +88,27 @@ class FlowReading:
                     f'it is "{prop.value.strip()}". What a class of your own lets pass cannot be known here. '
                     f"Remove the line, import again, and write what it does as expressions: {instead}.",
                 )
-        return (*self._topics(), *self._naming(), *self._reading(), *self._kept_equal(), *self._own_topics())
+        topics = self._get("topics")
+        if topics is not None and not any(words(topics)):
+            self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
+        yield Field(("topics",), tuple(_expressions(topics, self.notes)) if topics else (".*",), topics or _DEFAULT)
+        yield from self._list(("exclude_topics",), "topics.exclude", "topics.blacklist")
+        excluded = self._get("topics.exclude", "topics.blacklist")
+        if excluded is not None and not set(_ALWAYS_EXCLUDED) <= set(words(excluded)):
+            self._differs(
+                r"topics.exclude replaces MirrorMaker 2's default list; exclude_topics is added to it: mm2.*\.internal,"
+                r" .*\.replica and __.* never travel"
+            )
+        elif excluded is None:
+            self._differs(
+                r"topics.exclude is left out: MirrorMaker 2 before 4.0 also excluded .*[\-\.]internal. Add it to "
+                "exclude_topics, or write naming.policy default-before-4.0 or identity-before-4.0, "
+                "if such topics shall stay"
+            )
+        yield from self._naming()
+        yield from self._reading()
+        yield from self._kept_equal()
+        yield from self._own_topics()
 
     def _differs(self, words: str, of: Property | None = None) -> None:
         self.notes.differs(words, self.name, of)
@@ -132,25 +152,6 @@ class FlowReading:
         prop = self._get(name)
         if prop is not None and (asked := self._flag(name, default=default)) != default:
             yield Field(path, asked, prop)
-
-    def _topics(self) -> Iterator[Field]:
-        topics = self._get("topics")
-        if topics is not None and not any(words(topics)):
-            self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
-        yield Field(("topics",), tuple(_expressions(topics, self.notes)) if topics else (".*",), topics or _DEFAULT)
-        yield from self._list(("exclude_topics",), "topics.exclude", "topics.blacklist")
-        excluded = self._get("topics.exclude", "topics.blacklist")
-        if excluded is not None and not set(_ALWAYS_EXCLUDED) <= set(words(excluded)):
-            self._differs(
-                r"topics.exclude replaces MirrorMaker 2's default list; exclude_topics is added to it: mm2.*\.internal,"
-                r" .*\.replica and __.* never travel"
-            )
-        elif excluded is None:
-            self._differs(
-                r"topics.exclude is left out: MirrorMaker 2 before 4.0 also excluded .*[\-\.]internal. Add it to "
-                "exclude_topics, or write naming.policy default-before-4.0 or identity-before-4.0, "
-                "if such topics shall stay"
-            )
 
     def _naming(self) -> Iterator[Field]:
         """What the copy of a topic is called, by policy, separator and alias.
@@ -307,7 +308,7 @@ def _expressions(prop: Property, notes: Notes) -> Iterator[str]:
             notes.leaves_out(
                 prop,
                 f"has {part!a}, with a control character, so it matches nothing in MirrorMaker 2 and is left out "
-                "here: one backslash begins an escape in a properties file, such as \\r and \\t; two stand for one",
+                "here: one backslash begins an escape in a properties file, such as \\r and \\t; two make one",
             )
             continue
         text = f"{torn}|{part}" if torn else part

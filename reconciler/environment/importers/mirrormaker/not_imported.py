@@ -131,7 +131,7 @@ def refuse_transforms(flow: Flow, config: Configuration, notes: Notes) -> None:
         notes.mistake(kind or listed, f"{shown}. {instead or _OTHER_TRANSFORM}. {todo}, and add that to the flow.")
 
 
-def tell(config: Configuration, notes: Notes) -> None:
+def note_unused(config: Configuration, notes: Notes) -> None:
     """Each property that has no part in what is written, once, in the order of the file."""
     for name, prop in config.whole.items():
         if name == "clusters":

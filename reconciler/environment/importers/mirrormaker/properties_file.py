@@ -6,7 +6,6 @@ A value keeps what was written, spaces at its end too, as Java does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Where
@@ -56,7 +55,20 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
     """In order of lines, doubles too; what cannot be read is a mistake, and the rest is still read."""
     props: list[Property] = []
     mistakes: list[Mistake] = []
-    for number, line in _logical_lines(text):
+    lines = enumerate(_NEWLINE.split(text), start=1)
+    for number, first in lines:
+        content = first.lstrip(_BLANK)
+        if not content or content[0] in "#!":
+            continue
+        # An odd number of backslashes at the end goes on: the last one is not escaped itself.
+        parts = []
+        while (len(content) - len(content.rstrip("\\"))) % 2:
+            parts.append(content[:-1])
+            content = next(lines, (0, ""))[1].lstrip(_BLANK)
+        line = "".join([*parts, content])
+        if not line:
+            continue
+
         where = Where(file, number, 1)
         end = 0
         while end < len(line) and line[end] not in "=:" + _BLANK:
@@ -88,23 +100,6 @@ def unquoted(prop: Property) -> Property:
         return prop
     plain = [match[2] if match else part.strip() for match, part in zip(matches, parts, strict=True)]
     return replace(prop, value=",".join(plain))
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Without comments and blank lines; a line that goes on is joined with the next one."""
-    lines = enumerate(_NEWLINE.split(text), start=1)
-    for number, line in lines:
-        content = line.lstrip(_BLANK)
-        if not content or content[0] in "#!":
-            continue
-        parts = []
-        # An odd number of backslashes at the end goes on: the last one is not escaped itself.
-        while (len(content) - len(content.rstrip("\\"))) % 2:
-            parts.append(content[:-1])
-            content = next(lines, (0, ""))[1].lstrip(_BLANK)
-        parts.append(content)
-        if any(parts):
-            yield number, "".join(parts)
 
 
 def _unescaped(text: str) -> str:

@@ -96,7 +96,7 @@ class _Reader:
             elif key in _CONNECTORS and not _is_null(entry.value):
                 self.fields.mistake(entry, f"{key}: it is no mapping. Strimzi refuses it, too. Correct it.")
             elif key.startswith("groups") and "checkpointConnector" not in mirror.entries:
-                words = "no checkpointConnector is there to use it"
+                words = "no checkpointConnector uses it"
                 self.fields.differs(entry, f"{key} has no effect, and is left out: {words}")
         if "sourceConnector" not in mirror.entries:
             words = "there is no sourceConnector, so nothing is copied. Add it, or remove the mirror."
@@ -206,7 +206,7 @@ class _Fields:
         if entry is not None and isinstance(entry.value, Scalar) and not _is_null(entry.value):
             return entry.value.text
         if needed or (entry is not None and not isinstance(entry.value, Scalar)):
-            self.mistake(entry or outer, f"{key} is not there, or is no text. Strimzi needs it, too. Correct it.")
+            self.mistake(entry or outer, f"{key} is missing, or is no text. Strimzi needs it, too. Correct it.")
         return ""
 
     def configs(self, outer: Mapping, prefix: str, settings: Settings) -> None:
@@ -247,7 +247,15 @@ class _Cluster:
         encrypted = tls is not None and not _is_null(tls.value)
         sasl = False
         if tls is not None and encrypted:
-            self._trust(self.fields.inside(self.node, "tls"), tls)
+            trusted, names = self.fields.inside(self.node, "tls"), []
+            for item in self.fields.items(trusted, "trustedCertificates"):
+                key = next((key for key in ("certificate", "pattern") if key in item.entries), "certificate")
+                names.append(_secret(self.fields.text(item, "secretName"), self.fields.text(item, key)))
+            if names:
+                certificates = trusted.entries["trustedCertificates"]
+                self._put("ssl.truststore.certificates", "".join(names), certificates)
+            for key in (key for key in trusted.entries if key != "trustedCertificates"):
+                self.fields.unknown(f"tls.{key}", tls)
         if login is not None and not _is_null(login.value):
             sasl = self._login(self.fields.inside(self.node, "authentication"), login)
         protocol = {(False, False): "", (True, False): "SSL", (False, True): "SASL_PLAINTEXT"}
@@ -257,16 +265,6 @@ class _Cluster:
 
     def _put(self, name: str, value: str, node: Node | Entry) -> None:
         self.fields.put(self.settings, f"{self.prefix}{name}", value, node)
-
-    def _trust(self, tls: Mapping, entry: Entry) -> None:
-        names = []
-        for item in self.fields.items(tls, "trustedCertificates"):
-            key = next((key for key in ("certificate", "pattern") if key in item.entries), "certificate")
-            names.append(_secret(self.fields.text(item, "secretName"), self.fields.text(item, key)))
-        if names:
-            self._put("ssl.truststore.certificates", "".join(names), tls.entries["trustedCertificates"])
-        for key in (key for key in tls.entries if key != "trustedCertificates"):
-            self.fields.unknown(f"tls.{key}", entry)
 
     def _login(self, login: Mapping, entry: Entry) -> bool:
         """Whether it is SASL."""
@@ -288,7 +286,18 @@ class _Cluster:
                 self._put("sasl.mechanism", _SCRAM.get(kind, "PLAIN"), entry)
                 known = {"type", "username", "passwordSecret"}
             case "oauth":
-                self._oauth(login, entry)
+                secret = self.fields.inside(login, "clientSecret")
+                options = {"clientId": self.fields.text(login, "clientId", needed=False)}
+                if secret.entries:
+                    options["clientSecret"] = _secret(
+                        self.fields.text(secret, "secretName"), self.fields.text(secret, "key")
+                    )
+                if "scope" in login.entries:
+                    options["scope"] = self.fields.text(login, "scope")
+                self._jaas(entry, "OAuthBearerLoginModule", **{name: text for name, text in options.items() if text})
+                self._put("sasl.mechanism", "OAUTHBEARER", entry)
+                if "tokenEndpointUri" in login.entries:
+                    self._put("sasl.oauthbearer.token.endpoint.url", self.fields.text(login, "tokenEndpointUri"), entry)
                 known = {"type", "tokenEndpointUri", "clientId", "clientSecret", "scope"}
             case "custom":
                 sasl = self.fields.text(login, "sasl", needed=False).lower() == "true"
@@ -301,18 +310,6 @@ class _Cluster:
             words = f"authentication.{key} is not taken over. Where it is needed, write it under client"
             self.fields.differs(login.entries[key], words)
         return sasl
-
-    def _oauth(self, login: Mapping, entry: Entry) -> None:
-        secret = self.fields.inside(login, "clientSecret")
-        options = {"clientId": self.fields.text(login, "clientId", needed=False)}
-        if secret.entries:
-            options["clientSecret"] = _secret(self.fields.text(secret, "secretName"), self.fields.text(secret, "key"))
-        if "scope" in login.entries:
-            options["scope"] = self.fields.text(login, "scope")
-        self._jaas(entry, "OAuthBearerLoginModule", **{name: text for name, text in options.items() if text})
-        self._put("sasl.mechanism", "OAUTHBEARER", entry)
-        if "tokenEndpointUri" in login.entries:
-            self._put("sasl.oauthbearer.token.endpoint.url", self.fields.text(login, "tokenEndpointUri"), entry)
 
     def _jaas(self, entry: Entry, module: str, **options: str) -> None:
         escaped = {name: text.replace("\\", "\\\\").replace('"', '\\"') for name, text in options.items()}

@@ -19,7 +19,7 @@ _MOST = (1 << 63) - 2
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Who stored a position, of what: the connector's name, MirrorMaker 2's alias of the source, topic, partition."""
+    """The key of a stored position; ``alias``: the source as MirrorMaker 2 calls it."""
 
     connector: str
     alias: str
@@ -30,8 +30,8 @@ class Stored:
 @dataclass(frozen=True, slots=True)
 class Records:
     """``positions``: the next source offset to copy, one after the stored one. ``broken``: partitions whose last value
-    is no offset, with that value. ``unread``: connector -> records whose key is of no source partition (heartbeats and
-    checkpoints have such); the empty name for keys that no connector writes."""
+    is no offset, with that value. ``unread``: connector -> number of records whose key names no source partition, such
+    as those of heartbeats and checkpoints; the empty name for keys that no connector writes."""
 
     positions: Mapping[Stored, int]
     broken: Mapping[Stored, str]

@@ -51,7 +51,7 @@ class ImportedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NotImported:
-    """What was found and is not taken over: a partition, a topic, a connector."""
+    """A partition, topic or connector whose records are not taken over."""
 
     subject: str
     why: str
@@ -135,7 +135,7 @@ def inherit(
 
 
 def _refused(key: Key, at: int, remote: str, world: PositionAnswers) -> str:
-    """Why a position is of no use; empty when it is."""
+    """Why a position cannot be used; empty if it can."""
     topic, number = key
     if topic not in world.partitions:
         return f"is at {at}, and the source has no such topic (any more)"
@@ -165,7 +165,7 @@ def _unproved(read: InFlight | str, target: str) -> str:
 
 
 def _strangers(records: Records, connector: str, alias: str) -> Iterator[NotImported]:
-    """Positions of another connector or source, what is no offset, and keys that are of no partition."""
+    """Positions of other connectors or sources, values that are no offset, and keys that name no partition."""
     others = Counter((stored.connector, stored.alias) for stored in records.positions)
     for (name, source), count in sorted(others.items()):
         strangers = counted(count, "position")

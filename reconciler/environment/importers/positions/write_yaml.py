@@ -6,13 +6,14 @@ The result is loaded again and must differ from before in exactly these starts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from reconciler.environment.adopt.write import WIDTH, scalar
 from reconciler.environment.load import load
 from reconciler.environment.yaml.edit import keys_at, place_of, with_entry
 from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.environment.topology import Topology, by_name
 from reconciler.replication.handover import Start
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -26,7 +27,7 @@ def merged(start: Start, offsets: Offsets) -> Start:
 
 
 def written(start: Start, indent: int = 0) -> str:
-    """``start: {offsets: ...}`` in flow style, over several lines where one is too long. ``indent``: of ``start``."""
+    """``start: {offsets: ...}`` in flow style, on several lines if one would be too long. ``indent``: of ``start``."""
     otherwise = f", otherwise: {start.otherwise}" if start.otherwise != "earliest" else ""
     topics = [
         f"{scalar(topic)}: {{{', '.join(f'{number}: {at}' for number, at in sorted(each.items()))}}}"
@@ -51,34 +52,23 @@ def write_starts(texts: Mapping[str, str], topology: Topology, starts: Mapping[s
         flows[name] = replace(flow, start=merged(flow.start, offsets))
         if flows[name] == flow:
             continue
-        file = flow.where.file
+        file, path, candidate = flow.where.file, ("flows", name), None
         text = {**texts, **changed}[file]
-        candidate = _with_start(text, flows[name])
-        if candidate is None or not _loads_as({**texts, **changed, file: candidate}, topology, flows):
+        keys = list(keys_at(text, *path))
+        place = place_of(text, *path, "start" if "start" in keys else keys[0]) if keys else None
+        if place is not None and "start" not in keys:
+            candidate = with_entry(text, written(flows[name].start, place.column), *path)
+        elif place is not None and "#" not in text[place.key : place.end]:  # else comments inside of it would be lost
+            candidate = text[: place.key] + written(flows[name].start, place.column) + text[place.end :]
+
+        # The files must declare exactly what they did, but for these flows: an anchor would carry the start further.
+        after: Topology | None = None
+        if candidate is not None:
+            with suppress(TopologyError):
+                after = load({**texts, **changed, file: candidate}, topology.environment)
+        if candidate is None or after is None or after != replace(topology, flows=by_name(flows.values())):
             why = "It is written with an alias, or with comments inside of its start."
             todo = f"Write it yourself:\n{written(flows[name].start)}"
             raise ReconcilerError(f"flow {name} at {flow.where} cannot be edited here: no file was changed", why, todo)
         changed[file] = candidate
     return changed
-
-
-def _loads_as(texts: Mapping[str, str], before: Topology, flows: Mapping[str, Flow]) -> bool:
-    """Whether the files declare exactly what they did, but for these flows."""
-    try:
-        after = load(texts, before.environment)
-    except TopologyError:
-        return False
-    return after == replace(before, flows=after.flows) and dict(after.flows) == dict(flows)
-
-
-def _with_start(text: str, flow: Flow) -> str | None:
-    """``text`` with another start of a flow, or one added; None if the present one holds comments or is an alias."""
-    path = ("flows", flow.name)
-    keys = list(keys_at(text, *path))
-    place = place_of(text, *path, "start" if "start" in keys else keys[0]) if keys else None
-    if place is None:
-        return None
-    start = written(flow.start, place.column)
-    if "start" not in keys:
-        return with_entry(text, start, *path)
-    return None if "#" in text[place.key : place.end] else text[: place.key] + start + text[place.end :]

@@ -292,7 +292,7 @@ HEAD = "topics:\n  orders: {clusters: [east]}\n"
         (f"{HEAD}flows:\n  f: {{topics: ['a]}}\n", "the quote that opens in line 4, column 16, is not", "same sign"),
         (f'{HEAD}flows:\n  f: {{topics: ["a\\.b"]}}\n', "inside double quotes \\ begins an escape", "single quotes"),
         (f"{HEAD}x-note: @me\n", "no text begins with @", "Quote it"),
-        ("topics:\n  orders: a: b\n", "a second key or a colon where a value stands", "Quote a value"),
+        ("topics:\n  orders: a: b\n", "a second key or a colon where a value belongs", "Quote a value"),
         ("topics:\n  orders: {}\n  payments\n", "a line without a colon", "Write key: value"),
     ],
 )

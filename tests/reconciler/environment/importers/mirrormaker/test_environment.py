@@ -429,6 +429,25 @@ def connector(kind: str, pair: tuple[str, str] = ("A", "B"), **settings: object)
     return {"connector.class": f"org.apache.kafka.connect.mirror.Mirror{kind}Connector", **ends, **named}
 
 
+def test_lines_of_json_are_those_of_the_key_also_where_one_comes_twice_or_the_class_last() -> None:
+    first = [
+        '"source.cluster.alias": "A"',
+        '"topics": "a"',
+        '"topics": "b"',
+        '"connector.class": "MirrorSourceConnector"',
+    ]
+    second = ['"target.cluster.alias": "C"', '"topics": ["c"]', '"connector.class": "MirrorSourceConnector"']
+    notes = environment({"c.json": "[{\n" + ",\n".join(first) + "\n}, {\n" + ",\n".join(second) + "\n}]"}).notes
+    assert "c.json:4:1: topics is written again; line 3 does not count" in notes.different
+    assert [str(mistake).partition(" it ")[0] for mistake in notes.mistakes] == ["c.json:8:1: topics:"]
+    other = '{"connector.class": "org.example.Other",\n"topics": "x"}'
+    notes = environment(
+        {"c.json": f'[{other},\n{{\n"connector.class": "MirrorSourceConnector",\n"topics": null}}]'}
+    ).notes
+    assert "c.json:1:1: this connector is none of MirrorMaker 2's three and is left out" in notes.different
+    assert "c.json:5:1: topics is null, which says nothing" in notes.different
+
+
 def of_connect(*connectors: dict[str, object]) -> Flow:
     made = environment({f"{n}.json": json.dumps(one, indent=1) for n, one in enumerate(connectors)})
     assert made.notes.mistakes == []
@@ -592,11 +611,11 @@ spec:
         ("  mirrors:", "  mirror:", 4, "mirrors is no list of mirrors"),
         ("    sourceConnector: {}\n", "", 6, "there is no sourceConnector, so nothing is copied"),
         ("    sourceConnector: {}\n", "    sourceConnector: x\n", 7, "it is no mapping"),
-        ("alias: A, ", "", 6, "alias is not there"),
-        ('bootstrapServers: "b:1"', "x: y", 4, "bootstrapServers is not there"),
+        ("alias: A, ", "", 6, "alias is missing"),
+        ('bootstrapServers: "b:1"', "x: y", 4, "bootstrapServers is missing"),
         ('"a:1"}', '"a:1", authentication: {type: kerberos}}', 6, 'authentication.type is "kerberos"'),
         ('"a:1"}', '"a:1", authentication: {type: oauth, clientId: c, accessToken: hunter2}}', 6, "no clientSecret"),
-        ('"a:1"}', '"a:1", authentication: {type: plain, username: u}}', 6, "secretName is not there"),
+        ('"a:1"}', '"a:1", authentication: {type: plain, username: u}}', 6, "secretName is missing"),
         ("source: {alias: A", "sourceCluster: C #", 6, "no cluster of clusters has the alias"),
         ("  target: {", "  target: [", 4, "broken YAML"),
         ("sourceConnector: {}", "sourceConnector: {config: {topics: [a, b]}}", 7, "it is no text"),
