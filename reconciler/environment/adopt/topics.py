@@ -159,13 +159,10 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
     others = taking.known.clusters.keys() - {cluster}
     if origin := next((text for text in sorted(others) if name.startswith(f"{text}.") and name != f"{text}."), None):
         return REMOTE, f"named as the remote topic of {origin}/{name.removeprefix(f'{origin}.')}; a flow makes it"
-    if (other := taking.known.topics.get(name)) is not None:
-        return ELSEWHERE, f"{other.where} declares it; {_difference(cluster, other, topic)}"
-    return None
+    if (other := taking.known.topics.get(name)) is None:
+        return None
 
-
-def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
-    """How the declaration that exists and this cluster's topic differ."""
+    # One topic on two clusters can be declared once: how far are they from that?
     apart = []
     if other.partitions not in (None, len(topic.partitions)):
         apart.append(f"partitions are {len(topic.partitions)} here and {other.partitions} there")
@@ -175,13 +172,13 @@ def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
     if isinstance(topic.configs, Unknown):
         apart.append("its configs could not be read here")
     else:
-        held = topic.configs
         for key, value in sorted(other.configs.items()):
-            config = held.get(key)
+            config = topic.configs.get(key)
             if config is None or not same(key, config.value, value):
                 here = human(key, config.value) if config else "unknown to the brokers"
                 apart.append(f"{key} is {here} here and {human(key, value)} there")
-    return "; ".join(apart) if apart else f"equal here: add {cluster} to its clusters"
+    difference = "; ".join(apart) or f"equal here: add {cluster} to its clusters"
+    return ELSEWHERE, f"{other.where} declares it; {difference}"
 
 
 def _adopted(cluster: str, topic: LiveTopic, inherited: Mapping[str, str]) -> AdoptedTopic:

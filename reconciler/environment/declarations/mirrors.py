@@ -60,6 +60,19 @@ _NOT_IN_CLUSTER_MODE: Mapping[str, str] = {
 
 def build_mirror(reading: Reading) -> Mirror:
     """``flows`` is empty if the entry names none; ``environment.load`` fills them in."""
+    channel: ChannelSettings | None = None
+    if reading.node("channel") is not None:
+        bind = reading.value("channel", "bind_address", default="")
+        advertised = reading.value("channel", "advertised_address", default="")
+        channel = ChannelSettings(bind, advertised)
+        if (ports := reading.value("channel", "ports", default=None)) is not None:
+            first, _, last = str(ports).partition("-")
+            channel = ChannelSettings(bind, advertised, int(first), int(last))
+            if not 0 < int(first) < int(last) <= MOST_PORT:
+                why = f"Ports go from 1 to {MOST_PORT}, and a new application needs one while the old one still listens"
+                todo = "Write the lower port, -, and a higher one, such as 40000-40010"
+                wrong = Wrong("out-of-range", f'channel.ports is "{ports}"', why, todo)
+                reading.wrong(("channel", "ports"), wrong)
     return Mirror(
         name=reading.name,
         flows=tuple(sorted(reading.texts("flows"))),
@@ -81,27 +94,10 @@ def build_mirror(reading: Reading) -> Mirror:
             ),
         ),
         verify_conf=reading.mapping("verify_conf", each=spark_setting),
-        channel=_channel(reading),
+        channel=channel,
         hosted=reading.value("hosted", default=False),
         where=reading.place.where,
     )
-
-
-def _channel(reading: Reading) -> ChannelSettings | None:
-    if reading.node("channel") is None:
-        return None
-    bind = reading.value("channel", "bind_address", default="")
-    advertised = reading.value("channel", "advertised_address", default="")
-    ports = reading.value("channel", "ports", default=None)
-    if ports is None:
-        return ChannelSettings(bind, advertised)
-    first, _, last = str(ports).partition("-")
-    if not 0 < int(first) < int(last) <= MOST_PORT:
-        why = f"Ports go from 1 to {MOST_PORT}, and a new application needs one while the old one still listens"
-        todo = "Write the lower port, -, and a higher one, such as 40000-40010"
-        reading.wrong(("channel", "ports"), Wrong("out-of-range", f'channel.ports is "{ports}"', why, todo))
-        return None
-    return ChannelSettings(bind, advertised, int(first), int(last))
 
 
 def check_mirrors(topology: Topology, places: Places) -> Iterator[Problem]:

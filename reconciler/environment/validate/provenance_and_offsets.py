@@ -89,14 +89,8 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
             why, todo = "Copies of this flow have the target's own offsets, and nothing reads it", "Remove it, or write"
             yield Problem("same-offsets-unused", places.of(flow, *path), problem, why, f"{todo} offsets: same")
     for travel, other in product(travels.values(), travels.values()):
-        flow, following = travel.flow, other.flow
-        if flow.target != following.source:
-            continue
-        if following.target == flow.source:
-            if flow.keeps_offsets:
-                yield from _two_way(travel, other, places)
-        elif flow.keeps_offsets != following.keeps_offsets:
-            yield from _chain(travel, other, places)
+        if travel.flow.target == other.flow.source:
+            yield from _joined(travel, other, places)
 
 
 def _own(flow: Flow, places: Places) -> Iterator[Problem]:
@@ -123,38 +117,35 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
         yield Problem("same-offsets-condition", places.of(flow, "on_condition"), problem, why, todo)
 
 
-def _two_way(travel: FlowNaming, back: FlowNaming, places: Places) -> Iterator[Problem]:
-    flow = travel.flow
-    if flow.naming.policy != "identity" or back.flow.naming.policy != "identity":
+def _joined(travel: FlowNaming, other: FlowNaming, places: Places) -> Iterator[Problem]:
+    """``other`` goes on where ``travel`` ends: back to its source, or to a third cluster."""
+    first, second = travel.flow, other.flow
+    if second.target == first.source:
+        stays = first.naming.policy == second.naming.policy == "identity"
+        topic = _common(travel.arriving, other.leaving) if first.keeps_offsets and stays else None
+        if topic is not None:
+            yield Problem(
+                "same-offsets-two-way",
+                places.of(first, "offsets"),
+                f"flow {first.name}: offsets: same, while {second.name} carries {_of(topic)} back under the same name",
+                f"Both sides would get records of their own at one offset, and {first.target} may be written by the "
+                "mirror alone",
+                "Remove one of the two flows; after a failover reconciler failback ENV FLOW fills the old source",
+            )
         return
-    topic = _common(travel.arriving, back.leaving)
-    if topic is None:
-        return
-    yield Problem(
-        "same-offsets-two-way",
-        places.of(flow, "offsets"),
-        f"flow {flow.name}: offsets: same, while {back.flow.name} carries {_of(topic)} back under the same name",
-        f"Both sides would get records of their own at one offset, and {flow.target} may be written by the mirror "
-        "alone",
-        "Remove one of the two flows; after a failover reconciler failback ENV FLOW fills the old source",
-    )
-
-
-def _chain(travel: FlowNaming, following: FlowNaming, places: Places) -> Iterator[Problem]:
-    """Under a custom policy it is unknown which names meet: there the plan looks at the live topics."""
-    first, second = travel.flow, following.flow
-    topic = None if travel.custom or following.custom else _common(travel.arriving, following.leaving)
-    if topic is None:
-        return
-    keeping, other = (first, second) if first.keeps_offsets else (second, first)
-    yield Problem(
-        "same-offsets-chain",
-        places.of(second, "offsets"),
-        f"flow {keeping.name} keeps offsets and {other.name} does not, and {_of(topic)} goes over both of them",
-        f"One position would mean the same record on {keeping.source} and {keeping.target}, and another one on "
-        f"{second.target if second is other else first.source}",
-        f"Write offsets: same on both or on none, or exclude the topic from {second.name}",
-    )
+    # Under a custom policy it is unknown which names meet: there the plan looks at the live topics.
+    mixed = first.keeps_offsets != second.keeps_offsets and not travel.custom and not other.custom
+    topic = _common(travel.arriving, other.leaving) if mixed else None
+    if topic is not None:
+        keeping, counting = (first, second) if first.keeps_offsets else (second, first)
+        yield Problem(
+            "same-offsets-chain",
+            places.of(second, "offsets"),
+            f"flow {keeping.name} keeps offsets and {counting.name} does not, and {_of(topic)} goes over both of them",
+            f"One position would mean the same record on {keeping.source} and {keeping.target}, and another one on "
+            f"{second.target if second is counting else first.source}",
+            f"Write offsets: same on both or on none, or exclude the topic from {second.name}",
+        )
 
 
 def _common(arriving: Language, leaving: Language) -> str | None:

@@ -183,8 +183,14 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
     if error.instance is None:
         problem = f"{name} has no value, {wanted} is wanted"
         why = "An empty value is more often forgotten than meant"
-        known = _BLANK.get(str(path[-1]) if path else "") or _cut_by_a_comma(document, path)
-        return Problem("missing-value", where, problem, why, known or f"{todo}, or remove the field")
+        todo = f"{todo}, or remove the field"
+        # ``{cleanup.policy: compact,delete}`` has a key ``delete`` without a value: a comma ends the one before.
+        beside = _node_at(document, path[:-1])
+        for before, entry in pairwise(beside.entries.values() if isinstance(beside, YamlMapping) else ()):
+            value = before.value
+            if entry.key == path[-1] and isinstance(value, Scalar) and value.line == entry.line:
+                todo = f"Inside {{ }} a comma ends a value: write {before.key}: [{value.text}, {entry.key}] for a list"
+        return Problem("missing-value", where, problem, why, _BLANK.get(str(path[-1]) if path else "", todo))
     if error.validator == "uniqueItems":
         problem = f"{name} names something twice"
         return Problem("duplicate-item", where, problem, "One of the two could not count", "Remove the repetition")
@@ -214,19 +220,8 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
             code, why = "empty-value", "Without it nothing can be done"
         case "pattern" if wanted == "host:port":
             todo = _address_todo(str(error.instance))
-    value = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
-    return Problem(code, where, f"{name} is {value}, {wanted} is wanted", why, todo)
-
-
-def _cut_by_a_comma(document: Document, path: Sequence[Step]) -> str:
-    """``{cleanup.policy: compact,delete}`` has a key ``delete`` without a value: a comma ends the one before."""
-    beside = _node_at(document, path[:-1])
-    keys = list(beside.entries.values()) if isinstance(beside, YamlMapping) else []
-    for before, entry in pairwise(keys):
-        value = before.value
-        if entry.key == path[-1] and isinstance(value, Scalar) and value.line == entry.line:
-            return f"Inside {{ }} a comma ends a value: write {before.key}: [{value.text}, {entry.key}] for a list"
-    return ""
+    shown = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
+    return Problem(code, where, f"{name} is {shown}, {wanted} is wanted", why, todo)
 
 
 def _address_todo(text: str) -> str:

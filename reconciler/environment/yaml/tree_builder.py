@@ -126,12 +126,28 @@ class TreeBuilder:
         merged: dict[str, Entry] = {}
         size = 1
         while type(event := self._next()) is not MappingEndEvent:
-            key, mark = self._key(event), event.start_mark
+            mark, key = event.start_mark, None
+            if type(event) is ScalarEvent and event.implicit[0] and event.tag is None and event.anchor is None:
+                key = event.value  # nearly every key: its node is not needed
+            elif isinstance(node := self._node(event), Scalar):
+                key = node.text
+            else:
+                why, todo = "Every key of the topology is a name", "Write a plain name before the colon"
+                self.problem("yaml-key", (node.line, node.column), "a key that is a list or a mapping", why, todo)
             value = self._node(self._next())
             if key is None:
                 continue
             if key == "<<" and type(event) is ScalarEvent and not event.style:
-                self._merge(value, merged)
+                # A key that is written out wins, then the earlier of several mappings.
+                for part in value.items if isinstance(value, Sequence) else (value,):
+                    if isinstance(part, Mapping):
+                        for name, entry in part.entries.items():
+                            merged.setdefault(name, entry)
+                        continue
+                    problem = "<< merges something that is not a mapping"
+                    why = "A merge key takes the fields of another mapping"
+                    todo = "Give it an alias of a mapping, such as <<: *base"
+                    self.problem("yaml-merge", (part.line, part.column), problem, why, todo)
             elif key in entries:
                 problem = f"the key {key} appears here for the second time"
                 why = f"It is already on line {entries[key].line}, and only one of them could count"
@@ -146,34 +162,10 @@ class TreeBuilder:
             size += sum(1 + entry.value.size for entry in added.values())
         return Mapping(entries, line, column, size)
 
-    def _key(self, event: Any) -> str | None:
-        """None for a key that is no name, which is noted."""
-        if type(event) is ScalarEvent and event.implicit[0] and event.tag is None and event.anchor is None:
-            name: str = event.value
-            return name  # nearly every key: its node is not needed
-        key = self._node(event)
-        if isinstance(key, Scalar):
-            return key.text
-        why, todo = "Every key of the topology is a name", "Write a plain name before the colon"
-        self.problem("yaml-key", (key.line, key.column), "a key that is a list or a mapping", why, todo)
-        return None
-
     def _refuse_tag(self, tag: str, line: int, column: int) -> None:
         tag = tag.replace("tag:yaml.org,2002:", "!!")
         todo = "Remove the tag; quote the value when it must be text"
         self.problem("yaml-tag", (line, column), f"the YAML tag {tag}", "The topology has no use for tags", todo)
-
-    def _merge(self, value: Node, merged: dict[str, Entry]) -> None:
-        """YAML's merge key: a key that is written out wins, then the earlier of several mappings."""
-        for part in value.items if isinstance(value, Sequence) else (value,):
-            if isinstance(part, Mapping):
-                for name, entry in part.entries.items():
-                    merged.setdefault(name, entry)
-            else:
-                problem = "<< merges something that is not a mapping"
-                why = "A merge key takes the fields of another mapping"
-                todo = "Give it an alias of a mapping, such as <<: *base"
-                self.problem("yaml-merge", (part.line, part.column), problem, why, todo)
 
     def _surprise(self, node: Scalar) -> None:
         """Values that YAML 1.1 and 1.2 read differently: what one tool calls true is text to the next."""

@@ -90,8 +90,7 @@ class Client:
                 for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
                     words = f"the {kind} of KafkaClient in the file of java.security.auth.login.config"
                     self._add(setting, self._variable(setting, words), None)
-        self._trust()
-        self._key()
+        self._files()
         self._others()
         return tuple(self.settings)
 
@@ -205,8 +204,10 @@ class Client:
             else:
                 self._add(setting, self._plain(prop, options[option]), prop)
 
-    def _trust(self) -> None:
+    def _files(self) -> None:
+        """Stores of Java are certificates and keys as PEM here."""
         place, certificates = self._get("ssl.truststore.location"), self._get("ssl.truststore.certificates")
+        keys, chain = self._get("ssl.keystore.location"), self._get("ssl.keystore.certificate.chain")
         if certificates:
             self._add("ssl.ca.pem", self._plain(certificates, certificates.value), certificates)
         elif place and "${" in place.value:
@@ -214,7 +215,6 @@ class Client:
         elif place:
             path = place.value.strip()
             pem = path if self._is_pem("truststore") else _pem(path)
-            keys = self._get("ssl.keystore.location")
             if pem != path and keys and _pem(keys.value.strip()) == pem:
                 pem = pem.removesuffix(".pem") + "-ca.pem"  # one store with both keys and certificates, now two files
             self._add("ssl.ca.location", pem, place)
@@ -224,29 +224,27 @@ class Client:
                     "on each machine that runs a command or a job"
                 )
 
-    def _key(self) -> None:
-        place, chain = self._get("ssl.keystore.location"), self._get("ssl.keystore.certificate.chain")
         key = self._get("ssl.keystore.key")
         if chain:
             self._add("ssl.certificate.pem", self._plain(chain, chain.value), chain)
         if key:
             self._add("ssl.key.pem", self._secret("ssl.keystore.key", key.value.strip(), key), key)
-        if place:
-            path = place.value.strip()
+        if keys:
+            path = keys.value.strip()
             pem = path if self._is_pem("keystore") or "${" in path else _pem(path)
             for name in ("ssl.certificate.location", "ssl.key.location"):
-                self._add(name, self._plain(place, pem), place)
+                self._add(name, self._plain(keys, pem), keys)
             if pem != path:
                 store = path if re.search(r"\.(p12|pfx|pkcs12)$", path, re.IGNORECASE) else f"{path}.p12"
                 first = (
                     f"keytool -importkeystore -srckeystore {path} -destkeystore {store} -deststoretype PKCS12, then "
                 )
                 self.notes.differs(
-                    f"{place.where}: keys are read as PEM: {'' if store == path else first}openssl pkcs12 -in {store} "
+                    f"{keys.where}: keys are read as PEM: {'' if store == path else first}openssl pkcs12 -in {store} "
                     f"-clcerts -out {pem}; the pass phrase that it asks for is ssl.key.password"
                 )
         password = self._get("ssl.key.password") or self._get("ssl.keystore.password")
-        if password and (place or key):
+        if password and (keys or key):
             self._add("ssl.key.password", self._secret("ssl.key.password", password.value, password), password)
 
     def _is_pem(self, store: str) -> bool:

@@ -108,7 +108,6 @@ class FlowReading:
         yield from self._naming()
         yield from self._reading()
         yield from self._kept_equal()
-        yield from self._own_topics()
 
     def _differs(self, words: str, of: Property | None = None) -> None:
         self.notes.differs(words, self.name, of)
@@ -270,7 +269,7 @@ class FlowReading:
                 "offsets translate and failover have exact positions all the same"
             )
 
-    def _own_topics(self) -> Iterator[Field]:
+        # Topics of MirrorMaker 2's own: heartbeats and offset syncs, for tools that read them.
         of = "mirrormaker_topics"
         beats = self._get("emit.heartbeats.enabled")
         emitted = self._flag("emit.heartbeats.enabled", default=True)
