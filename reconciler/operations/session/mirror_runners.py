@@ -1,4 +1,4 @@
-"""Where a session has mirrors run: hosts are asked to keep those that are theirs, the others run on this machine.
+"""Who owns a mirror: a host that is asked to keep it, or the runner of this machine.
 
 Then waits, for a bounded time, until the flows of a started mirror copy or say why they do not. A job that runs may
 still copy nothing: its target lacks what lanes need, its principal lacks rights, it crashes again and again. A flow

@@ -1,4 +1,4 @@
-"""The state of one flow and of its lanes in the driver, updated by reports of leases, and its view.
+"""The state of one flow in the driver: lag, oldest unread record, rates and lanes, updated by reports of leases.
 
 Views of partitions that were not reported since are kept.
 """

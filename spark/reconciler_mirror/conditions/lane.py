@@ -1,4 +1,4 @@
-"""Conditions of a lane or partition: what stops it, and what a broker's answers to produce requests mean."""
+"""Conditions of a lane or partition: why it is stalled, and what a broker's answers to produce requests mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forty tasks in the words a maintainer would use, each with the modules where the work begins."""
+"""Fifty tasks in the words a maintainer would use, each with the modules where the work begins."""
 
 PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     # What git declares.
@@ -57,4 +57,18 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "compare records of source and target",
         ("reconciler_mirror/verify/dataframes.py", "reconciler_mirror/verify/chunks.py"),
     ),
+    # A mirror, from its start to its lag.
+    ("where a job is started", ("mirror_jobs/runner/spark_submit.py", "mirror_jobs/host/jobs.py")),
+    ("who owns this mirror", ("mirror_jobs/host/keeper.py", "operations/session/mirror_runners.py")),
+    ("which host runs a mirror", ("operations/session/mirror_runners.py",)),
+    ("restart a mirror by takeover", ("reconciler_mirror/driver/takeover.py",)),
+    ("create remote topics for new source topics", ("reconciler_mirror/driver/discovery.py",)),
+    (
+        "position of a flow in its source topic",
+        ("reconciler_mirror/lane/positions.py", "reconciler_mirror/lane/start.py"),
+    ),
+    ("sync group offsets while mirroring", ("reconciler_mirror/groups/sync.py",)),
+    ("why a partition is stalled", ("reconciler_mirror/conditions/lane.py",)),
+    ("lag of a flow", ("reconciler_mirror/board/flow_state.py",)),
+    ("oldest unread record of a flow", ("reconciler_mirror/board/flow_state.py",)),
 )

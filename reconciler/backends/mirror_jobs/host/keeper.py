@@ -1,4 +1,4 @@
-"""Keeps one mirror on this host: takes its lease, does what is desired, starts it again after a crash, gives it up.
+"""Owns one mirror on this host by its lease: does what is desired, starts it again after a crash, gives it up.
 
 Nothing here waits. ``step`` is called about once a second with what the control topic holds.
 """
