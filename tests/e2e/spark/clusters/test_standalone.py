@@ -318,7 +318,9 @@ def test_doctor_asks_the_master_and_each_executor(
         assert [verdict for verdict, _ in checks["executors"]] == ["ok"], checks
         assert checks["executors"][0][1].startswith("2 executors on ")
 
-        said, checks = doctor(f"{{archive: {archive}}}", west=", client: {sasl.password: '${env:DOCTOR_CANARY}'}")
+        login = "security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.username: m"
+        mirror = f", principals: {{mirror: {{{login}, sasl.password: '${{env:DOCTOR_CANARY}}'}}}}"
+        said, checks = doctor(f"{{archive: {archive}}}", west=mirror)
         assert [verdict for verdict, _ in checks["executors"]] == ["problem"], checks
         assert "${env:DOCTOR_CANARY}" in checks["executors"][0][1]
         assert SECRET not in said
