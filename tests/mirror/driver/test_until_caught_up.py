@@ -210,7 +210,7 @@ def test_everything_in_the_way_is_told_at_once_and_what_to_do_once(
         "target_topic_missing: audit.0 is not copied. target_topic_missing: audit.1 is not copied. "
     )
     assert verdict.detail.endswith(
-        "audit.7 is not copied. And 5 more, see reconciler status. Run reconciler apply, which creates it."
+        "audit.7 is not copied. And 5 more, see reconciler status ENV. Run reconciler apply, which creates it."
     )
 
 
