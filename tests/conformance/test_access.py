@@ -127,8 +127,8 @@ def test_a_denied_create_names_the_operation_and_the_acl_and_makes_nothing(east:
 
 
 def test_validation_without_the_permission_is_an_error_not_an_all_clear(east: ClusterHandle, unique: str) -> None:
-    with pytest.raises(ClusterError) as caught:
-        KafkaCluster(real_cluster(east, "plan")).validate([create(unique)])
+    with pytest.raises(ClusterError) as caught, KafkaCluster(real_cluster(east, "plan")) as cluster:
+        cluster.validate([create(unique)])
     assert caught.value.kind == "denied"
 
 
@@ -141,8 +141,8 @@ def test_apply_may_create_on_the_secure_cluster(east: ClusterHandle, unique: str
 
 def test_a_wrong_password_is_an_authentication_error_at_once_without_the_password(east: ClusterHandle) -> None:
     cluster = real_cluster(east, "plan", sasl_password="not-the-password")
-    with pytest.raises(ClusterError) as caught:
-        KafkaCluster(cluster).read()
+    with pytest.raises(ClusterError) as caught, KafkaCluster(cluster) as client:
+        client.read()
     assert caught.value.kind == "authentication"
     assert "not-the-password" not in str(caught.value)
     assert "principal plan" in str(caught.value)
@@ -150,15 +150,17 @@ def test_a_wrong_password_is_an_authentication_error_at_once_without_the_passwor
 
 def test_an_untrusted_certificate_is_an_authentication_error(secure: Sandbox) -> None:
     other_authority = str(secure.clusters["west"].ca)
-    with pytest.raises(ClusterError) as caught:
-        KafkaCluster(real_cluster(secure.clusters["east"], "plan", ssl_ca_location=other_authority)).read()
+    refused = real_cluster(secure.clusters["east"], "plan", ssl_ca_location=other_authority)
+    with pytest.raises(ClusterError) as caught, KafkaCluster(refused) as cluster:
+        cluster.read()
     assert caught.value.kind == "authentication"
     assert "certificate" in str(caught.value).lower()
 
 
 def test_a_certificate_authority_that_is_no_file_is_told_before_anything_is_sent(east: ClusterHandle) -> None:
-    with pytest.raises(ClusterError) as caught:
-        KafkaCluster(real_cluster(east, "plan", ssl_ca_location="no-such-file.pem")).read()
+    refused = real_cluster(east, "plan", ssl_ca_location="no-such-file.pem")
+    with pytest.raises(ClusterError) as caught, KafkaCluster(refused) as cluster:
+        cluster.read()
     assert caught.value.kind == "invalid"
     assert "ssl.ca.location" in str(caught.value)
 
@@ -171,8 +173,8 @@ def test_a_client_certificate_is_accepted(east: ClusterHandle) -> None:
 
 def test_plain_text_to_a_tls_listener_is_unreachable_and_points_at_security_protocol(east: ClusterHandle) -> None:
     cluster = Cluster("east", tuple(east.bootstrap_servers.split(",")))
-    with pytest.raises(ClusterError) as caught:
-        KafkaCluster(cluster).read()
+    with pytest.raises(ClusterError) as caught, KafkaCluster(cluster) as client:
+        client.read()
     assert caught.value.kind == "unreachable"
     assert "security.protocol" in str(caught.value)
 
