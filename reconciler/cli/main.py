@@ -155,7 +155,8 @@ def status(
             def frame() -> RenderableType:
                 live = watched.look().as_reported()
                 left = catch_up.look(time.monotonic(), live)
-                return watch_frame(session.topology, live, time.strftime("%H:%M:%S"), left, columns(sys.stdout))
+                now, width = time.strftime("%H:%M:%S"), columns(sys.stdout)
+                return watch_frame(session.topology, live, now, left, width, lambda text: filled_in(text, "text"))
 
             with session.watch() as watched:
                 return live_table(frame, sys.stdout)

@@ -46,9 +46,11 @@ def watch_frame(
     now: str,
     left: Mapping[tuple[str, str], str] = NO_TIME_LEFT,
     width: int = _WIDE,
+    filled_in: Callable[[str], str] = str,
 ) -> Group:
     """``now``: the time of the look, as people read it. ``left``: words for the time until a flow has caught up, by
-    mirror and flow. ``width``: of the terminal, in columns."""
+    mirror and flow. ``width``: of the terminal, in columns. ``filled_in``: puts the environment's folder into commands,
+    as the console does for all other output."""
     live = live.as_reported()
     table = Table(box=None, pad_edge=False)
     narrow = width < _NARROW
@@ -58,13 +60,13 @@ def watch_frame(
         table.add_column(column, justify=justify, overflow="fold", no_wrap=column in _WHOLE)
     for name, mirror in live.mirrors.items():
         for flow, state, *rest in _rows(name, mirror, left):
-            words = state.split()
+            words, rest = state.split(), [filled_in(cell) for cell in rest]
             if narrow and (conditions := rest.pop()):
                 below.append(f"{flow}: {conditions}")
             table.add_row(Text(flow), Text(state, style=_COLOURS.get(words[0], "")), *(Text(cell) for cell in rest))
     # Beside the table, not its title and caption: these would break where the table ends.
     return Group(
-        Text(f"{now}  {headline(verdict_of(topology, live), figures(live))}"),
+        Text(f"{now}  {filled_in(headline(verdict_of(topology, live), figures(live)))}"),
         table,
         *([Text("\n".join(below))] if below else ()),
     )

@@ -275,6 +275,19 @@ def looks(count: int) -> tuple[list[float], Callable[[float], None]]:
     return waited, pause
 
 
+def test_commands_name_the_folder_that_the_console_fills_in() -> None:
+    unread = Unknown("mirror west", "cluster west does not answer", "Run reconciler doctor ENV")
+    state = LiveState({}, {"west": unread})
+
+    def folder(text: str) -> str:
+        return text.replace(" ENV", " environments/prod")
+
+    out = io.StringIO()
+    Console(file=out, width=300).print(watch_frame(declared(state), state, "12:00:00", filled_in=folder))
+    assert "Run reconciler doctor environments/prod" in out.getvalue()
+    assert "ENV" not in out.getvalue()
+
+
 def test_without_a_terminal_each_look_is_printed_plainly() -> None:
     out = io.StringIO()
     waited, pause = looks(3)
