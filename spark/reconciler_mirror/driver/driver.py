@@ -330,7 +330,7 @@ def _waits_for_positions(flow: FlowSettings, old: int) -> Condition:
     group = position_group(flow.state_name)
     return Condition(
         "positions_undecided",
-        f"{flow.name} is not copied yet: of {old} partitions {flow.target.cluster} tells positions in group {group} "
+        f"{flow.name} is not copied yet: for {old} partitions {flow.target.cluster} returns positions in group {group} "
         "that are older than what had been committed, or none. A group coordinator that has just started may still "
         "read them",
         f"They are asked for again automatically, for up to {OLD_WITHIN_S:.0f} s. Then the others are copied, and "
