@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import ClusterHandle
 
@@ -63,7 +64,18 @@ class BrokerStranger:
 
     def delete(self, topic: str) -> None:
         client = AdminClient({**self.cluster.super_client(), "log_level": "0"})
-        client.delete_topics([topic], operation_timeout=20)[topic].result(30)
+        for tries_left in (2, 1, 0):
+            # The request's own time-out comes before ours: librdkafka aborts the process if a client with an open
+            # request is destroyed. A broker that was frozen until now may lose a request without a word.
+            try:
+                client.delete_topics([topic], operation_timeout=20, request_timeout=20)[topic].result(60)
+                break
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    break
+                if code not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT) or not tries_left:
+                    raise
         self._await(topic, exists=False)
 
     def _await(self, topic: str, exists: bool) -> None:
