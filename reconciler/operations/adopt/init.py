@@ -104,7 +104,7 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
     borrowed = [cluster.name for cluster in request.clusters if Principal.APPLY not in cluster.principals]
     if borrowed and any(cluster.client for cluster in request.clusters):
         logins = f"apply and the mirror log in as plan on {', '.join(borrowed)}"
-        open_questions.append(f"{logins}: principals of the cluster, docs/begin/connecting.md")
+        open_questions.append(f"{logins}: principals of the cluster, docs/begin/connecting/README.md")
     if off := [flow.name for flow in request.flows if not flow.sync_offsets]:
         words = f"offsets of groups are not kept on the target by {', '.join(off)}"
         open_questions.append(f"{words}: groups: {{sync_offsets: true}}, docs/consumers/offsets.md")
