@@ -105,6 +105,7 @@ ConditionCode = Literal[
     "start_partition_missing",
     "target_topic_missing",
     "target_topic_smaller",
+    "target_truncated",
     "target_unavailable",
     "target_unreachable",
     "transaction_timeout_refused",

@@ -18,7 +18,8 @@ from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets.codec import ChunkError, Ids, MapPartition, decode, decode_key, end_of, place_of
 from reconciler.replication.offsets.map import PartitionMap, Stretch
 
-"""Source partition -> beginning of a chunk -> its key and its end."""
+Record = tuple[bytes, bytes]
+"""Key and value of a chunk."""
 
 
 def holder_of(flow: str, key: Key, count: int) -> int:
@@ -88,6 +89,11 @@ async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, 
     Without those that are not in the last ``MOST_READ`` records, and empty where there is no map or it may not be read.
     Raises BrokerError or ConnectionLostError; call again then.
     """
+    return {key: end_of(*chunk) for key, chunk in (await newest_chunks(target, flow, wanted)).items()}
+
+
+async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> Mapping[Key, Record]:
+    """As ``last_committed``: the record of the newest chunk of each source partition."""
     if not wanted:
         return {}
     try:
@@ -96,18 +102,26 @@ async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, 
         if error.code != UNKNOWN_TOPIC and error.code not in DENIED:
             raise
         return {}
-    ends: dict[Key, int] = {}
+    chunks: dict[Key, Record] = {}
     for key, chunk in newest.items():
         with suppress(ChunkError):  # of a later release
             if place_of(*chunk).is_of(wanted[key]):  # and not of a topic that was recreated since
-                ends[key] = end_of(*chunk)
-    return ends
+                chunks[key] = chunk
+    return chunks
 
 
-async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> dict[Key, tuple[bytes, bytes]]:
+def copied_to(chunk: Record) -> int:
+    """The target offset behind the last record of a chunk; -1 where it has none, or cannot be read."""
+    with suppress(ChunkError):
+        _, stretch = decode(*chunk)
+        return stretch.runs[-1].target_end if stretch.runs else -1
+    return -1
+
+
+async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> dict[Key, Record]:
     parts = await partitions(target)
     holders = {key: (OFFSETS_TOPIC, holder_of(flow, key, len(parts))) for key in wanted}
-    newest: dict[Key, tuple[bytes, bytes]] = {}
+    newest: dict[Key, Record] = {}
     begins = await logs.begins(target, list(set(holders.values())))
     upper = await logs.ends(target, list(begins))
     window, left, prefix = FIRST_WINDOW, MOST_READ, f"{flow}/".encode()

@@ -8,7 +8,7 @@ from shlex import quote
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler.replication.names import ConditionCode
-from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec, TargetLoss
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
@@ -21,7 +21,7 @@ WITHOUT_LAG = frozenset(
     {
         *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
         *("position_regressed", "offsets_diverged"),
-        *("target_topic_missing", "target_topic_smaller"),
+        *("target_topic_missing", "target_topic_smaller", "target_truncated"),
     }
 )
 
@@ -129,6 +129,26 @@ def position_regressed(spec: PartitionSpec, group: str, position: int, copied_to
         f"stays, restart the broker that coordinates group {group}, or move the leader of its __consumer_offsets "
         "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Go on where "
         f"the copy ended, at {copied_to} or a little further: compare the last records, then {_seek(spec, copied_to)}.",
+    )
+
+
+def target_truncated(spec: PartitionSpec, loss: TargetLoss, position: int) -> Condition:
+    """``position``: the next source offset, by the flow's committed position."""
+    gone = loss.acknowledged - loss.end
+    if loss.source < 0:
+        which, place = "which source offsets these are, the offset map does not say", "OFFSET"
+        again = "Find the first record that is missing, reconciler verify ENV names it, and copy again from there"
+    else:
+        which, place = f"copies of source offsets {loss.source} to {position - 1}", str(loss.source)
+        again = "Copy them again, behind what the target still has"
+    return Condition.of_partition(
+        "target_truncated",
+        spec,
+        f"is not copied further: {spec.target_topic}-{spec.partition} ended at offset {loss.end} after the target had "
+        f"acknowledged records up to {loss.acknowledged}: at most {gone} of them are gone, {which}. Its leader lost "
+        "them (unclean leader election, a disk restored from a backup)",
+        f"{again}: {_seek(spec, place)}. To go on without them: {_seek(spec, position)}. Set "
+        f"unclean.leader.election.enable of {spec.target_topic} to false, with min.insync.replicas of 2 or more.",
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.replication.offsets.codec import Ids, OffsetChunk
 from reconciler.replication.offsets.map import CopiedRun
+from reconciler_mirror.model.lane import TargetLoss
 
 CHUNK_BYTES = 1024
 CHUNK_RUNS = 100_000
@@ -23,7 +24,9 @@ Spans = tuple[tuple[int, int], ...]
 class Copied:
     """``of``: ids of the topics that were copied. ``last``: the newest record's (source offset, target offset),
     ``synced`` what MirrorMaker 2's topic has of it. ``version`` grows with every change. ``anchored``: the newest chunk
-    in the map is not beyond the position, so a position below its end was not put there by a seek, nor by a lane."""
+    in the map is not beyond the position, so a position below its end was not put there by a seek, nor by a lane.
+    ``target_end``: the target offset behind the last record that is committed, -1 while it is not known; ``lost``: what
+    the target's log has lost of it."""
 
     __slots__ = (
         "_before",
@@ -34,8 +37,10 @@ class Copied:
         "chunk",
         "full",
         "last",
+        "lost",
         "of",
         "synced",
+        "target_end",
         "version",
     )
 
@@ -47,6 +52,8 @@ class Copied:
         self.synced: tuple[int, int] | None = None
         self.version = 0
         self.anchored = True
+        self.target_end = -1
+        self.lost: TargetLoss | None = None
         self._before: OffsetChunk | None = None
         self._written = 0
         self._open: list[list[int]] = []
@@ -63,6 +70,7 @@ class Copied:
         if of != self.of:
             self.chunk, self.full, self.last, self.synced, self.of = None, [], None, None, of
             self._before, self._written = None, self.version
+            self.target_end, self.lost = -1, None
         self.begin(position, first=first)
 
     def begin(self, position: int, *, first: bool = False) -> None:
@@ -115,6 +123,7 @@ class Copied:
             chunk.add(CopiedRun(*run))
         source, target, records = runs[-1]
         self.last = (source + records - 1, target + records - 1)
+        self.target_end = target + records
         if chunk.size >= CHUNK_BYTES or chunk.runs >= CHUNK_RUNS:
             self._close()
             self.chunk = OffsetChunk(position)
@@ -127,7 +136,7 @@ class Copied:
 
     def moved_back(self) -> None:
         """The position was, or is about to be, set to an offset that may lie before the end of the newest chunk."""
-        self.anchored = False
+        self.anchored, self.target_end, self.lost = False, -1, None
         self._before = self.chunk if self.chunk is not None and self.chunk.end > self.chunk.begin else None
 
     @property

@@ -28,7 +28,7 @@ from reconciler.replication.offsets.position_metadata import (
     urlsafe,
     written,
 )
-from reconciler_mirror.model.lane import NO_CLAIM, Claim
+from reconciler_mirror.model.lane import NO_CLAIM, Claim, TargetLoss
 
 RENEW_AFTER_HOURS = 24
 
@@ -54,7 +54,8 @@ class LanePosition:
 
     ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
     ``proved``: a mirror or a seek wrote it, and it came as it was written. Of any other, offset and claim alone are
-    kept. ``same``: where copies keep offsets.
+    kept. ``same``: where copies keep offsets. ``lost``: what the target's log has lost of what was copied before; until
+    a seek nothing goes on behind it.
     """
 
     offset: int
@@ -65,6 +66,7 @@ class LanePosition:
     marked: tuple[int, int] | None = None
     proved: bool = True
     same: SameOffsetsPosition | None = None
+    lost: TargetLoss | None = None
 
 
 def is_of_topic(position: LanePosition, topic_id: str) -> bool:
@@ -102,7 +104,7 @@ def to_commit(key: Key, position: LanePosition) -> OffsetToCommit:
 
 def encode(key: Key, position: LanePosition) -> str:
     """The metadata string of ``position`` of target partition ``key``; far below the broker's limit of 4096 bytes."""
-    same = position.same
+    same, lost = position.same, position.lost
     kept = {} if same is None else {"p": same.producer, "q": same.last, "s": same.start, "x": same.diverged}
     fields = {
         "i": position.topic_id,
@@ -112,6 +114,7 @@ def encode(key: Key, position: LanePosition) -> str:
         "h": position.hour,
         **owner_fields(position.claim.owner),
         **({} if position.marked is None else {"m": position.marked}),
+        **({} if lost is None else {"g": [lost.end, lost.acknowledged, lost.source]}),
         **{key: number for key, number in kept.items() if number is not None},
     }
     return written(key, position.offset, fields, PositionProof.OURS if position.proved else PositionProof.CLAIMED)
@@ -146,6 +149,7 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
             hour,
             None if (marked := fields.get("m")) is None else (int(marked[0]), int(marked[1])),
             same=same,
+            lost=None if (lost := fields.get("g")) is None else TargetLoss(int(lost[0]), int(lost[1]), int(lost[2])),
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)

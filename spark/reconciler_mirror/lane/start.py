@@ -12,14 +12,15 @@ from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClie
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
-from reconciler.replication.offsets.map_topic import copied_before, last_committed
+from reconciler.replication.offsets.codec import end_of
+from reconciler.replication.offsets.map_topic import MapReader, Record, copied_before, copied_to, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model.counters import Loss
-from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.lane import Condition, TargetLoss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
@@ -157,7 +158,8 @@ class Starter:
         fresh: list[Partition] = []
         foreign: dict[Partition, int] = {}
         kept: dict[Partition, positions.LanePosition] = {}
-        least = await self._least(unknown)
+        begun: dict[Partition, positions.LanePosition] = {}
+        least, chunks = await self._least(unknown)
         for partition in unknown:
             committed = committed_positions[partition.target]
             known = positions.decode(partition.target, committed.offset, committed.metadata)
@@ -189,16 +191,23 @@ class Starter:
             elif known.same is not None:
                 kept[partition] = known
             else:
-                self._begin(partition, known)
+                begun[partition] = known
+        acknowledged = self._acknowledged(begun, chunks)
+        losses = await self._losses(begun, acknowledged)
+        for partition, known in begun.items():
+            self._begin(partition, known)
+            partition.copied.target_end = acknowledged.get(partition, -1)
+            if (loss := losses.get(partition)) is not None:
+                self._stop_lost(partition, known, loss)
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
         return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
-    async def _least(self, unknown: Sequence[Partition]) -> Mapping[Key, int]:
+    async def _least(self, unknown: Sequence[Partition]) -> tuple[Mapping[Key, int], Mapping[Key, Record]]:
         """Up to where they had been committed, at least, whatever the group coordinator says: by what this lane itself
         has committed or begun at, else by the offset map. A lane that remembers needs no map, which may have no leader
-        just when a session begins again because a broker went away."""
+        just when a session begins again because a broker went away. And the chunks of the map that say so."""
         lane, target = self._lane, self._lane.target
         own = {p.source: at for p in unknown if (at := lane.committed_before(p)) is not None}
         ids = {
@@ -206,7 +215,68 @@ class Starter:
             for p in unknown
             if p.spec.topic_id and p.source not in own
         }
-        return {**await last_committed(target, lane.spec.state, ids), **own}
+        chunks = await newest_chunks(target, lane.spec.state, ids)
+        return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
+
+    def _acknowledged(
+        self, begun: Mapping[Partition, positions.LanePosition], chunks: Mapping[Key, Record]
+    ) -> Mapping[Partition, int]:
+        """The target offset behind what had been committed, by the lane itself, else by the offset map. None after a
+        seek, until something has been copied: its user has decided."""
+        acknowledged: dict[Partition, int] = {}
+        for partition, known in begun.items():
+            copied, ids = partition.copied, self._lane.ids(partition)
+            if known.topic_id == "" or NO_ID in ids:
+                continue
+            if copied.of == ids and copied.target_end >= 0:
+                acknowledged[partition] = copied.target_end
+            elif (chunk := chunks.get(partition.source)) is not None:
+                acknowledged[partition] = copied_to(chunk)
+        return acknowledged
+
+    async def _losses(
+        self, begun: Mapping[Partition, positions.LanePosition], acknowledged: Mapping[Partition, int]
+    ) -> Mapping[Partition, TargetLoss]:
+        """Of copies that end before what had been committed there: an unclean election of the target, or a disk that
+        was restored. Retention moves the beginning of a log, compaction moves neither."""
+        losses = {p: loss for p, known in begun.items() if (loss := known.lost or self._lost_before(p)) is not None}
+        losses = {p: loss for p, loss in losses.items() if begun[p].topic_id}
+        asked = {p.target: LATEST for p in acknowledged}
+        ends = await self._lane.target.list_offsets(asked, committed=False) if asked else {}
+        for partition, end in acknowledged.items():
+            now = ends[partition.target]
+            if isinstance(now, BrokerError):
+                raise now
+            if now < end and partition not in losses:
+                losses[partition] = TargetLoss(now, end)
+        return {p: await self._placed_loss(p, loss) for p, loss in losses.items()}
+
+    def _lost_before(self, partition: Partition) -> TargetLoss | None:
+        """What an earlier session of this lane has seen."""
+        return partition.copied.lost if partition.copied.of == self._lane.ids(partition) else None
+
+    async def _placed_loss(self, partition: Partition, loss: TargetLoss) -> TargetLoss:
+        """With the source offset of the first record that is gone, where the offset map says it exactly."""
+        if loss.source >= 0:
+            return loss
+        spec, topic = self._lane.spec, partition.spec.topic
+        reader = MapReader(self._lane.target, spec.state, frozenset({topic}))
+        try:
+            await reader.refresh()
+        except BrokerError:
+            return loss  # no map, or none that may be read
+        first = reader.partition(topic, partition.spec.partition, self._lane.ids(partition)).upstream(loss.end)
+        return replace(loss, source=first.offset) if first.exact and first.offset is not None else loss
+
+    def _stop_lost(self, partition: Partition, known: positions.LanePosition, loss: TargetLoss) -> None:
+        """Seen a second time, the position remembers it: later records, of aborted transactions for one, make the log
+        longer again. The first time a broker may have answered that did not know yet that it leads no more."""
+        before = partition.hold.condition
+        again = partition.copied.lost is not None or (before is not None and before.code == "target_truncated")
+        if known.lost is None and again:
+            self._write_soon(partition)
+        partition.copied.lost = loss if again or known.lost is not None else None
+        self._lane.stop(partition, conditions.target_truncated(partition.spec, loss, known.offset))
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
 from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, WireError
 from reconciler.kafka.client.transactions import Endings, Identity
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
@@ -19,11 +19,12 @@ from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces
 from reconciler_mirror.lane.partition import Partition, Phase, Tuning
+from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model.counters import Loss
-from reconciler_mirror.model.lane import LaneSpec
+from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
@@ -138,7 +139,7 @@ class Committer:
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, OffsetToCommit]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
         written = (
-            (p, positions.LanePosition(offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked))
+            (p, LanePosition(offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked, lost=p.copied.lost))
             for p, offset in moved
         )
         return {p.target: positions.to_commit(p.target, at) for p, at in written}
@@ -207,7 +208,9 @@ class Transactional:
         """Its records count as copied once the transaction is committed."""
         outbox = partition.outbox
         if base_offset >= 0:
-            if base_offset < outbox.target_end:
+            if base_offset < partition.copied.target_end:
+                partition.copied.lost = TargetLoss(base_offset, partition.copied.target_end)
+            if base_offset < outbox.target_end or partition.copied.lost is not None:
                 raise RestartError(
                     f"{partition.target[0]}-{partition.target[1]} went back from {outbox.target_end} to {base_offset}: "
                     "it was deleted and recreated, or its leader lost records"
@@ -227,8 +230,8 @@ class Transactional:
 
 
 class GroupPositions:
-    """Sees that another client committed the position of an idle partition, which this lane does not write either: at
-    once, not only at the next start, which would follow it.
+    """Sees that another client committed the position of an idle partition, which this lane does not write either, or
+    that the target lost what it had acknowledged: at once, not only at the next start or the next record.
 
     What this lane or its successor commits has a proof, and brokers do not show it while it is undecided (KIP-447). So
     a decided one without a proof is a stranger's. The start, which reads it once more, stops the partition.
@@ -246,13 +249,19 @@ class GroupPositions:
             begin = begin if begin < len(quiet) else 0
             places = {p: p.log.committed for p in quiet[begin : begin + MOST_POSITIONS]}
             begin += MOST_POSITIONS
+            copies = {p.target: p.copied.target_end for p in places}
             try:
                 async with asyncio.timeout(POSITIONS_EVERY):
+                    ends = await lane.target.list_offsets(dict.fromkeys(copies, LATEST), committed=False)
                     answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
             except (WireError, TimeoutError):
                 continue  # the commit loop says what is wrong
             for partition, committed in places.items():
-                at = answers[partition.target]
+                end, at = ends[partition.target], answers[partition.target]
+                if not isinstance(end, BrokerError) and end < copies[partition.target]:
+                    if self._is_quiet(partition):
+                        lane.routes.begin_again(partition)
+                    continue
                 if at.offset < 0 or (at.offset == committed and at.metadata.startswith(OURS_BEGINS)):
                     continue  # most of them: checking a proof costs more
                 same = self._is_quiet(partition) and partition.log.committed == committed

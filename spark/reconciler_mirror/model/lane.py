@@ -201,6 +201,17 @@ class Condition:
         return cls(code, f"{spec.topic}-{spec.partition} {text}", todo, spec.topic, spec.partition, stops)
 
 
+@dataclass(frozen=True, slots=True)
+class TargetLoss:
+    """What the target's log lost of a copy. ``end``: the target offset at which it ended when that was seen;
+    ``acknowledged``: the one behind the last record that had been committed there. ``source``: the source offset of the
+    first record whose copy is gone, -1 where the offset map does not say."""
+
+    end: int
+    acknowledged: int
+    source: int = -1
+
+
 OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
 """Of a look that failed: what there is now is not known."""
 

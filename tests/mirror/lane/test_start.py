@@ -98,7 +98,7 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     async def answer(_: str, keys: list[object]) -> dict[object, CommittedPosition]:
         return dict.fromkeys(keys, CommittedPosition(told, metadata))
 
-    monkeypatch.setattr(batch_start, "last_committed", nothing)
+    monkeypatch.setattr(batch_start, "newest_chunks", nothing)
     has_ids = NO_ID not in known_of
     topics = {"east.orders": SimpleNamespace(topic_id=TARGET_ID if has_ids else NO_ID)}
     target = SimpleNamespace(topics=topics, positions=answer)

@@ -1,7 +1,9 @@
-"""Logs as years of records leave them: they begin, or go on behind a wide hole, at any offset."""
+"""Logs as years of records leave them, which begin, or go on behind a wide hole, at any offset; and logs that lost
+their end."""
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Mapping
 
@@ -30,4 +32,22 @@ def go_on_at(cluster: ClusterHandle, offsets: Mapping[tuple[str, int], int]) -> 
         if last.stat().st_size == 0:
             last.unlink()
         (folder / f"{offset:020}.log").touch()
+    cluster.start()
+
+
+def lose_end(cluster: ClusterHandle, topic: str, offset: int, partition: int = 0) -> None:
+    """The batches of a log from ``offset`` on are gone when its one broker is back, as after an unclean election."""
+    folder = cluster.folder / "broker-1" / "data" / f"{topic}-{partition}"
+    cluster.stop()
+    *_, last = sorted(folder.glob("*.log"))
+    raw, at = last.read_bytes(), 0
+    while at < len(raw):
+        base, length = struct.unpack_from(">qi", raw, at)
+        if base >= offset:
+            break
+        at += 12 + length
+    last.write_bytes(raw[:at])
+    for pattern in STALE:
+        for file in folder.glob(pattern):
+            file.unlink()
     cluster.start()

@@ -40,7 +40,7 @@ class SameStarter(Starter):
             p for p in there if p.hold.phase is Phase.STARTING and self._same.state_of(p) is not None and p.outbox.idle
         ]
         looks = await look(self._same.leaders, [p.target for p in idle])
-        least = await self._least([p for p in idle if self._state(p).place is None and p.log.committed < 0])
+        least, _ = await self._least([p for p in idle if self._state(p).place is None and p.log.committed < 0])
         for partition in idle:
             seen = looks[partition.target]
             if isinstance(seen, Look):
