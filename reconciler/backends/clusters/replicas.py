@@ -155,7 +155,7 @@ class KafkaReplicas(ReplicaRequests):
             moves=self.moves(),
             sizes=MappingProxyType(self.sizes_on(brokers, None)),
             rates=MappingProxyType(self._rates(brokers)),
-            journal=self._journal.read(self._admin),
+            journal=self._journal.read(),
         )
 
     def sizes(self, topics: Collection[str]) -> Mapping[tuple[str, int, int], int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.backends.state.records import LockLog, understood
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
@@ -81,9 +80,9 @@ class JournalLog:
         self._log = LockLog(cluster, LOCK_TOPIC, journal_key(environment), writer, principal)
         self._open = False
 
-    def read(self, connection: AdminConnection) -> Journal | None:
+    def read(self) -> Journal | None:
         """None also where the topic was never made."""
-        value = self._log.read() if connection.topic(LOCK_TOPIC) is not None else None
+        value = self._log.read() if self._log.exists() else None
         record = f"the journal of a reassignment on {self.cluster.name}"
         why, todo = "Another version of this program may be running it.", "Use that version to finish it."
         return understood(value, JOURNAL.loads, self.cluster.name, record, why, todo)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
 
-from confluent_kafka.admin import NewTopic
-
 from reconciler.backends.connections import errors
-from reconciler.backends.connections.librdkafka import AdminConnection
-from reconciler.backends.connections.requests import TopicRecords
+from reconciler.backends.connections.requests import Requests, TopicRecords
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import BlockedError, ClusterError
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient
@@ -38,24 +36,45 @@ LEADER_SECONDS = 60.0
 """Brokers that answer choose a leader, or a coordinator, for a topic that was just made; a busy cluster takes its time.
 """
 UNSTICK_SECONDS = 10.0
-_WRITE_SECONDS, _READ_SECONDS = 15.0, 30.0
+_WRITE_SECONDS, _PAUSE_SECONDS = 15.0, 0.2
 _PLACE = (LOCK_TOPIC, 0)
 _log = logging.getLogger("reconciler.kafka")
 
 
-def make_topic(connection: AdminConnection, topic: str, brokers: int) -> ClusterError | None:
-    """``brokers``: how many live. Why it could not be made; None also when another run has made it meanwhile."""
+def make_topic(requests: Requests, topic: str) -> ClusterError | None:
+    """Why it could not be made; None also when another run has made it meanwhile."""
     failed: ClusterError | None = None
-    for factor in lock_topic_factors(brokers):
-        new = NewTopic(topic, 1, factor, config=lock_topic_configs(factor))
-        asked = connection.admin.create_topics([new], operation_timeout=_WRITE_SECONDS, request_timeout=_READ_SECONDS)
-        connection.settle(asked.values())
-        failed = connection.failure(asked[topic], errors.create_topic(topic))
+    for factor in lock_topic_factors(len(requests.brokers())):
+        failed = _failure_to_make(requests, topic, factor)
         if failed is None or failed.kind == "exists":
             return None
         if failed.kind != "invalid":
             break
     return failed
+
+
+def _failure_to_make(requests: Requests, topic: str, factor: int) -> ClusterError | None:
+    request, asked = protocol.CreateTopicsRequest, errors.create_topic(topic)
+    configs = [
+        request.CreatableTopic.CreatableTopicConfig(name=name, value=value)
+        for name, value in lock_topic_configs(factor).items()
+    ]
+    new = request.CreatableTopic(
+        name=topic, num_partitions=1, replication_factor=factor, assignments=[], configs=configs
+    )
+    until = time.monotonic() + _WRITE_SECONDS
+    while True:
+        try:
+            requests.brokers()  # reads which one takes it, which may be another by now
+            broker, within_ms = requests.wire.controller, int(_WRITE_SECONDS * 1000)
+            answer = requests.send(asked, request, broker, topics=[new], timeout_ms=within_ms, validate_only=False)
+            made = answer.topics[0]
+        except ClusterError as error:  # asked again, a topic that was made without an answer exists
+            if error.kind != "unreachable" or time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+            continue
+        return requests.refused(made.error_code, asked, made.error_message) if made.error_code else None
 
 
 def command_to_make(server: str, topic: str, brokers: int) -> str:
@@ -89,8 +108,8 @@ class RecordLog:
             return
         with closing(TopicRecords(self.cluster, self.principal, LOCK_TOPIC)) as records:
             if not records.ask(errors.describe_topic(LOCK_TOPIC), CompactedTopic.exists):
-                with closing(AdminConnection(self.cluster, self.principal)) as connection:
-                    if failed := make_topic(connection, LOCK_TOPIC, len(connection.cluster().nodes)):
+                with Requests(self.cluster, self.principal) as requests:
+                    if failed := make_topic(requests, LOCK_TOPIC):
                         raise failed
             records.append(entries.items(), 0, required=True)
 
@@ -136,9 +155,9 @@ class LockLog:
             )
         if self.exists():
             return
-        with closing(AdminConnection(self.cluster, self.principal)) as connection:
-            brokers = len(connection.cluster().nodes)
-            failed = make_topic(connection, self.topic, brokers)
+        with Requests(self.cluster, self.principal) as requests:
+            brokers = len(requests.brokers())
+            failed = make_topic(requests, self.topic)
         if failed is None:
             return
         command = command_to_make(self.cluster.bootstrap_servers[0], self.topic, brokers)

@@ -64,6 +64,8 @@ class ClusterClient:
         self.pool = BufferPool()
         self.topics: dict[str, TopicMetadata] = {}
         self.brokers: tuple[int, ...] = ()
+        self.controller = NO_LEADER
+        """The broker that takes requests for the controller; any broker does with KRaft."""
         self.cluster_id = ""
         try:
             places = [host_port(server) for server in bootstrap]
@@ -143,6 +145,7 @@ class ClusterClient:
         )
         self.cluster_id = answer.cluster_id or ""
         self.brokers = tuple(broker.node_id for broker in answer.brokers)
+        self.controller = answer.controller_id
         for broker in answer.brokers:
             self.learn(broker.node_id, broker.host, broker.port)
         for topic in answer.topics:

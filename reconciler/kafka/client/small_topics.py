@@ -32,22 +32,24 @@ KeyValue = tuple[bytes, bytes | None]
 """None: a tombstone."""
 
 
-async def append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequence[KeyValue]]) -> None:
+async def append(
+    cluster: ClusterClient, topic: str, records: Mapping[int, Sequence[KeyValue]], at_ms: int | None = None
+) -> None:
     """Appends (key, value) to partitions, in order, with acks of all in-sync replicas.
 
-    Records have our time, or none where the broker refuses it: a clock that is further ahead than
+    Without ``at_ms`` records have our time, or none where the broker refuses it: a clock that is further ahead than
     ``message.timestamp.after.max.ms`` must not keep them from being written. Raises BrokerError (for a topic that is
-    not there, among others) or ConnectionLostError; then some may be written.
+    not there, among others; for a time that is refused) or ConnectionLostError; then some may be written.
     """
     await leaders(cluster, [topic])
-    now = int(time.time() * 1000)
+    now = int(time.time() * 1000) if at_ms is None else at_ms
     for begin in range(0, max(map(len, records.values())), MOST_APPENDED):
         some = {partition: members[begin : begin + MOST_APPENDED] for partition, members in records.items()}
         wanted = {partition: members for partition, members in some.items() if members}
         try:
             await _append(cluster, topic, wanted, now)
         except BrokerError as error:
-            if error.code != INVALID_TIMESTAMP:
+            if error.code != INVALID_TIMESTAMP or at_ms is not None:
                 raise
             now = NO_TIMESTAMP
             await _append(cluster, topic, wanted, now)

@@ -18,6 +18,7 @@ from kafka.protocol.admin.cluster import DescribeLogDirsRequest as DescribeLogDi
 from kafka.protocol.admin.cluster import DescribeQuorumRequest as DescribeQuorumRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest as DescribeGroupsRequest
 from kafka.protocol.admin.topics import AlterPartitionReassignmentsRequest as AlterPartitionReassignmentsRequest
+from kafka.protocol.admin.topics import CreateTopicsRequest as CreateTopicsRequest
 from kafka.protocol.admin.topics import ElectLeadersRequest as ElectLeadersRequest
 from kafka.protocol.admin.topics import ListPartitionReassignmentsRequest as ListPartitionReassignmentsRequest
 from kafka.protocol.admin.users import AlterUserScramCredentialsRequest as AlterUserScramCredentialsRequest
@@ -53,6 +54,7 @@ NEWEST: dict[Any, int] = {  # Fetch and Produce: the last ones that name topics,
     AlterUserScramCredentialsRequest: 0,
     ApiVersionsRequest: 3,
     CreateAclsRequest: 3,
+    CreateTopicsRequest: 4,
     DeleteAclsRequest: 3,
     DescribeAclsRequest: 3,
     DescribeClientQuotasRequest: 1,

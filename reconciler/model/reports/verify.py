@@ -103,7 +103,8 @@ class VerificationRequest:
 @dataclass(frozen=True, slots=True)
 class Verification:
     """``applications``: Spark application ids, one a mirror. ``left_out``: by flow, in words, topics that its
-    expressions match and that it does not carry: nothing is proved of them."""
+    expressions match and that it does not carry: nothing is proved of them. ``one_client``: by cluster, in words, that
+    it was read by the client that copies, not by librdkafka."""
 
     environment: str
     request: VerificationRequest
@@ -111,6 +112,7 @@ class Verification:
     applications: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     left_out: tuple[str, ...] = ()
+    one_client: tuple[str, ...] = ()
 
     def of(self, state: Equality) -> tuple[ComparedPartition, ...]:
         return tuple(partition for partition in self.partitions if partition.state is state)

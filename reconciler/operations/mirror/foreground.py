@@ -196,6 +196,7 @@ def prove(
         tuple(str(answer["application_id"]) for answer in answers),
         time.monotonic() - began,
         tuple(filter(None, (left_out_by(flow, topology, live) for flow in flows))),
+        tuple(sorted({words for answer in answers for words in answer.get("one_client", ())})),
     )
 
 

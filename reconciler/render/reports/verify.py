@@ -53,7 +53,9 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     for partition in sorted(verification.of(Equality.UNKNOWN), key=_place):
         lines += ["", f"{style.paint('~', 'unknown')}: {_row(partition)[0]}: {partition.reason}"]
         lines.append(f"  {partition.todo}")
-    lines += [line for words in verification.left_out for line in ("", f"{style.paint('~', 'not compared')}: {words}")]
+    notes = [("not compared", words) for words in verification.left_out]
+    notes += [("one client", words) for words in verification.one_client]
+    lines += [line for kind, words in notes for line in ("", f"{style.paint('~', kind)}: {words}")]
     return lines_of(lines, style)
 
 
@@ -69,6 +71,7 @@ def verify_json(verification: Verification) -> str:
         seconds=round(verification.seconds, 3),
         applications=verification.applications,
         left_out=verification.left_out,
+        one_client=verification.one_client,
         partitions=sorted(verification.partitions, key=_place),
     )
 
@@ -88,6 +91,7 @@ def verify_html(verification: Verification) -> str:
         Section("Different", why, tuple(different), urgent=True),
         Section("Unknown", "could not be compared, so nothing is concluded", unknown, urgent=True),
         Section("Not compared", "not carried", tuple(map(SectionItem, verification.left_out))),
+        Section("One client", "no second client read these", tuple(map(SectionItem, verification.one_client))),
     )
     shown = tuple(section for section in sections if section.items)
     report = ReportPage("verify", verification.environment, verify_verdict(verification), shown)

@@ -305,10 +305,15 @@ class CompactedTopic:
     # writing
 
     async def append(
-        self, entries: Iterable[tuple[str, bytes | None]], partition: int | None = None, *, required: bool = False
+        self,
+        entries: Iterable[tuple[str | bytes, bytes | None]],
+        partition: int | None = None,
+        *,
+        required: bool = False,
+        at_ms: int | None = None,
     ) -> None:
         """In order, without reading; None deletes. ``partition`` None: by key, as librdkafka places them. ``required``
-        as ``read`` has it.
+        as ``read`` has it, ``at_ms`` as ``small_topics.append``.
 
         A record whose broker did not answer is sent again, so the topic may have it twice.
         """
@@ -323,11 +328,10 @@ class CompactedTopic:
         if described is None:
             raise self._absent()
         count = len(described.leaders)
-        placed = (
-            (zlib.crc32(key.encode()) % count if partition is None else partition, key, value) for key, value in entries
-        )
+        keyed = ((key.encode() if isinstance(key, str) else key, value) for key, value in entries)
+        placed = ((zlib.crc32(key) % count if partition is None else partition, key, value) for key, value in keyed)
         for records in _batches(placed):
-            await self._patiently(partial(logs.append, self.cluster, self.topic, records))
+            await self._patiently(partial(logs.append, self.cluster, self.topic, records, at_ms))
 
     async def fence(self, writer: str) -> None:
         """Ends every earlier writer of that transactional.id, wherever it runs. What committed records say then stays
@@ -390,7 +394,7 @@ class CompactedTopic:
         self._held = {place: value for place, value in self._held.items() if place[0] != writer}
 
 
-def _batches(placed: Iterable[tuple[int, str, bytes | None]]) -> Iterator[Mapping[int, list[logs.KeyValue]]]:
+def _batches(placed: Iterable[tuple[int, bytes, bytes | None]]) -> Iterator[Mapping[int, list[logs.KeyValue]]]:
     """Records of several partitions, of which each gets one batch that its topic takes."""
     records: dict[int, list[logs.KeyValue]] = {}
     sizes: dict[int, int] = {}
@@ -399,7 +403,7 @@ def _batches(placed: Iterable[tuple[int, str, bytes | None]]) -> Iterator[Mappin
         if sizes.get(partition, 0) and sizes[partition] + size > MOST_BYTES:
             yield records
             records, sizes = {}, {}
-        records.setdefault(partition, []).append((key.encode(), value))
+        records.setdefault(partition, []).append((key, value))
         sizes[partition] = sizes.get(partition, 0) + size
     if records:
         yield records

@@ -1,4 +1,4 @@
-"""Kafka clients of the job: librdkafka for admin work, our own connections for copying.
+"""Kafka clients of the two applications: our own connections, and librdkafka for ``verify`` to compare by.
 
 Belongs here: making clients from the hand-over. Not here: what is done with them.
 """

@@ -115,6 +115,7 @@ class Driver:
             return self._run(stop_asked)
         finally:
             self._metrics.close()
+            self._status.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> DriverOutcome:
         number, shared, looked, began, settled = 0.0, 0.0, 0.0, time.monotonic(), False

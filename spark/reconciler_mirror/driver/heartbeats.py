@@ -6,21 +6,23 @@ from where the flow mirrors them to the target. So clients of the target find th
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.small_topics import INVALID_TIMESTAMP
 from reconciler.replication.handover import Endpoint, FlowSettings
 from reconciler.replication.mirrormaker_records import HEARTBEATS, Heartbeat
-from reconciler_mirror.clients import librdkafka as clients
+from reconciler.replication.records.compacted_topic import CompactedTopic
+from reconciler_mirror.clients.own import FAILURES, cluster_of
 from reconciler_mirror.model.lane import Condition
 
-_FLUSH_S = 5.0
+_PATIENCE_S, _ANSWER_S = 5.0, 10.0
 _TODO = "Run reconciler apply ENV, which creates the topic, and check that the mirror's principal may write it."
 _TODO_CLOCK = "Compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms."
-_REFUSED_TIME = KafkaError.INVALID_TIMESTAMP
 
 
 class Heartbeats:
@@ -40,46 +42,42 @@ class Heartbeats:
         self._end = end
         self._tell = tell
         self._troubles: dict[str, str] = {}
-        self._guard = threading.Lock()
 
     def start(self) -> None:
-        for endpoint, source, target in self._places:
-            name = f"heartbeats {self._flow} {endpoint.cluster}"
-            threading.Thread(target=self._run, args=(endpoint, source, target), name=name, daemon=True).start()
+        threading.Thread(target=self.run, name=f"heartbeats {self._flow}", daemon=True).start()
 
-    def _run(self, endpoint: Endpoint, source: str, target: str) -> None:
-        producer: Producer | None = None
-        while not self._end.wait(self._interval):
+    def run(self) -> None:
+        """Blocks until ``end`` is set, and up to one interval longer."""
+        asyncio.run(self._beat_everywhere())
+
+    async def _beat_everywhere(self) -> None:
+        await asyncio.gather(*(self._beat(*place) for place in self._places))
+
+    async def _beat(self, endpoint: Endpoint, source: str, target: str) -> None:
+        cluster: ClusterClient | None = None
+        while not self._end.is_set():
             try:
-                producer = producer or clients.plain_producer(endpoint)
+                cluster = cluster or cluster_of(endpoint)
                 beat = Heartbeat(source, target, int(time.time() * 1000))
-                if not self._beat(producer, endpoint.cluster, beat):
-                    producer = None  # a password or a certificate may have been renewed
-            except (KafkaException, LookupError, BufferError) as error:
-                self._note(endpoint.cluster, str(error))
-
-    def _beat(self, producer: Producer, cluster: str, beat: Heartbeat) -> bool:
-        """Whether the broker has it."""
-        written: list[bool] = []
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            written.append(error is None)
-            why = "" if error is None else error.str()
-            self._note(cluster, why, _TODO_CLOCK if error is not None and error.code() == _REFUSED_TIME else _TODO)
-
-        key, value = beat.record()
-        producer.produce(HEARTBEATS, value, key, timestamp=beat.timestamp_ms, on_delivery=delivered)
-        producer.flush(_FLUSH_S)
-        if not written:
-            self._note(cluster, "no answer")
-        return all(written) and bool(written)
+                topic = CompactedTopic(cluster, HEARTBEATS, patience=_PATIENCE_S)
+                async with asyncio.timeout(_ANSWER_S):
+                    await topic.append([beat.record()], at_ms=beat.timestamp_ms)
+                self._note(endpoint.cluster, "")
+            except FAILURES as error:
+                refused = isinstance(error, BrokerError) and error.code == INVALID_TIMESTAMP
+                self._note(endpoint.cluster, str(error) or "no answer", _TODO_CLOCK if refused else _TODO)
+                if cluster is not None:
+                    cluster.close()
+                cluster = None  # a password or a certificate may have been renewed
+            await asyncio.sleep(self._interval)
+        if cluster is not None:
+            cluster.close()
 
     def _note(self, cluster: str, why: str, todo: str = _TODO) -> None:
         """``why`` empty: one was written there."""
-        with self._guard:
-            if self._troubles.get(cluster, "") == why:
-                return
-            self._troubles[cluster] = why
-            whole = "; ".join(f"{name}: {each}" for name, each in sorted(self._troubles.items()) if each)
-            text = f"heartbeats of {self._flow} cannot be written; records are copied all the same: {whole}"
-            self._tell(Condition("heartbeats_not_written", text, todo, HEARTBEATS) if whole else None)
+        if self._troubles.get(cluster, "") == why:
+            return
+        self._troubles[cluster] = why
+        whole = "; ".join(f"{name}: {each}" for name, each in sorted(self._troubles.items()) if each)
+        text = f"heartbeats of {self._flow} cannot be written; records are copied all the same: {whole}"
+        self._tell(Condition("heartbeats_not_written", text, todo, HEARTBEATS) if whole else None)

@@ -134,7 +134,7 @@ def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) 
         for plan in ranges
     ]
     fields += [report.unread(unread) for unread in unreadable]
-    return report.document(session.sparkContext.applicationId, fields)
+    return report.document(session.sparkContext.applicationId, fields, read.values())
 
 
 def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> tuple[list[PartitionRange], list[Unread]]:

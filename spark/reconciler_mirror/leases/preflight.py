@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PACKAGES: Mapping[str, str] = {
-    "confluent_kafka": "confluent-kafka",
     "crc32c": "crc32c",
     "cramjam": "cramjam",
     "kafka": "kafka-python",
     "re2": "google-re2",
     "structlog": "structlog",
 }
-"""Module -> package: what executors need besides our own code, as `reconciler mirror pack` packs it."""
+"""Module -> package: what lanes need besides our own code, as `reconciler mirror pack` packs it."""
 CONNECT_S, ANSWER_S = 5.0, 20.0
 HELD_S = 3.0
 

@@ -6,6 +6,7 @@ so once.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -14,9 +15,11 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
-
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.small_topics import INVALID_TIMESTAMP, NO_TIMESTAMP
 from reconciler.replication.handover import MirrorSettings, StatusPlace
+from reconciler.replication.records.compacted_topic import CompactedTopic
 from reconciler.replication.status import (
     ApplicationState,
     ConditionCount,
@@ -30,10 +33,11 @@ from reconciler.replication.status import (
     encoded,
 )
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.clients.own import FAILURES, cluster_of
 from reconciler_mirror.model.views import FlowView, path_counts, pause_counts, worst
 
-_NOW, _NO_TIMESTAMP = 0, -1
+_PATIENCE_S, _ANSWER_S = 4.0, 8.0
+"""For leaders that move and brokers that are away; for one that is silent."""
 WORST_PARTITIONS = 5
 """The partitions furthest behind that the record names, a flow."""
 CONDITION_BYTES = 128_000
@@ -163,28 +167,26 @@ def flow_state(view: FlowView, state: str) -> FlowState:
 
 
 class StatusWriter:
-    """Writes records and never raises. One thread uses it at a time."""
+    """Writes records and never raises. One thread uses it at a time, outside of any event loop.
+
+    A record that a broker did not confirm is sent again, so the topic may have it twice; readers take the newest of a
+    key.
+    """
 
     def __init__(self, place: StatusPlace) -> None:
         self._place = place
-        self._producer: Producer | None = None
+        self._runner = asyncio.Runner()
+        self._cluster: ClusterClient | None = None
         self._complained = ""
-        self._timestamp = _NOW
+        self._timestamp: int | None = None
 
-    def write(self, content: Mapping[str, Any], patience_s: float = 5.0) -> bool:
+    def write(self, content: Mapping[str, Any]) -> bool:
         """True when the record is written; without a timestamp where the broker refuses ours."""
-        why = self._tried(content, patience_s)
-        if why == KafkaError(KafkaError.INVALID_TIMESTAMP).str() and self._timestamp == _NOW:
-            self._timestamp = _NO_TIMESTAMP
-            _log.warning(
-                "the status cluster refuses the time of this machine; status records are written without one",
-                topic=self._place.topic,
-                cluster=self._place.cluster.cluster,
-                todo="compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms",
-            )
-            why = self._tried(content, patience_s)
-        if why:
-            self._producer = None
+        try:
+            self._runner.run(self._append(content))
+        except FAILURES as error:
+            self._disconnect()  # the next record logs in with renewed secrets
+            why = str(error) or f"no answer within {_ANSWER_S:.0f} s"
             if why != self._complained:
                 self._complained = why
                 _log.warning(
@@ -199,35 +201,34 @@ class StatusWriter:
         self._complained = ""
         return True
 
-    def _tried(self, content: Mapping[str, Any], patience_s: float) -> str:
-        """Why it is not written; empty when it is."""
-        failures: list[KafkaError] = []
+    def close(self) -> None:
+        self._disconnect()
+        self._runner.close()
 
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failures.append(error)
+    async def _append(self, content: Mapping[str, Any]) -> None:
+        self._cluster = self._cluster or cluster_of(self._place.cluster)
+        await asyncio.sleep(0)  # a broker that hung up since the last record is noticed now
+        topic = CompactedTopic(self._cluster, self._place.topic, patience=_PATIENCE_S)
+        entries = [(self._place.key, json.dumps(content, separators=(",", ":")).encode())]
+        async with asyncio.timeout(_ANSWER_S):
+            try:
+                await topic.append(entries, at_ms=now_ms() if self._timestamp is None else self._timestamp)
+            except BrokerError as error:
+                if error.code != INVALID_TIMESTAMP or self._timestamp is not None:
+                    raise
+                self._timestamp = NO_TIMESTAMP
+                _log.warning(
+                    "the status cluster refuses the time of this machine; status records are written without one",
+                    topic=self._place.topic,
+                    cluster=self._place.cluster.cluster,
+                    todo="compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms",
+                )
+                await topic.append(entries, at_ms=NO_TIMESTAMP)
 
-        try:
-            if self._producer is None:
-                # Producing to a missing topic might create it with the broker's defaults, so it is looked for first.
-                admin = clients.admin(self._place.cluster)
-                asked = admin.describe_topics(TopicCollection([self._place.topic]), request_timeout=10.0)
-                # A raised exception of the future would hold this frame, and with it a client and its threads, until
-                # some collection of garbage.
-                if (missing := asked[self._place.topic].exception()) is not None:
-                    raise KafkaException(*missing.args)
-                self._producer = clients.plain_producer(self._place.cluster)
-            value, key = json.dumps(content, separators=(",", ":")), self._place.key
-            more: dict[str, Any] = {"timestamp": self._timestamp}
-            self._producer.produce(self._place.topic, value, key, on_delivery=delivered, **more)
-            waiting = self._producer.flush(patience_s)
-        except KafkaException as error:
-            return str(error.args[0].str())
-        except (LookupError, BufferError) as error:
-            return str(error)
-        if failures:
-            return str(failures[0].str())
-        return "no answer" if waiting else ""
+    def _disconnect(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
 
 
 def now_ms() -> int:

@@ -36,7 +36,7 @@ class VerifiedChunk:
 class PartitionReading:
     """How far one partition was read. ``*_start``: where it was begun. ``older_*``: records before the first common
     one, on that side only. ``source_end``: the source offset after the last record compared. ``error`` and ``todo``: it
-    could not be read."""
+    could not be read. ``one_client``: clusters that librdkafka could not log in to, and why."""
 
     index: int
     source_start: int = 0
@@ -46,6 +46,7 @@ class PartitionReading:
     source_end: int = 0
     error: str = ""
     todo: str = ""
+    one_client: tuple[tuple[str, str], ...] = ()
 
 
 Streams = Callable[[str], Iterator[VerifiedRecord]]

@@ -150,9 +150,18 @@ def unread(skipped: Unread) -> dict[str, Any]:
     }
 
 
-def document(application: str, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def document(
+    application: str, partitions: Sequence[Mapping[str, Any]], readings: Iterable[PartitionReading]
+) -> dict[str, Any]:
+    alone = dict(pair for reading in readings for pair in reading.one_client)
+    one_client = [
+        f"cluster {cluster} was read by the mirror's own client alone, because librdkafka cannot log in there ({why}): "
+        "a fault in code that copying and comparing share would not show"
+        for cluster, why in sorted(alone.items())
+    ]
     ordered = sorted(partitions, key=lambda p: (p["flow"], p["source_topic"], p["partition"]))
-    return {"format_version": FORMAT_VERSION, "application_id": application, "partitions": ordered}
+    said = {"application_id": application, "one_client": one_client}
+    return {"format_version": FORMAT_VERSION, **said, "partitions": ordered}
 
 
 def _state(

@@ -24,7 +24,8 @@ from reconciler_mirror.verify.first_difference import (
     last_of,
 )
 from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord, within
-from reconciler_mirror.verify.read_partition import Readers, UnreadableError, log_start, records
+from reconciler_mirror.verify.read_partition import Readers, log_start, records
+from reconciler_mirror.verify.unreadable import UnreadableError
 
 Given = TypeVar("Given")
 Row = TypeVar("Row")
@@ -88,7 +89,8 @@ def each(read: Callable[[Given, Readers], Iterable[Row]], bundle: Sequence[Given
 def chunks_of(plan: PartitionRange, readers: Readers) -> Iterator[VerifiedChunk | PartitionReading]:
     try:
         now = _as_it_is_now(plan, readers)
-        yield from compare(now, lambda side: _open(now, side, readers))
+        for row in compare(now, lambda side: _open(now, side, readers)):
+            yield _with_clients(row, readers) if isinstance(row, PartitionReading) else row
     except UnreadableError as error:
         yield PartitionReading(plan.index, error=str(error), todo=error.todo)
 
@@ -98,9 +100,14 @@ def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[KeyEntry | Pa
         now = _as_it_is_now(plan, readers)
         for side, span in ((SOURCE, now.source), (TARGET, now.target)):
             yield from entries(now, side, travelling(now, side, span, readers))
-        yield PartitionReading(now.index, now.source.start, now.target.start, source_end=now.position)
+        reading = PartitionReading(now.index, now.source.start, now.target.start, source_end=now.position)
+        yield _with_clients(reading, readers)
     except UnreadableError as error:
         yield PartitionReading(plan.index, error=str(error), todo=error.todo)
+
+
+def _with_clients(reading: PartitionReading, readers: Readers) -> PartitionReading:
+    return replace(reading, one_client=tuple(sorted(readers.one_client.items())))
 
 
 def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:

@@ -6,17 +6,18 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
-from reconciler_mirror.clients import librdkafka as clients
 from reconciler_mirror.clients import own
 from reconciler_mirror.driver import discovery as cluster_topics
+from reconciler_mirror.driver import heartbeats
 from reconciler_mirror.driver.discovery import WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader
+from reconciler_mirror.model.lane import Condition
 
 from reconciler.kafka.client.errors import AuthenticationFailedError, BrokerError, ConnectionLostError
 from reconciler.kafka.protocol.metadata_and_configs import TopicOf
@@ -102,31 +103,38 @@ def test_topics_are_listed_over_a_new_connection_after_one_was_refused(monkeypat
     topics.close()
 
 
-def test_a_heartbeat_that_was_not_taken_is_followed_by_one_of_a_new_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_that_was_not_taken_is_followed_by_one_over_a_new_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[object] = []
+    closed: list[object] = []
 
-    class Producer:
-        def __init__(self) -> None:
-            made.append(self)
-            self._first = len(made) == 1
+    def cluster_of(_: Endpoint) -> Any:
+        cluster = SimpleNamespace(topics={})
+        cluster.close = lambda: closed.append(cluster)
+        made.append(cluster)
+        return cluster
 
-        def produce(self, *_: object, on_delivery: Callable[[KafkaError | None, object], None], **__: object) -> None:
-            on_delivery(KafkaError(KafkaError._MSG_TIMED_OUT) if self._first else None, None)
+    async def append(topic: CompactedTopic, entries: object, *, at_ms: int) -> None:
+        if topic.cluster in made[:2]:  # the first of both clusters
+            raise AuthenticationFailedError("the password was changed")
+        beats.append(at_ms)
 
-        def flush(self, _: float) -> int:
-            return 0
-
-    monkeypatch.setattr(clients, "plain_producer", lambda _: Producer())
+    beats: list[int] = []
+    monkeypatch.setattr(heartbeats, "cluster_of", cluster_of)
+    monkeypatch.setattr(CompactedTopic, "append", append)
     mirrormaker = SimpleNamespace(heartbeats_ms=10)
-    end = threading.Event()
-    flow: Any = SimpleNamespace(source=HERE, target=HERE, mirrormaker=mirrormaker, name="f")
-    writing = threading.Thread(target=Heartbeats(flow, end)._run, args=(HERE, "east", "west"))
+    end, told = threading.Event(), list[Condition | None]()
+    flow: Any = SimpleNamespace(source=HERE, target=replace(HERE, cluster="east"), mirrormaker=mirrormaker, name="f")
+    writing = threading.Thread(target=Heartbeats(flow, end, told.append).run)
     writing.start()
-    until(lambda: len(made) == 2)
-    time.sleep(0.1)  # several of its intervals
+    until(lambda: len(beats) > 20)  # several of its intervals
     end.set()
     writing.join(10)
-    assert len(made) == 2, "one that is taken stays"
+    assert len(made) == 4, "one that is taken stays"
+    assert all(cluster in closed for cluster in made)
+    assert told[-1] is None, "the condition has ended"
+    assert any(condition is not None and "west: the password was changed" in condition.text for condition in told)
 
 
 def until(wanted: Callable[[], bool]) -> None:

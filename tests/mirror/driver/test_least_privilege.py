@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -78,8 +79,9 @@ class Mirror:
             words += [str(report)] if not control.reports or not caught_up(control.reports[-1]) else []
         except Exception as error:  # noqa: BLE001 - whatever a job would log and try again
             words.append(f"{type(error).__name__} {error}")
-        if not words and not StatusWriter(self.settings.status).write({"a": 1}):
-            words.append("the status may not be written")
+        with closing(StatusWriter(self.settings.status)) as status:
+            if not words and not status.write({"a": 1}):
+                words.append("the status may not be written")
         return " ".join(words)
 
     def verified(self) -> str:

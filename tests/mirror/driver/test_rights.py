@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -68,7 +69,8 @@ def test_the_mirror_principal_may_do_all_the_job_does(
     report = batch_path(replace(lane_spec(made, 0), claim=took.claim, partitions=found.specs), control)
     assert report.end is LaneEnd.STOPPED, report
     assert digest(east, topic) == digest(west, f"east.{topic}")
-    assert StatusWriter(settings.status).write({"a": 1})
+    with closing(StatusWriter(settings.status)) as status:
+        assert status.write({"a": 1})
 
 
 def status_place(handle: ClusterHandle, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:

@@ -30,7 +30,8 @@ def closed() -> tuple[str, int]:
 
 
 def test_what_is_looked_for_is_what_is_packed() -> None:
-    assert {*preflight.PACKAGES.values(), "prometheus-client"} == set(PACKAGES), "and what a driver needs besides"
+    besides = {"prometheus-client", "confluent-kafka"}
+    assert {*preflight.PACKAGES.values(), *besides} == set(PACKAGES), "for a driver, and as verify's second client"
     assert None not in HERE.values()
 
 

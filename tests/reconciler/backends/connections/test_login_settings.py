@@ -318,8 +318,6 @@ def _endpoint(cluster: Cluster) -> Endpoint:
 
 LIBRDKAFKA: Mapping[str, Callable[[Cluster], object]] = {
     "topics": lambda cluster: librdkafka.AdminConnection(cluster, PLAN),
-    "status of the job": lambda cluster: job_clients.plain_producer(_endpoint(cluster)),
-    "admin of the job": lambda cluster: job_clients.admin(_endpoint(cluster)),
     "verify": lambda cluster: job_clients.partition_reader(_endpoint(cluster), "read_committed"),
 }
 

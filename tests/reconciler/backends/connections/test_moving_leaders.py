@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
-from reconciler_mirror.verify import read_partition as verify_reading
+from reconciler_mirror.clients import librdkafka
 from reconciler_mirror.verify.model import OffsetSpan
+from reconciler_mirror.verify.second_client import SecondClient
 from reconciler_sandbox.demo import read_topic as sandbox_reading
 from reconciler_sandbox.errors import SandboxError
 
@@ -75,10 +76,11 @@ def _sandbox(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
     return list(sandbox_reading._until_ends(consumer, {("log", 0): 3}))[-1].value()
 
 
-def _verify(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
+def _verify(consumer: Any, patch: pytest.MonkeyPatch) -> bytes | None:
+    patch.setattr(librdkafka, "partition_reader", lambda *_: consumer)
     endpoint = Endpoint("east", ("east.example:9092",))
     span = OffsetSpan(endpoint, "log", 0, "read_committed", 0, 3)
-    return list(verify_reading._messages(consumer, span, to_end=False))[-1][1].value()
+    return list(SecondClient(span)._messages(span, to_end=False))[-1].value()
 
 
 READERS = [_sandbox, _verify]

@@ -6,52 +6,58 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from reconciler.backends import wait_lines
+from reconciler.backends.connections.errors import KINDS_BY_CODE, Asked
 from reconciler.backends.state.records import LockLog, command_to_make, make_topic
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.model.state.lock import lock_topic_configs, lock_topic_factors
 from tests.support.builders import cluster
 
+EXISTS, NO_FACTOR, DENIED = 36, 38, 29
 
-class Cluster:
-    """Answers requests for a new topic with one failure after the other."""
 
-    def __init__(self, *failures: str | None) -> None:
-        self.failures = list(failures)
+class Broker:
+    """Answers requests for a new topic with one error code after the other; None: not at all."""
+
+    def __init__(self, brokers: int, *answers: int | None) -> None:
+        self.wire = SimpleNamespace(controller=7)
+        self.brokers = lambda: tuple(range(brokers))
+        self.answers = list(answers)
         self.asked: list[tuple[int, str]] = []
-        self.admin = self
 
-    def create_topics(self, new: list[NewTopic], **_: object) -> dict[str, str | None]:
-        self.asked.append((new[0].replication_factor, new[0].config["min.insync.replicas"]))
-        return {new[0].topic: self.failures.pop(0)}
+    def send(self, asked: Asked, kind: object, broker: int, *, topics: list[Any], **_: object) -> SimpleNamespace:
+        assert broker == self.wire.controller
+        configs = {config.name: config.value for config in topics[0].configs}
+        self.asked.append((topics[0].replication_factor, configs["min.insync.replicas"]))
+        code = self.answers.pop(0)
+        if code is None:
+            raise ClusterError("east", "unreachable", asked.verb)
+        return SimpleNamespace(topics=[SimpleNamespace(error_code=code, error_message=None)])
 
-    def settle(self, made: object) -> None:
-        pass
-
-    def failure(self, made: str | None, asked: object) -> ClusterError | None:
-        return None if made is None else ClusterError("east", made, made)
+    def refused(self, code: int, asked: Asked, words: str | None) -> ClusterError:
+        return ClusterError("east", KINDS_BY_CODE[code], asked.verb)
 
 
 @pytest.mark.parametrize(
     ("brokers", "answers", "asked", "failed"),
     [
-        (5, [None], [(3, "2")], None),
-        (3, ["exists"], [(3, "2")], None),
-        (1, [None], [(1, "1")], None),
-        (2, [None], [(3, "2")], None),
-        (2, ["invalid", None], [(3, "2"), (2, "1")], None),
-        (2, ["denied"], [(3, "2")], "denied"),
-        (2, ["invalid", "invalid"], [(3, "2"), (2, "1")], "invalid"),
+        (5, [0], [(3, "2")], None),
+        (3, [EXISTS], [(3, "2")], None),
+        (1, [0], [(1, "1")], None),
+        (2, [0], [(3, "2")], None),
+        (2, [NO_FACTOR, 0], [(3, "2"), (2, "1")], None),
+        (2, [DENIED], [(3, "2")], "denied"),
+        (2, [NO_FACTOR, NO_FACTOR], [(3, "2"), (2, "1")], "invalid"),
+        (3, [None, EXISTS], [(3, "2"), (3, "2")], None),
     ],
 )
 def test_as_many_replicas_as_there_are_brokers_for_and_one_may_be_away(
-    brokers: int, answers: list[str | None], asked: list[tuple[int, str]], failed: str | None
+    brokers: int, answers: list[int | None], asked: list[tuple[int, str]], failed: str | None
 ) -> None:
-    seen = Cluster(*answers)
-    error = make_topic(cast(Any, seen), "__reconciler", brokers)
+    seen = Broker(brokers, *answers)
+    error = make_topic(cast(Any, seen), "__reconciler")
     assert seen.asked == asked
     assert (error.kind if error else None) == failed
 

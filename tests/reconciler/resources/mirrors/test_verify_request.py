@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from html import unescape
 
 import jsonschema
 import pytest
@@ -20,7 +21,7 @@ from reconciler.model.reports.verify import (
     Verification,
     VerificationRequest,
 )
-from reconciler.render.reports.verify import verify_json, verify_text
+from reconciler.render.reports.verify import verify_html, verify_json, verify_text
 from reconciler.resources.mirrors.verify_request import answered, request_fields, time_ms
 from tests.support.paths import SCHEMAS
 
@@ -102,6 +103,15 @@ def test_the_text_names_what_differs_without_showing_it() -> None:
         "unknown: orders-3: no leader\n"
         "  Wait.\n"
     )
+
+
+def test_a_cluster_that_one_client_alone_has_read_is_named_in_each_form() -> None:
+    said = "cluster west was read by the mirror's own client alone, because ..."
+    report = replace(verification(EQUAL), one_client=(said,))
+    assert f"one client: {said}" in verify_text(report)
+    assert json.loads(verify_json(report))["one_client"] == [said]
+    assert said in unescape(verify_html(report))
+    jsonschema.validate(json.loads(verify_json(report)), SCHEMA)
 
 
 def test_many_equal_partitions_of_a_topic_share_a_row() -> None:

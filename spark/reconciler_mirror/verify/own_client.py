@@ -1,0 +1,184 @@
+"""Reads a partition over our own connections: its batches, before another client opens them, and its records.
+
+Records are read so only where librdkafka cannot log in. Nothing of the copy but the connections and the decoder of
+batches is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from reconciler.kafka.client import small_topics
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import (
+    OUT_OF_RANGE,
+    BrokerError,
+    ConnectionLostError,
+    MalformedResponseError,
+    WireError,
+)
+from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records import codecs
+from reconciler.kafka.records.batches import CODEC, CONTROL, HEADER, Batch, CommittedFilter, CorruptBatchError, scan
+from reconciler.kafka.records.codecs import TooMuchToOpenError
+from reconciler.kafka.records.fields import headers_at, headers_of
+from reconciler.kafka.records.records import Record, key_and_value, records_of
+from reconciler.replication.handover import Endpoint
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
+from reconciler_mirror.verify.unreadable import UnreadableError, not_connected, removed, silent, too_large, unread
+
+UNREAD_S, _AGAIN_S = 30.0, 0.2
+"""How long a leader may be unknown, a broker away, or nothing be answered; how soon it is asked again."""
+
+
+class OwnClient:
+    """Of one cluster; its connections stay open until ``close``. One thread, outside of any event loop.
+
+    Raises UnreadableError.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._runner = asyncio.Runner()
+        self._cluster: ClusterClient | None = None
+
+    def close(self) -> None:
+        self._disconnect()
+        self._runner.close()
+
+    def low(self, span: OffsetSpan) -> int:
+        """Where the log begins now."""
+        until = time.monotonic() + UNREAD_S
+        while True:
+            try:
+                return self._runner.run(self._low((span.topic, span.partition)))
+            except (WireError, LookupError) as error:
+                self._disconnect()
+                if not _passes(error) or time.monotonic() > until:
+                    raise _in_words(span, error) from None
+            time.sleep(_AGAIN_S)
+
+    def require_openable(self, span: OffsetSpan, *, to_end: bool = False) -> None:
+        """Raises UnreadableError, too, for the first batch that becomes more than ``codecs.MOST_OPENED``."""
+        at = span.start
+        for answer in self._answers(span, committed=False, to_end=to_end):
+            refuse_too_large(span, answer.records, at)
+            at = small_topics.next_offset(answer, at)
+
+    def records(self, span: OffsetSpan, *, timestamps: bool = True, to_end: bool = False) -> Iterator[VerifiedRecord]:
+        """As ``read_partition.records``."""
+        committed = span.isolation == "read_committed"
+        for answer in self._answers(span, committed=committed, to_end=to_end):
+            keep = CommittedFilter(answer.records, answer.aborted if committed else ())
+            for batch in scan(answer.records):
+                for record in _opened(span, answer.records, batch) if keep.delivers(batch) else ():
+                    if span.start <= record.offset and (to_end or record.offset < span.end):
+                        yield _verified(span, record, timestamps)
+
+    def _answers(self, span: OffsetSpan, *, committed: bool, to_end: bool) -> Iterator[FetchedPartition]:
+        """Those of Fetch, in order. The batches of one are gone when the next one is asked for."""
+        if not to_end and span.start >= span.end:
+            return
+        answers = self._fetched(span, committed, to_end)
+
+        async def following() -> FetchedPartition | None:
+            return await anext(answers, None)
+
+        try:
+            while (answer := self._runner.run(following())) is not None:
+                yield answer
+        except (WireError, LookupError) as error:
+            raise _in_words(span, error) from None
+
+    async def _fetched(self, span: OffsetSpan, committed: bool, to_end: bool) -> AsyncIterator[FetchedPartition]:
+        place = (span.topic, span.partition)
+        until, at = time.monotonic() + UNREAD_S, span.start
+        while True:
+            try:
+                cluster = self._connected()
+                await small_topics.leaders(cluster, [span.topic])
+                end = (await small_topics.ends(cluster, [place], committed=committed))[place] if to_end else span.end
+                async for answer in small_topics.read(cluster, {place: at}, {place: end}, committed=committed):
+                    yield answer
+                    after = small_topics.next_offset(answer, at)
+                    if after > at:
+                        at, until = after, time.monotonic() + UNREAD_S
+                    elif time.monotonic() > until:
+                        raise silent(span, UNREAD_S)
+                return
+            except (BrokerError, ConnectionLostError) as error:
+                self._disconnect()
+                if not _passes(error) or time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _low(self, place: tuple[str, int]) -> int:
+        cluster = self._connected()
+        await small_topics.leaders(cluster, [place[0]])
+        return (await small_topics.begins(cluster, [place]))[place]
+
+    def _connected(self) -> ClusterClient:
+        self._cluster = self._cluster or cluster_of(self._endpoint)
+        return self._cluster
+
+    def _disconnect(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
+
+
+def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
+    """Of the batches from offset ``start`` on. Raises UnreadableError; anything else that is wrong with one is left to
+    its reader."""
+    try:
+        batches = scan(view)
+    except MalformedResponseError:
+        return
+    for batch in batches:
+        if batch.next_offset <= start or (batch.magic == 2 and batch.attributes & CONTROL):
+            continue
+        try:
+            if batch.magic != 2:
+                records_of(view, batch)
+            else:
+                codec, data = batch.attributes & CODEC, view[batch.start + HEADER : batch.end]
+                if codecs.may_be_too_much(codec, len(data)):
+                    codecs.decompress(codec, data)
+        except TooMuchToOpenError:
+            raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
+        except (MalformedResponseError, CorruptBatchError):
+            continue
+
+
+def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
+    try:
+        return records_of(view, batch)
+    except TooMuchToOpenError:
+        raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
+    except (MalformedResponseError, CorruptBatchError) as error:
+        raise unread(span, str(error)) from None
+
+
+def _verified(span: OffsetSpan, record: Record, timestamps: bool) -> VerifiedRecord:
+    try:
+        key, value = key_and_value(record)
+        named = headers_of(record.tail, headers_at(record.tail))
+        headers = tuple((name.decode(), data) for name, data in named)
+    except UnicodeDecodeError:
+        raise unread(span, "a header name is not UTF-8") from None
+    except (MalformedResponseError, IndexError):
+        raise unread(span, f"the record at offset {record.offset} is cut") from None
+    return VerifiedRecord(record.offset, record.timestamp if timestamps else 0, key, value, headers)
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, ConnectionLostError) or (isinstance(error, BrokerError) and error.retriable)
+
+
+def _in_words(span: OffsetSpan, error: Exception) -> UnreadableError:
+    if isinstance(error, BrokerError) and error.code == OUT_OF_RANGE:
+        return removed(span, str(error))
+    return not_connected(span, str(error)) if isinstance(error, LookupError) else unread(span, str(error))

@@ -1,0 +1,134 @@
+"""Reads a partition by librdkafka, which the copy does not use: a fault of the copy's own code cannot hide itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from reconciler.kafka.client.errors import SettingError
+from reconciler_mirror.clients import librdkafka
+from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
+from reconciler_mirror.verify.unreadable import (
+    CannotLogInError,
+    UnreadableError,
+    not_connected,
+    removed,
+    silent,
+    unread,
+)
+
+_AT_ONCE = 2_000
+_SILENCE_S = 60.0
+_WATERMARKS_S = 20.0
+_MOVING_S = 10.0
+"""How long a leader may be unknown."""
+# What a broker says in passing while a leader moves or a connection breaks.
+_MOVING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+_NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
+"""librdkafka insists on a group and looks for its coordinator. Nothing is read from it, and no role lets the mirror
+into that group."""
+
+
+class SecondClient:
+    """Reads partitions of one cluster, one stream of records at a time. One thread.
+
+    Raises CannotLogInError when it is made, and UnreadableError.
+    """
+
+    def __init__(self, span: OffsetSpan) -> None:
+        try:
+            self._consumer: Consumer = librdkafka.partition_reader(span.endpoint, span.isolation)
+        except KafkaException as error:
+            raise CannotLogInError(error.args[0].str()) from None
+        except (LookupError, SettingError) as error:
+            raise not_connected(span, str(error)) from None
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def rest(self) -> None:
+        """Between two streams: fetches nothing."""
+        self._consumer.unassign()
+
+    def low(self, span: OffsetSpan) -> int:
+        """Where the log begins now."""
+        place = TopicPartition(span.topic, span.partition)
+        until = time.monotonic() + _MOVING_S
+        while True:
+            try:
+                return int(self._consumer.get_watermark_offsets(place, timeout=_WATERMARKS_S)[0])
+            except KafkaException as error:
+                if not _is_moving(error.args[0]) or time.monotonic() > until:
+                    raise _in_words(span, error.args[0]) from None
+            time.sleep(0.1)
+
+    def records(self, span: OffsetSpan, *, timestamps: bool = True, to_end: bool = False) -> Iterator[VerifiedRecord]:
+        """As ``read_partition.records``."""
+        low = self.low(span)
+        if low > span.start:
+            raise removed(span, f"it begins at {low} now")
+        try:
+            for message in self._messages(span, to_end):
+                headers = tuple(message.headers() or ())
+                timestamp = message.timestamp()[1] if timestamps else 0
+                yield VerifiedRecord(message.offset(), timestamp, message.key(), message.value(), headers)
+        except KafkaException as error:
+            raise _in_words(span, error.args[0]) from None
+        except UnicodeDecodeError:
+            raise unread(span, "a header name is not UTF-8") from None
+
+    def _messages(self, span: OffsetSpan, to_end: bool) -> Iterator[Message]:
+        consumer = self._consumer
+        consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
+        heard = time.monotonic()
+        while True:
+            messages = consumer.consume(1, 0.5)  # consume(n) waits until it has n
+            messages += consumer.consume(_AT_ONCE, 0) if messages else []
+            if any(message.error() is None or not _is_moving(message.error()) for message in messages):
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENCE_S:
+                raise silent(span, _SILENCE_S)
+            for message in messages:
+                error = message.error()
+                if error is not None and (_is_moving(error) or error.code() == _NO_GROUP):
+                    continue
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                if message.offset() >= span.end and not to_end:  # also the partition's end, behind the last marker
+                    return
+                if error is not None:
+                    if to_end:
+                        return
+                    continue
+                yield message
+                if message.offset() + 1 == span.end and not to_end:
+                    return
+
+
+def _is_moving(error: KafkaError) -> bool:
+    return error.code() in _MOVING
+
+
+def _in_words(span: OffsetSpan, error: KafkaError) -> UnreadableError:
+    gone = error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+    return (removed if gone else unread)(span, error.str())

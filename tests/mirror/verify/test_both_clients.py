@@ -1,0 +1,68 @@
+"""Our own client reads of a partition exactly what librdkafka reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from reconciler_mirror.verify.model import OffsetSpan
+from reconciler_mirror.verify.own_client import OwnClient
+from reconciler_mirror.verify.second_client import SecondClient
+from reconciler_sandbox.handles import Sandbox
+
+from tests.support.jobs.records import write_awkward, write_transactions
+from tests.support.jobs.verify_runs import endpoint
+from tests.support.lanes.cutting_proxy import Cut, cutting
+
+CreateTopic = Callable[..., str]
+FETCH = 1
+
+
+@pytest.fixture
+def span(plain: Sandbox, unique: str, create_topic: CreateTopic) -> OffsetSpan:
+    """Awkward records among transactions, without the first ten; half of the transactions are aborted."""
+    east = plain["east"]
+    create_topic(east, unique, max_message_bytes="2000000")
+    write_awkward(east, unique, 1, 800)
+    write_transactions(east, unique, 1, 6, unique)
+    write_awkward(east, unique, 1, 50, seed=1)
+    admin, place = AdminClient({**east.super_client(), "log_level": 0}), TopicPartition(unique, 0, 10)
+    admin.delete_records([place])[place].result(20)
+    made = OffsetSpan(endpoint(east), unique, 0, "read_committed", 10, 0)
+    with closing(OwnClient(made.endpoint)) as own:
+        last = [record.offset for record in own.records(made, to_end=True)][-1]
+    return replace(made, end=last + 1)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("to_end", [False, True])
+def test_both_read_the_same(span: OffsetSpan, isolation: str, to_end: bool) -> None:
+    span = replace(span, isolation=isolation)
+    middle = (span.start + span.end) // 2
+    with closing(OwnClient(span.endpoint)) as own, closing(SecondClient(span)) as second:
+        assert own.low(span) == second.low(span) == 10
+        for part in (span, replace(span, start=middle), replace(span, end=middle + 7)):
+            ours, theirs = (list(client.records(part, to_end=to_end)) for client in (own, second))
+            assert ours == theirs
+            assert ours[0].offset >= part.start
+            second.rest()
+
+
+@pytest.mark.parametrize("cut", Cut)
+def test_a_connection_that_is_cut_costs_and_doubles_no_record(plain: Sandbox, span: OffsetSpan, cut: Cut) -> None:
+    with closing(OwnClient(span.endpoint)) as own:
+        whole = list(own.records(span))
+    with cutting(plain["east"].brokers[0].port) as (address, wishes):
+        there = replace(span, endpoint=replace(span.endpoint, bootstrap_servers=(address,)))
+        with closing(OwnClient(there.endpoint)) as own:
+            seen = []
+            for number, record in enumerate(own.records(there)):
+                seen.append(record)
+                if number % 100 == 50:
+                    wishes.wanted[FETCH] = cut
+    assert seen == whole
+    assert wishes.done[FETCH, cut]
