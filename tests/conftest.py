@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from reconciler_sandbox.brokers import kerberos as kdc
 from reconciler_sandbox.brokers.up_down import running
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.profiles import CLUSTERS
@@ -49,7 +50,7 @@ if settings.get_current_profile_name() == "repeatable":
     providers._get_local_constants = lambda: providers._local_constants
 
 # The most expensive first; tests that start clusters of their own come before them.
-_PROFILES = ("ha", "trio", "secure", "plain")
+_PROFILES = ("ha", "trio", "kerberos", "secure", "plain")
 _clusters: dict[str, contextlib.ExitStack] = {}
 _last: dict[str, pytest.Item] = {}
 _RUN = uuid.uuid4().hex[:4]
@@ -151,6 +152,21 @@ def secure() -> Iterator[Sandbox]:
     if without := [name for name in CLUSTERS if not release_of(name).scram]:
         pytest.skip(f"Kafka {release_of(without[0]).version} with KRaft has no SCRAM (since 3.5, KIP-900)")
     yield from _sandbox("secure")
+
+
+@pytest.fixture(scope="session")
+def realm() -> Iterator[Sandbox]:
+    """As ``secure``, with Kerberos beside it. Skipped where no KDC is installed (decision 259)."""
+    if lacking := kdc.missing():
+        pytest.skip(f"no Kerberos: {', '.join(lacking)} not installed (apt-get install krb5-kdc krb5-admin-server)")
+    yield from _sandbox("kerberos")
+
+
+@pytest.fixture
+def kerberos(realm: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """Its realm is this process' as well."""
+    monkeypatch.setenv("KRB5_CONFIG", realm.secrets()["KRB5_CONFIG"])
+    return realm
 
 
 @pytest.fixture

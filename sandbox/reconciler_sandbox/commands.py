@@ -146,6 +146,7 @@ def render_up(result: Up) -> str:
     lines = [f"{result.sandbox.profile}: {'already up' if result.already else 'up'}"]
     for name, handle in result.sandbox.clusters.items():
         mtls = f", mTLS {handle.mtls_bootstrap_servers}" if handle.mtls_bootstrap_servers else ""
+        mtls += f", Kerberos {handle.kerberos_bootstrap_servers}" if handle.kerberos_bootstrap_servers else ""
         lines.append(f"  {name}  {handle.bootstrap_servers}{mtls}  id {handle.cluster_id}")
     if result.sandbox.secrets():
         lines.append(f'  secrets: eval "$(reconciler sandbox env --profile {result.sandbox.profile})"')

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from reconciler_sandbox.brokers import kerberos
 from reconciler_sandbox.brokers import start_stop as control
 from reconciler_sandbox.errors import SandboxError
 from reconciler_sandbox.paths import KAFKA_VERSION
-from reconciler_sandbox.profiles import HOST, SandboxBroker
+from reconciler_sandbox.profiles import HOST, KERBEROS_HOST, SandboxBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,24 @@ class ClusterHandle:
             "ssl.key.location": str(certificates / f"{principal}.key"),
         }
 
+    def kerberos_client(self, principal: str = "admin", *, tls: bool = False) -> dict[str, str]:
+        """The same principal by its keytab, without TLS unless asked; KRB5_CONFIG has to be set, as ``Sandbox.secrets``
+        has it. Raises SandboxError outside ``kerberos``."""
+        self._known(principal)
+        secured = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(self.ca)}
+        return {
+            "bootstrap.servers": self.bootstrap_servers if tls else self.kerberos_bootstrap_servers,
+            **(secured if tls else {"security.protocol": "SASL_PLAINTEXT"}),
+            "sasl.mechanism": "GSSAPI",
+            "sasl.kerberos.principal": f"{principal}@{kerberos.REALM}",
+            "sasl.kerberos.keytab": str(kerberos.keytab(self.home, principal)),
+        }
+
+    @property
+    def kerberos_bootstrap_servers(self) -> str:
+        """Empty outside ``kerberos``."""
+        return ",".join(f"{KERBEROS_HOST}:{broker.kerberos_port}" for broker in self.brokers if broker.kerberos_port)
+
     def secrets(self) -> dict[str, str]:
         """Environment variables for ``${env:...}``: ``SANDBOX_EAST_PLAN_PASSWORD`` and so on, and ``SANDBOX_EAST_CA``,
         the path of the certificate authority. Empty outside ``secure``."""
@@ -121,5 +140,10 @@ class Sandbox:
         return self.clusters[cluster]
 
     def secrets(self) -> dict[str, str]:
-        """Those of all clusters."""
-        return {name: value for handle in self.clusters.values() for name, value in handle.secrets().items()}
+        """Those of all clusters; with Kerberos also ``KRB5_CONFIG`` and keytabs, ``SANDBOX_PLAN_KEYTAB`` and so on."""
+        own = {name: value for handle in self.clusters.values() for name, value in handle.secrets().items()}
+        if not any(handle.kerberos_bootstrap_servers for handle in self.clusters.values()):
+            return own
+        principals = next(iter(self.clusters.values())).passwords
+        keytabs = {f"SANDBOX_{name.upper()}_KEYTAB": str(kerberos.keytab(self.home, name)) for name in principals}
+        return {**own, **keytabs, "KRB5_CONFIG": str(kerberos.configuration(self.home))}

@@ -24,10 +24,12 @@ from reconciler.backends.connections.errors import (
     authentication,
     bad_settings,
     describe_topic,
+    setting_refused,
     translate,
     unreachable,
 )
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.auth.supported_settings import not_by_librdkafka
 from reconciler.kafka.client.auth.tls import unreadable_file
 from reconciler.model.environment.topology import Cluster, Principal
 
@@ -107,6 +109,8 @@ class AdminConnection:
         self.heard = ThrottleEvents(secrets_in(self._written, settings))
         self._looked = 0.0
         self._admin: AdminClient | None = None
+        if reason := not_by_librdkafka(settings):
+            raise setting_refused(self.speaker, reason)
         try:
             callbacks = {"error_cb": self.heard, "throttle_cb": self.heard.throttled}
             self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())

@@ -53,7 +53,7 @@ RESERVED_SETTINGS = {
 
 REFERENCES_HERE = frozenset({
     "sasl.username", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id", "ssl.ca.pem",
-    "https.ca.pem", "ssl.certificate.pem", "sasl.oauthbearer.config", "client.rack", *FILES,
+    "https.ca.pem", "ssl.certificate.pem", "sasl.oauthbearer.config", "sasl.kerberos.principal", "client.rack", *FILES,
 })  # fmt: skip
 """Settings that are no secret themselves and may still be kept with one, or differ between machines. In any other, a
 reference would show a secret to any server at the address beside it."""

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
 from reconciler.kafka.client.buffers import BufferPool
@@ -24,6 +25,13 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.protocol.api_versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
 
 _UNSUPPORTED_VERSION = 35
+_LOGINS = ThreadPoolExecutor(8, "login")
+"""Where a KDC or a token endpoint is waited for: one that is silent must not keep names from being resolved."""
+_PATIENCE_OF_LOGIN = 0.8
+_WHY_REFUSED = {
+    "GSSAPI": ". Its log says why: its clock is off by more than 5 minutes, its keytab has another key, or its "
+    "sasl.kerberos.principal.to.local.rules have no name for this principal"
+}
 SILENCE_SECONDS = 2.0
 """How long an address may be silent until the next is tried beside it: the kernel of a frozen broker accepts."""
 
@@ -83,7 +91,7 @@ async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: 
             connection.versions = dict(answer.versions)
             connection.features = dict(answer.features)
             if settings.sasl is not None:
-                await _authenticate(connection, settings.sasl)
+                await _authenticate(connection, settings.sasl, address[0])
             return connection
     except BaseException as error:
         if connection is not None:
@@ -157,7 +165,7 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def _authenticate(connection: Connection, sasl: SaslSettings) -> None:
+async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -> None:
     from reconciler.kafka.client.auth.sasl import exchange
     from reconciler.kafka.protocol import generated as protocol  # imported where a mechanism needs them: they take long
 
@@ -167,17 +175,23 @@ async def _authenticate(connection: Connection, sasl: SaslSettings) -> None:
         raise AuthenticationFailedError(
             f"broker {connection.where} does not offer {sasl.mechanism}; it offers {offered}"
         )
-    steps = exchange(sasl)
+    steps = exchange(sasl, host)
     lifetime, sent = 0, 0.0
-    loop = asyncio.get_running_loop()
-    message = await loop.run_in_executor(None, next, steps)  # OAUTHBEARER asks its token server here
+    patience = connection.settings.connect_timeout * _PATIENCE_OF_LOGIN
+    try:
+        async with asyncio.timeout(patience):
+            message = await asyncio.get_running_loop().run_in_executor(_LOGINS, next, steps)
+    except TimeoutError:
+        asked = "KDC" if sasl.mechanism == "GSSAPI" else "token endpoint"
+        words = f"no {asked} answered within {patience:g} s for the login at {connection.where}. Check that it runs"
+        raise AuthenticationFailedError(words) from None
     version = connection.version(protocol.SaslAuthenticateRequest)
     with contextlib.suppress(StopIteration):
         while True:
             sent = time.monotonic()  # the broker counts from before its answer
             answer = await connection.call(protocol.SaslAuthenticateRequest(auth_bytes=message, version=version))
             if answer.error_code:
-                why = answer.error_message or name_of(answer.error_code)
+                why = (answer.error_message or name_of(answer.error_code)) + _WHY_REFUSED.get(sasl.mechanism, "")
                 raise AuthenticationFailedError(f"broker {connection.where} refused {sasl.mechanism}: {why}")
             lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
             message = steps.send(bytes(answer.auth_bytes))

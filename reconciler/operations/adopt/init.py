@@ -156,6 +156,10 @@ class LoginSetting:
     default: str = ""
     secret: bool = False
 
+    @property
+    def optional(self) -> bool:
+        return "empty: " in self.question
+
 
 def init_request(options: InitOptions) -> InitRequest:
     """Raises ReconcilerError for invalid options, or with all that are missing."""
@@ -247,6 +251,8 @@ def login_settings(name: str, mechanism: str, variable: str) -> tuple[LoginSetti
                 True,
             ),
         )
+    if mechanism == "GSSAPI":
+        return (LoginSetting("sasl.kerberos.keytab", f"Keytab for {name} (empty: the ticket cache)"),)
     return (
         LoginSetting("sasl.username", f"User name on {name}"),
         LoginSetting("sasl.password", f"Variable that holds its password on {name}", f"{variable}_PASSWORD", True),
@@ -267,7 +273,7 @@ def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) ->
             for setting in (
                 login_settings(name, of["sasl.mechanism"], variables[name]) if "sasl.mechanism" in of else ()
             ):
-                if setting.key not in of:
+                if setting.key not in of and not setting.optional:
                     example = f"${{env:{setting.default}}}" if setting.secret else setting.default or "..."
                     yield f"--client '{name}:{setting.key}={example}'"
     if not options.flows:

@@ -173,10 +173,9 @@ def _ask_settings(settings: Sequence[LoginSetting], given: set[str], of: str, qu
     for setting in settings:
         if setting.key in given:
             continue
-        optional = "empty: none" in setting.question
 
-        def judge(text: str, setting: LoginSetting = setting, optional: bool = optional) -> str:
-            if not text and not optional:
+        def judge(text: str, setting: LoginSetting = setting) -> str:
+            if not text and not setting.optional:
                 raise ReconcilerError("the answer is empty", "A login needs it.", "Give it.")
             return client_value(setting.key, questions.reference(text) if text and setting.secret else text)
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +37,17 @@ def marks(home: Path, node: str) -> tuple[str, str]:
     return f"{_HOME}{home}", f"{_NODE}{node}"
 
 
-def start(command: Sequence[str], log: Path) -> None:
+def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
     """Starts a process that survives this one, its session and Ctrl-C; output is appended to ``log``. Returns when
     ``find`` sees it, or when it has ended already."""
     with log.open("ab") as output:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
         )
     with _children_lock:
         _children.append(child)

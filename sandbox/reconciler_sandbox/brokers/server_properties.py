@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reconciler_sandbox.profiles import HOST, QUICK_START, Profile, SandboxBroker
+from reconciler_sandbox.brokers import kerberos
+from reconciler_sandbox.profiles import HOST, KERBEROS_HOST, QUICK_START, Profile, SandboxBroker
 from reconciler_sandbox.releases import NEWEST, Release
 
+_KERBEROS_LOGIN = "com.sun.security.auth.module.Krb5LoginModule"
+_SESSION_MS = 20_000
 _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LOG4J = """\
 rootLogger.level = WARN
@@ -84,6 +87,8 @@ def server(
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
     settings |= _secure_listeners(broker, folder.parent) if profile.secure else _plain_listeners(broker)
+    if profile.kerberos:
+        settings |= _kerberos_listener(broker, folder.parent.parent, settings)
     return _with_zookeeper(settings, broker, brokers) if release.zookeeper else settings
 
 
@@ -128,4 +133,24 @@ def _secure_listeners(broker: SandboxBroker, cluster_folder: Path) -> dict[str, 
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
         "super.users": "User:admin;User:broker",
+    }
+
+
+def _kerberos_listener(broker: SandboxBroker, home: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """GSSAPI without TLS, on a listener whose sessions are short (KIP-368), and with TLS beside SCRAM."""
+    by_host = {"kerberos": KERBEROS_HOST, "sasl_ssl": HOST}
+    logins = {
+        f"listener.name.{name}.gssapi.sasl.jaas.config": f"{_KERBEROS_LOGIN} required useKeyTab=true storeKey=true "
+        f'keyTab="{kerberos.keytab(home, f"kafka/{host}")}" principal="kafka/{host}@{kerberos.REALM}";'
+        for name, host in by_host.items()
+    }
+    names = {f"listener.name.{name}.sasl.kerberos.service.name": "kafka" for name in by_host}
+    return {
+        **logins,
+        **names,
+        "listeners": f"{settings['listeners']},KERBEROS://{KERBEROS_HOST}:{broker.kerberos_port}",
+        "listener.security.protocol.map": f"{settings['listener.security.protocol.map']},KERBEROS:SASL_PLAINTEXT",
+        "listener.name.kerberos.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.kerberos.connections.max.reauth.ms": str(_SESSION_MS),
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512,GSSAPI",
     }

@@ -16,13 +16,13 @@ from types import MappingProxyType
 from confluent_kafka.admin import AdminClient
 
 from reconciler_sandbox.brokers import cleanup as guardian
-from reconciler_sandbox.brokers import ports, processes, zookeeper
+from reconciler_sandbox.brokers import kerberos, ports, processes, zookeeper
 from reconciler_sandbox.brokers import start_stop as control
 from reconciler_sandbox.errors import SandboxError
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.install import class_archive, jars, prerequisites
 from reconciler_sandbox.paths import KAFKA_VERSION, home_of
-from reconciler_sandbox.profiles import PROFILES, QUICK_START, Profile, SandboxBroker, cluster_id_of, layout
+from reconciler_sandbox.profiles import PROFILES, QUICK_START, Profile, SandboxBroker, cluster_id_of, kdc_port, layout
 from reconciler_sandbox.releases import NEWEST, Release, release_named, release_of
 
 _STATE = "sandbox.json"
@@ -73,6 +73,8 @@ def bring_up(launch: Launch, progress: Progress = _silent) -> Sandbox:
     }
     ports.require_free(port for brokers in idle.values() for broker in brokers for port in broker.ports)
     _save(sandbox)
+    if launch.profile.kerberos:
+        kerberos.start(launch.home, kdc_port(launch.base), next(iter(sandbox.clusters.values())).passwords)
     with ThreadPoolExecutor(len(sandbox.clusters)) as pool:
         started = [pool.submit(_start, launch, handle, idle[name]) for name, handle in sandbox.clusters.items()]
         for future in started:
@@ -144,9 +146,19 @@ def prepare_broker(launch: Launch, handle: ClusterHandle, broker: SandboxBroker)
     """Writes what the broker is started with the next time, with the release of ``launch``."""
     release, profile = launch.release_for(handle.name), launch.profile
     jvm = [prerequisites.java(), f"-Xmx{launch.heap or profile.heap}", "-Xms64m", *profile.jvm]
-    jvm += [*class_archive.flags(release), "-Djava.awt.headless=true", "-cp", f"{release.jars}{os.sep}*"]
+    jvm += [
+        *class_archive.flags(release),
+        *_of_kerberos(launch),
+        "-Djava.awt.headless=true",
+        "-cp",
+        f"{release.jars}{os.sep}*",
+    ]
     folder = handle.folder / f"broker-{broker.node_id}"
     control.prepare(profile, handle.name, broker, handle.brokers, [*jvm, str(folder)], release)
+
+
+def _of_kerberos(launch: Launch) -> list[str]:
+    return [f"-Djava.security.krb5.conf={kerberos.configuration(launch.home)}"] if launch.profile.kerberos else []
 
 
 def _grant_access(launch: Launch, handle: ClusterHandle) -> None:
@@ -222,12 +234,16 @@ def nodes_down(sandbox: Sandbox) -> tuple[str, ...]:
 
 def take_down(home: Path, clear: bool = False) -> int:
     """Stops all brokers of ``home``, at first gracefully; returns how many ran. ``clear`` removes the data too."""
-    brokers = [process for process in processes.find(home) if not zookeeper.is_one(process)]
-    processes.stop(lambda: [process for process in processes.find(home) if not zookeeper.is_one(process)])
-    processes.stop(lambda: processes.find(home))  # brokers say good-bye to it
+    brokers = _brokers_of(home)
+    processes.stop(lambda: _brokers_of(home))
+    processes.stop(lambda: processes.find(home))  # ZooKeeper, to which brokers say good-bye, and a KDC
     if clear:
         shutil.rmtree(home, ignore_errors=True)
     return len(brokers)
+
+
+def _brokers_of(home: Path) -> list[processes.BrokerProcess]:
+    return [process for process in processes.find(home) if process.node.rpartition("/")[2].isdigit()]
 
 
 @contextlib.contextmanager

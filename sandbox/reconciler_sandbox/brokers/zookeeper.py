@@ -26,10 +26,6 @@ _TICK_MS = 1000  # the shortest session is two of them
 _TRIES = 10
 
 
-def is_one(process: processes.BrokerProcess) -> bool:
-    return process.node.endswith(f"/{_NODE}")
-
-
 def start(release: Release, cluster: ClusterHandle) -> None:
     """Starts it unless it runs, and writes the cluster's id, so that brokers do not choose one. Raises SandboxError."""
     node, folder = f"{cluster.name}/{_NODE}", cluster.folder / _NODE

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from reconciler.kafka.client.auth.supported_settings import not_by_librdkafka
 from reconciler.kafka.client.errors import SettingError
 from reconciler_mirror.clients import librdkafka
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
@@ -56,6 +57,8 @@ class SecondClient:
     """
 
     def __init__(self, span: OffsetSpan) -> None:
+        if reason := not_by_librdkafka(span.endpoint.client):
+            raise CannotLogInError(reason)
         try:
             self._consumer: Consumer = librdkafka.partition_reader(span.endpoint, span.isolation)
         except KafkaException as error:

@@ -12,15 +12,15 @@ _WORDS = {
         sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.config
         enable.sasl.oauthbearer.unsecure.jwt https.ca.location https.ca.pem ssl.ca.location ssl.ca.pem
         ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem ssl.key.password ssl.crl.location
+        sasl.kerberos.service.name sasl.kerberos.principal sasl.kerberos.keytab
         ssl.cipher.suites ssl.curves.list ssl.endpoint.identification.algorithm enable.ssl.certificate.verification
     """,
     "harmless": """
-        sasl.kerberos.service.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.sub.claim.name
     """,
     "forbidden": """
         ssl.providers ssl.engine.location ssl.engine.id ssl.certificate.verify_cb sasl.jaas.config
-        ssl.truststore.location sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-        sasl.kerberos.principal
+        ssl.truststore.location sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     """,
     "refused": """
         ssl.keystore.location ssl.keystore.password ssl.sigalgs.list ssl.ca.certificate.stores

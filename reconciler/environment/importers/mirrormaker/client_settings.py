@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, alike
-from reconciler.kafka.client.auth.supported_settings import MECHANISMS
+from reconciler.kafka.client.auth.supported_settings import BY_PASSWORD
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")
 _SAME = (
@@ -86,7 +86,7 @@ class Client:
         elif prop is None and protocol.startswith("SASL"):
             # Java then has the login from a file that a system property names.
             mechanism = self._get("sasl.mechanism")
-            if mechanism is not None and mechanism.value.strip() in MECHANISMS[:3]:
+            if mechanism is not None and mechanism.value.strip() in BY_PASSWORD:
                 for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
                     words = f"the {kind} of KafkaClient in the file of java.security.auth.login.config"
                     self._add(setting, self._variable(setting, words), None)

@@ -1,4 +1,4 @@
-"""SASL mechanisms: PLAIN (RFC 4616), SCRAM-SHA-256 and -512 (RFC 5802), OAUTHBEARER (RFC 7628).
+"""SASL mechanisms: PLAIN (RFC 4616), SCRAM-SHA-256 and -512 (RFC 5802), OAUTHBEARER (RFC 7628), GSSAPI (RFC 4752).
 
 A mechanism is a generator: it yields what to send and is sent what the broker answered.
 """
@@ -25,13 +25,21 @@ from reconciler.kafka.client.errors import AuthenticationFailedError, SettingErr
 Exchange = Generator[bytes, bytes, None]
 
 
-def exchange(settings: SaslSettings) -> Exchange:
-    """The client's side. Raises AuthenticationFailedError when the broker cannot prove itself (SCRAM) or refuses us."""
+def exchange(settings: SaslSettings, host: str = "") -> Exchange:
+    """The client's side; ``host``: the broker's, as it was dialled, for GSSAPI. Only the first step blocks.
+
+    Raises AuthenticationFailedError when the broker cannot prove itself (SCRAM, GSSAPI) or refuses us, or there is no
+    token or ticket to show.
+    """
     match settings.mechanism:
         case "PLAIN":
             yield f"\0{settings.username}\0{settings.password}".encode()
         case "SCRAM-SHA-256" | "SCRAM-SHA-512" as mechanism:
             yield from _scram(settings, mechanism.removeprefix("SCRAM-").replace("-", "").lower())
+        case "GSSAPI":
+            from reconciler.kafka.client.auth import gssapi  # loads a library that others need not have
+
+            yield from gssapi.exchange(settings.kerberos, host)
         case _:
             text, extensions = token(settings.oauth)
             extra = "".join(f"\x01{name}={value}" for name, value in extensions.items())

@@ -25,11 +25,21 @@ _ALIASES = {
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """``keytab`` empty: tickets of the ticket cache. ``principal`` empty: the cache's, or the first of the keytab."""
+
+    service: str = "kafka"
+    principal: str = ""
+    keytab: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     oauth: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kerberos: KerberosLogin = KerberosLogin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
             of_oauth = ("sasl.oauth", "https.", "enable.sasl.oauth")
             oauth = {_ALIASES.get(name, name): value for name, value in client.items() if name.startswith(of_oauth)}
             sasl = SaslSettings(mechanism, oauth=oauth)
+        elif mechanism == "GSSAPI":
+            sasl = SaslSettings(mechanism, kerberos=kerberos_login(client))
         elif missing := [name for name in ("sasl.username", "sasl.password") if not client.get(name)]:
             raise SettingError(f"sasl.mechanism {mechanism} needs {' and '.join(missing)}")
         else:
@@ -74,6 +86,13 @@ def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
         receive_buffer=_number(client, "socket.receive.buffer.bytes", 0),
         family=_FAMILIES[client.get("broker.address.family", "any").lower()],
     )
+
+
+def kerberos_login(client: Mapping[str, str]) -> KerberosLogin:
+    service, principal, keytab = (
+        client.get(f"sasl.kerberos.{name}", "") for name in ("service.name", "principal", "keytab")
+    )
+    return KerberosLogin(service or "kafka", principal, keytab)
 
 
 def _number(client: Mapping[str, str], name: str, default: int) -> int:

@@ -13,7 +13,8 @@ from difflib import get_close_matches
 
 from reconciler.kafka.address import url_address
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+BY_PASSWORD = MECHANISMS[:3]
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 DECIDES = ("ssl.", "ssl_", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl", "oauthbearer_")
 """Beginnings of settings that decide which credentials a client shows, and to whom."""
@@ -25,14 +26,15 @@ HONOURED = frozenset(
         "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope", "sasl.oauthbearer.extensions",
         "sasl.oauthbearer.grant.type", "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config",
         "enable.sasl.oauthbearer.unsecure.jwt",
+        "sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab",
         "https.ca.location", "https.ca.pem", "ssl.ca.location", "ssl.ca.pem", "ssl.crl.location",
         "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem", "ssl.key.password",
         "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification", "ssl.cipher.suites",
         "ssl.curves.list",
     }
 )  # fmt: skip
-HARMLESS = ("sasl.kerberos.service.name", "sasl.oauthbearer.sub.claim.name")
-"""Settings that matter only with the mechanism GSSAPI, which is refused by its name, or in librdkafka's own log."""
+HARMLESS = ("sasl.oauthbearer.sub.claim.name",)
+"""Settings that matter only in librdkafka's own log."""
 _LIBRDKAFKA_ONLY = ("ssl.keystore.", "ssl.sigalgs.list", "ssl.ca.certificate.stores", "sasl.oauthbearer.assertion.")
 """Beginnings. They name keys and algorithms; our own connections do not honour them."""
 TUNING = frozenset(
@@ -70,7 +72,7 @@ TUNING = frozenset(
 TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a name
 FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location",
          "ssl.keystore.location", "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.jwt.template.file",
-         "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
+         "sasl.oauthbearer.assertion.private.key.file", "sasl.kerberos.keytab")  # fmt: skip
 """Settings whose value is a path."""
 
 _OWN = "The mirror, the lock and other records of this program go over connections of our own"
@@ -86,7 +88,10 @@ _INSTEAD: Mapping[str, tuple[str, str]] = {
     "ssl.engine.": ("It loads code into this program", "name the key as a file, ssl.key.location"),
     "plugin.library.paths": ("It loads code into this program", "remove it"),
     "interceptor": ("It loads code into this program", "remove it"),
-    "sasl.kerberos.": ("librdkafka writes it into a shell command", "remove it, and use another sasl.mechanism"),
+    "sasl.kerberos.": (
+        "No kinit is run here, which librdkafka does by a shell",
+        "remove it: tickets of a sasl.kerberos.keytab are renewed without one",
+    ),
     "offset.store.": ("It writes files, and the mirror keeps its own positions", "remove it"),
     "ssl.ca.certificate.stores": ("It is for Windows only", "name the certificates as a file, ssl.ca.location"),
     "sasl.oauthbearer.assertion.": (
@@ -112,10 +117,7 @@ _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "broker.address.family": (("any", "v4", "v6"), ""),
 }
 """Settings of few values, in lower case, and why there are only these where it is not plain."""
-_KERBEROS = "Neither the mirror nor the librdkafka of confluent-kafka speaks Kerberos (GSSAPI)"
 _WHY_NOT: Mapping[tuple[str, str], str] = {
-    ("sasl.mechanism", "gssapi"): _KERBEROS,
-    ("sasl.mechanisms", "gssapi"): _KERBEROS,
     ("sasl.mechanism", "aws_msk_iam"): "It is a login module of Java clients; MSK takes SCRAM-SHA-512, too",
     ("ssl.endpoint.identification.algorithm", ""): "A blank turns the check of host names off in Java clients only",
 }
@@ -161,6 +163,15 @@ def forbidden(client: Iterable[str]) -> tuple[Refusal, ...]:
     return tuple(_refusal(setting) for setting in unlisted if not setting.startswith(_LIBRDKAFKA_ONLY))
 
 
+def not_by_librdkafka(client: Mapping[str, str]) -> str:
+    """Why librdkafka is given nothing of these settings; empty where it may log in with them. It renews tickets by
+    ``kinit`` in a shell, also where no keytab is named."""
+    mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", ""))
+    if mechanism.upper() != "GSSAPI":
+        return ""
+    return "sasl.mechanism is GSSAPI: Kerberos is spoken by connections of our own, and librdkafka is given none of it"
+
+
 def _refusal(setting: str) -> Refusal:
     default = (
         f"{_OWN}, which do not know it; ignoring it could weaken or break security"
@@ -200,7 +211,7 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         return
     named = [client[name] for name in ("sasl.mechanisms", "sasl.mechanism") if name in client]
     if not named:
-        why = f"Without one librdkafka takes GSSAPI. {_KERBEROS}"
+        why = "Clients of Java take GSSAPI (Kerberos) then; here a login is chosen in words"
         problem = f"security.protocol is {protocol} and sasl.mechanism is missing"
         yield Refusal("security.protocol", problem, why, f"Set sasl.mechanism to {_any_of(MECHANISMS)}")
         return
@@ -229,7 +240,7 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         return
     setting = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), "")
     mechanism = (client.get(setting) or "").upper()
-    needed = ["sasl.username", "sasl.password"] if mechanism in MECHANISMS[:3] else []
+    needed = ["sasl.username", "sasl.password"] if mechanism in BY_PASSWORD else []
     oauth = (
         client.get("sasl.oauthbearer.method", "default"),
         client.get("sasl.oauthbearer.grant.type", "client_credentials"),

@@ -143,7 +143,7 @@ def test_answers_give_what_options_give(authority: str) -> None:
     )
     assert (complete.sync_offsets, complete.metrics_port) == ("yes", 9500)
     assert sum("\n" in words for words in said) == 7, "each answer that cannot be meant is asked for again"
-    assert "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER" in said
+    assert "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI" in said
     assert max(len(words) for words in said if "\n" not in words) <= 80
     assert not {"hunter2", "swordfish"} & set(("".join(said) + command_line(complete)).split())
     again = options_of(shlex.split(command_line(complete))[3:])

@@ -20,7 +20,14 @@ import pytest
 
 from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import SaslSettings, connection_settings
-from reconciler.kafka.client.auth.supported_settings import DECIDES, HONOURED, TUNING, forbidden, refusals
+from reconciler.kafka.client.auth.supported_settings import (
+    DECIDES,
+    HONOURED,
+    TUNING,
+    forbidden,
+    not_by_librdkafka,
+    refusals,
+)
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 from tests.support.access.security_settings import VERDICTS
 
@@ -40,7 +47,7 @@ def test_tuning_of_librdkafka_is_left_aside() -> None:
         ({"security.protocol": "SSL", "ssl.curves.list": "no-such-curve"}, "ssl"),
         ({"broker.address.family": "v5"}, "any, v4 or v6"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism"),
-        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}, "GSSAPI"),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "EXTERNAL"}, "EXTERNAL"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.password"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}, "oidc"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"}, "ssl"),
@@ -96,7 +103,7 @@ def test_no_security_setting_of_librdkafka_is_forgotten() -> None:
     [
         ("ssl.keystore.location", "client.p12", "openssl pkcs12 -in client.p12 -clcerts -out client.pem"),
         ("ssl.sigalgs.list", "RSA+SHA512", "OPENSSL_CONF"),
-        ("sasl.mechanism", "GSSAPI", "Use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
+        ("sasl.mechanism", "EXTERNAL", "Use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"),
         ("sasl.oauthbearer.grant.type", "urn:ietf:params:oauth:grant-type:jwt-bearer", "Use client_credentials"),
         ("ssl.curves.list", "X25519:P-256", "Name one curve"),
     ],
@@ -295,3 +302,13 @@ def test_an_unsecured_token_says_what_its_config_says() -> None:
 def test_a_config_that_makes_no_token_is_told(config: str) -> None:
     with pytest.raises(SettingError, match="principal=NAME"):
         next(exchange(_unsecured(config)))
+
+
+def test_librdkafka_is_given_no_kerberos_login(tmp_path: Path) -> None:
+    """It would write keytab and principal into a command of a shell."""
+    evil = f"x; touch {tmp_path}/owned"
+    client = {"sasl.kerberos.keytab": evil, "sasl.kerberos.principal": evil, "security.protocol": "SASL_PLAINTEXT"}
+    assert refusals(client | {"sasl.mechanism": "GSSAPI"}) == ()
+    for name in ("sasl.mechanism", "sasl.mechanisms"):
+        assert "librdkafka is given none of it" in not_by_librdkafka(client | {name: "gssapi"})
+    assert not_by_librdkafka({"sasl.mechanism": "PLAIN"}) == ""

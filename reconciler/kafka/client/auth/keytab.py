@@ -1,0 +1,63 @@
+"""Which principals a keytab holds: MIT's file format, version 0x0502, all of it big-endian. No key is kept."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+MOST_BYTES = 1 << 20
+
+
+def principals_in(path: str) -> tuple[str, ...]:
+    """``name/instance@REALM``, each once, in the file's order. Raises OSError, or ValueError for what is no keytab."""
+    with Path(path).open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if content[:2] != b"\5\2" or len(content) > MOST_BYTES:
+        raise ValueError("it is no keytab (MIT's format, version 2)")
+    principals, at = [], 2
+    try:
+        while at < len(content):
+            (size,) = struct.unpack_from(">i", content, at)
+            if size > 0:
+                principals.append(_principal(content[at + 4 : at + 4 + size]))
+            elif size == 0:
+                break
+            at += 4 + abs(size)  # an entry that was removed leaves a hole, whose size is negative
+    except (struct.error, UnicodeDecodeError):
+        raise ValueError("it is a damaged keytab: an entry ends too early") from None
+    if not principals:
+        raise ValueError("it is a keytab without a key")
+    return tuple(dict.fromkeys(principals))
+
+
+def _principal(entry: bytes) -> str:
+    (count,) = struct.unpack_from(">H", entry)
+    at, words = 2, []
+    for _ in range(count + 1):  # the realm comes first
+        (size,) = struct.unpack_from(">H", entry, at)
+        words.append(struct.unpack_from(f"{size}s", entry, at + 2)[0].decode())
+        at += 2 + size
+    return f"{'/'.join(words[1:])}@{words[0]}"
+
+
+def keytab_problem(path: str, principal: str, written: str = "") -> str:
+    """Why no ticket of ``principal`` can come from the keytab, with what to do; empty where one can. ``written``: the
+    path as the setting has it. ``principal`` may be empty: the first one is taken."""
+    shown = written or path
+    try:
+        held = principals_in(path)
+    except OSError as error:
+        return (
+            f"sasl.kerberos.keytab names {shown}, which cannot be read: {error.strerror}. Put the keytab there, "
+            "readable for the user that runs this"
+        )
+    except ValueError as error:
+        todo = f"Export {principal or 'the principal'} again"
+        return f"sasl.kerberos.keytab names {shown}, and {error}. {todo}"
+    # One without a realm is of the default realm, which only krb5.conf knows: any is accepted.
+    if principal and not any(principal in (one, one.rpartition("@")[0]) for one in held):
+        return (
+            f"sasl.kerberos.principal is {principal}, and the keytab {shown} holds {', '.join(held)}. Name one of "
+            f"these, or export {principal} into it"
+        )
+    return ""
