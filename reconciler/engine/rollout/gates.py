@@ -117,13 +117,16 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
             examples = (f", such as {each.code}: {each.text}" for each in flow.conditions if each.stops)
             text = f"{counted(stopping, 'condition')} stop copying{next(examples, '')}"
             yield Fault("mirrors", subject, text)
-    for flow_name in flows if runs and gates.lag_ms is not None else ():
+    # A job that does not run is a fault of its own, unless mirrors are ignored: its last lag says nothing of now.
+    for flow_name in flows if gates.lag_ms is not None and (runs or gates.mirrors is MirrorGate.IGNORED) else ():
         flow, subject = mirror.flows.get(flow_name), f"flow {flow_name}"
         if flow is not None and (flow.pauses or flow.pause_counts):
             continue  # paused on purpose
         seconds, most_ms = flow.seconds_lag if flow is not None else None, gates.lag_ms or 0
         allowed = f"at most {time_words(most_ms / 1000)} allowed"
-        if seconds is None:
+        if not runs:
+            yield Fault("lag", subject, f"its lag is not known: its job is {mirror.state}, {allowed}")
+        elif seconds is None:
             yield Fault("lag", subject, f"its lag is not known yet, {allowed}")
         elif mirror.late_ms > most_ms:  # a job that hangs would keep its last good figure
             late = time_words(mirror.late_ms / 1000)

@@ -188,7 +188,8 @@ class KnownLag:
 @dataclass(frozen=True, slots=True)
 class DrainedFlow:
     """The drained flow. ``job``: state of its mirror as ``status`` shows it; ``paused_by`` empty when it is not paused;
-    ``lag``: as the mirror knew it last; ``groups_read_ms``: when it read the origin's groups last."""
+    ``lag``: as the mirror knew it last; ``groups_read_ms``: when it read the origin's groups last. ``unread``: why
+    neither its mirror's status nor its pause can be read, or empty."""
 
     partitions: tuple[PartitionState, ...] | Unknown
     job: str
@@ -197,6 +198,7 @@ class DrainedFlow:
     lag: KnownLag | None = None
     groups_read_ms: int | None = None
     conditions: tuple[str, ...] = ()
+    unread: str = ""
 
     @property
     def left(self) -> int | None:

@@ -147,6 +147,13 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
     if flow.paused_by and not mine:
         why = f": {flow.pause_reason}" if flow.pause_reason else ""
         yield _warning("paused", f"{name} was paused by {flow.paused_by}{why}")
+    elif flow.unread:
+        todo = (
+            f"Before {move.origin} is back, stop its mirror where it runs: reconciler mirror stop ENV MIRROR. Or, as "
+        )
+        todo += f"soon as it answers: reconciler mirror pause ENV {name}"
+        text = f"{name} cannot be paused: {flow.unread}. Once it answers, records left there are copied to "
+        yield _warning("pause", f"{text}{move.destination}, between what is written there from now on", todo)
     elif not runs and not mine:
         yield _warning("job", f"the mirror of {name} is {flow.job}")
     for condition in flow.conditions:
@@ -174,7 +181,8 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
     # Without the origin only what the mirror recorded before says how much is missing.
     head = f"records of {move.origin} that may be lost"
     if flow.lag is None:
-        yield _warning("loss", f"{head}: unknown; the mirror recorded no lag before the outage")
+        why = flow.unread or "the mirror recorded no lag before the outage"
+        yield _warning("loss", f"{head}: unknown; {why}")
     else:
         at = moment(flow.lag.at_ms, "%H:%M:%S UTC on %Y-%m-%d")
         since = f"then {time_words(flow.lag.since_s)} of writes unknown"

@@ -113,14 +113,22 @@ class Switch:
 
     def levers(self) -> Levers:
         flows = [name for name in (self.move.drained, self.move.started) if name]
-        pauses, jobs = {}, {}
+        pauses, jobs, unread = {}, {}, {}
         for flow in flows:
             if self.survey.lost is not None and flow == self.move.started:
                 continue  # its status and its pauses are kept on the origin
             jobs[flow] = steering.job_of(self.session, flow)
-            if (pause := steering.pause_of(self.session, flow)) is not None:
+            try:
+                pause = steering.pause_of(self.session, flow)
+            except ClusterError as error:
+                if self.survey.lost is None or error.kind != "unreachable":
+                    raise
+                mirror = steering.mirror_of(self.session, flow)
+                unread[flow] = f"the status of its mirror, {mirror}, is kept on {error.cluster}, which does not answer"
+                continue
+            if pause is not None:
                 pauses[flow] = pause
-        return Levers(pauses, jobs)
+        return Levers(pauses, jobs, unread)
 
     def carry_out(self, execute: Execution, report: Report) -> Report:
         """Every step, audited. A step that fails ends the move there: what comes after depends on it."""
@@ -160,7 +168,9 @@ class Switch:
         levers = self._seen_levers
         if self.request.fence:
             yield FailoverStep("fence", *fence_planned(facts))
-        if flow is not None and self._pauses(levers):
+        if flow is not None and flow.unread:
+            yield FailoverStep("pause", SKIPPED, f"{move.drained} cannot be paused: {flow.unread}")
+        elif flow is not None and self._pauses(levers):
             if ours(flow.pause_reason):
                 yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:
@@ -265,6 +275,8 @@ class Switch:
         levers = self.levers()
         if facts.flow is None or not self._pauses(levers):
             return SKIPPED, f"{name or 'no flow'} goes on as it is"
+        if name in levers.unread:
+            return SKIPPED, f"{name} cannot be paused: {levers.unread[name]}"
         pause = levers.pauses.get(name)
         if pause is not None:
             return ALREADY, f"{name} is paused {words(pause)}"

@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reconciler.backends.clusters.groups import (
     GroupPosition,
@@ -63,10 +63,12 @@ MAP_WITHIN = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Levers:
-    """Jobs and pauses of the flows, now. ``pauses``: flow -> its pause as a whole; ``jobs``: flow -> its mirror."""
+    """Jobs and pauses of the flows, now. ``pauses``: flow -> its pause as a whole; ``jobs``: flow -> its mirror;
+    ``unread``: flow -> why both are not known, where the cluster that keeps them was lost with the origin."""
 
     pauses: Mapping[str, Pause]
     jobs: Mapping[str, LiveMirror | Unknown | None]
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 class Survey:
@@ -142,6 +144,7 @@ class Survey:
             # No time before the groups were read first, and none where they are not synced.
             (flow.groups.read_ms or None) if flow is not None and flow.groups is not None else None,
             stopping_conditions(flow) if flow is not None and running else (),
+            levers.unread.get(name, ""),
         )
 
     def partitions(self) -> tuple[PartitionState, ...] | Unknown:

@@ -17,7 +17,7 @@ from reconciler.model.plan import Outcome, Result
 from reconciler.operations.mirror.pause import audited, job_of
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.position_metadata import is_ours, moved
+from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of, moved, urlsafe
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.pause import PauseRequest, require_exists, scopes
 from reconciler.resources.mirrors.seek import (
@@ -97,9 +97,15 @@ class _Place:
         for number in self.partitions:
             its, at = bounds[self.scope.topic, number], committed.get((self.remote, number))
             end = its.stable if stable else its.end
-            ours = at is not None and is_ours((self.remote, number), at.offset, at.metadata)
-            position, foreign = (None, None) if at is None else (at.offset, None) if ours else (None, at.offset)
-            seek_partitions.append(SeekPartition(number, position, its.begin, end, foreign))
+            part = SeekPartition(number, None, its.begin, end)
+            if at is not None and not is_ours((self.remote, number), at.offset, at.metadata):
+                part = replace(part, foreign=at.offset)
+            elif at is not None:
+                mark = mark_of((self.remote, number), at.offset, at.metadata)
+                of_former = _of_other_topic(mark, self.topic_id)
+                place = {"former": at.offset} if of_former else {"position": at.offset, "lost_from": mark.lost_from}
+                part = replace(part, **place)
+            seek_partitions.append(part)
         return tuple(seek_partitions)
 
     def chosen(self, standings: Sequence[SeekPartition], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
@@ -112,7 +118,16 @@ class _Place:
         declared = self.session.topology.flows.get(to.flow)
         if declared is None or selector_of(declared).why_not(self.scope.topic) is None:
             require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
-        theirs = self.target.positions(declared.state_name if declared is not None else to.flow)
+        state = declared.state_name if declared is not None else to.flow
+        theirs, marks = self.target.positions(state), self.target.marks(state)
+        for number in self.partitions:
+            if (mark := marks.get((self.remote, number))) is not None and _of_other_topic(mark, self.topic_id):
+                raise ReconcilerError(
+                    f"flow {to.flow} is at {theirs.get((self.remote, number))} of partition {number} of a deleted topic"
+                    f" {self.scope.topic} (id {mark.topic_id}, now {self.topic_id})",
+                    "An offset of a deleted topic means nothing in the topic that has its name now.",
+                    "Name a place with --to, for example earliest.",
+                )
         here = {number: theirs[self.remote, number] for number in self.partitions if (self.remote, number) in theirs}
         return taken_over(standings, here, to.flow)
 
@@ -140,6 +155,11 @@ class _Place:
 
     def _committed(self) -> Mapping[tuple[str, int], GroupPosition]:
         return self.target.offsets([self.group]).get(self.group, {})
+
+
+def _of_other_topic(mark: PositionMark, topic_id: str) -> bool:
+    """Whether a position names a source topic with another id: one of the same name that was deleted."""
+    return bool(mark.topic_id and topic_id) and urlsafe(mark.topic_id) != urlsafe(topic_id)
 
 
 def unreported(side: Side, topic: str, partition: int) -> ClusterError:

@@ -112,12 +112,15 @@ NO_OWNER = Owner()
 
 @dataclass(frozen=True, slots=True)
 class PositionMark:
-    """What a position says of who wrote it. ``topic_id``: of the source topic, empty where it names none."""
+    """What a position says of who wrote it. ``topic_id``: of the source topic, empty where it names none.
+    ``lost_from``: the source offset of the first record whose copy the target lost; None: it lost none, or the mirror
+    does not know which."""
 
     owner: Owner = NO_OWNER
     topic_id: str = ""
     application: str = ""
     hour: int = 0
+    lost_from: int | None = None
 
 
 def owner_of(fields: Mapping[str, Any]) -> Owner:
@@ -138,10 +141,10 @@ def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
     if proof_of(key, offset, fields) is PositionProof.NONE:
         return PositionMark()
     try:
-        return PositionMark(
-            owner_of(fields), str(fields.get("i", "")), str(fields.get("a", "")), int(fields.get("h", 0))
-        )
-    except (ValueError, TypeError, OverflowError):
+        lost_from = int(fields.get("g", (0, 0, -1))[2])
+        figures = (str(fields.get("i", "")), str(fields.get("a", "")), int(fields.get("h", 0)))
+        return PositionMark(owner_of(fields), *figures, lost_from if lost_from >= 0 else None)
+    except (ValueError, TypeError, LookupError, OverflowError):
         return PositionMark()
 
 

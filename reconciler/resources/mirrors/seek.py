@@ -20,13 +20,16 @@ SHOWN = 10
 @dataclass(frozen=True, slots=True)
 class SeekPartition:
     """One source partition: the next offset to copy (None: no position yet), and what the source has. ``foreign``: the
-    offset that another client committed instead of the mirror."""
+    offset that another client committed instead of the mirror. ``former``: the position in a deleted topic of the same
+    name, which says nothing of this one. ``lost_from``: the source offset from which on the target lost its copies."""
 
     partition: int
     position: int | None
     begin: int
     end: int
     foreign: int | None = None
+    former: int | None = None
+    lost_from: int | None = None
 
     @property
     def behind(self) -> int | None:
@@ -131,26 +134,35 @@ def table(standings: Sequence[SeekPartition]) -> list[str]:
         behind = "unknown" if part.behind is None else f"{part.behind:,}"
         place = "none" if part.position is None else str(part.position)
         place = place if part.foreign is None else f"{part.foreign}, not the mirror's"
+        place = place if part.former is None else f"{part.former}, of a deleted topic"
         rows.append((str(part.partition), place, str(part.begin), str(part.end), behind))
     return list(columns(rows, right=range(len(rows[0]))))
 
 
 def costs(standings: Sequence[SeekPartition], chosen: Mapping[int, int]) -> list[str]:
     """What a move means for records: left out for ever, or copied again."""
-    skipped = again = unknown = foreign = 0
+    skipped = again = unknown = foreign = former = 0
     for part in standings:
         if part.foreign is not None:
             foreign += 1
+        elif part.former is not None:
+            former += 1
+            skipped += chosen[part.partition] - part.begin
         elif part.position is None:
             unknown += 1
         else:
             skipped += max(0, chosen[part.partition] - max(part.position, part.begin))
-            again += max(0, min(part.position, part.end) - chosen[part.partition])
+            kept = part.position if part.lost_from is None else part.lost_from
+            again += max(0, min(kept, part.end) - chosen[part.partition])
     lines = [f"passed over and never copied: {counted(skipped, 'offset')} that the source has"] if skipped else []
     lines += [f"copied again, so that the target has the records twice: {counted(again, 'offset')}"] if again else []
     if unknown:
         verb = "has" if unknown == 1 else "have"
         lines.append(f"{counted(unknown, 'partition')} {verb} no position yet and would else begin where start says")
+    if former:
+        has = "has a position" if former == 1 else "have positions"
+        copies = "its copies stay in the target, before those of the topic as it is now"
+        lines.append(f"{counted(former, 'partition')} {has} in a deleted topic of the same name: {copies}")
     if foreign:
         has = "has a position that another client" if foreign == 1 else "have positions that another client"
         copied = "how much is copied again or passed over is not known"

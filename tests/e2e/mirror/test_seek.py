@@ -14,7 +14,8 @@ from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
 
 Cli = Callable[..., Ended]
-METADATA = json.dumps({"i": "gone", "e": 3, "c": 5, "a": "local-1"})
+METADATA = json.dumps({"i": "", "e": 3, "c": 5, "a": "local-1"})
+OF_A_DELETED_TOPIC = json.dumps({"i": "gone", "e": 3, "c": 5, "a": "local-1"})
 
 
 @pytest.fixture
@@ -27,11 +28,15 @@ def env(write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: C
     for number in range(20):
         producer.produce(unique, str(number), partition=0)
     producer.flush(20)
-    consumer = Consumer({**west.super_client(), "group.id": f"mirror.{unique}"})
-    consumer.commit(offsets=[TopicPartition(f"east.{unique}", 0, 7, METADATA)], asynchronous=False)
-    consumer.close()
+    commit(plain, unique, unique, METADATA)
     flows = f"flows:\n  {unique}: {{source: east, target: west, topics: [{unique}]}}\n"
     return write(two_clusters(plain) + flows, unique)
+
+
+def commit(plain: Sandbox, flow: str, topic: str, metadata: str) -> None:
+    consumer = Consumer({**plain["west"].super_client(), "group.id": f"mirror.{flow}"})
+    consumer.commit(offsets=[TopicPartition(f"east.{topic}", 0, 7, metadata)], asynchronous=False)
+    consumer.close()
 
 
 def rows(ended: Ended) -> list[list[str]]:
@@ -57,3 +62,20 @@ def test_what_cannot_be_is_told_with_what_is(cli: Cli, env: Path, unique: str) -
     assert (other.code, f"Perhaps {unique} is meant" in other.words) == (1, True)
     partition = cli("mirror", "seek", env, unique, "--topic", unique, "--partition", 2)
     assert (partition.code, "0 to 1" in partition.words) == (1, True)
+
+
+def test_a_position_of_a_deleted_topic_means_nothing_in_the_one_of_its_name(
+    cli: Cli, env: Path, plain: Sandbox, unique: str
+) -> None:
+    """Neither is it counted as copied, nor is it taken over from another flow."""
+    seek = ("mirror", "seek", env, unique, "--topic", unique, "--partition", 0)
+    commit(plain, unique, unique, OF_A_DELETED_TOPIC)
+    assert rows(cli(*seek)) == [["0", *["7,", "of", "a", "deleted", "topic"], "0", "20", "unknown"]]
+    [place] = json.loads(cli(*seek, "--format", "json").out)["partitions"]
+    assert (place["former"], place["position"], place["behind"]) == (7, None, None)
+    commit(plain, f"{unique}x", unique, OF_A_DELETED_TOPIC)
+    refused = cli(*seek, "--from-flow", f"{unique}x", "--yes")
+    assert (refused.code, "of a deleted topic" in refused.words, "earliest" in refused.words) == (1, True, True)
+    asked = cli(*seek, "--to", 5)
+    assert "passed over and never copied: 5 offsets that the source has" in asked.words
+    assert "1 partition has a position in a deleted topic of the same name" in asked.words

@@ -76,6 +76,15 @@ def test_gates_may_be_wider_or_left_out() -> None:
     assert told(Gates(offline_partitions=1), ill, replace(SCOPE, pending=frozenset({"west"}))) == []
 
 
+def test_a_job_that_does_not_run_has_no_lag_that_counts() -> None:
+    """Where mirrors are ignored, the lag gate alone is left to ask for it; its last figure is of another time."""
+    gone = Sight({"east": WELL}, {"west": mirror(state=JobState.ABSENT, seconds_lag=1.0)})
+    assert told(Gates(mirrors=MirrorGate.IGNORED), gone) == [
+        "flow east-to-west: its lag is not known: its job is absent, at most 60 s allowed"
+    ]
+    assert told(Gates(), gone) == ["mirror west: its job is absent, running is wanted"], "said once"
+
+
 def test_a_replica_that_is_being_copied_is_not_missing() -> None:
     one = Short("a", 0, (1, 2, 3), (1, 2))
     assert lacks_replicas(one, None)

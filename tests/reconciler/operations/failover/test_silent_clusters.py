@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.groups import Side
 from reconciler.cli.main import main
@@ -55,3 +56,25 @@ def test_a_position_of_a_topic_that_the_flow_does_not_mirror_is_told(
         assert ended.value.code == 1
         told.append("does not mirror" in capsys.readouterr().err)
     assert told == [True, False]
+
+
+def test_a_failover_goes_on_where_the_mirrors_status_is_lost_with_the_origin(
+    plain: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its first flow by name leads to the origin, which keeps status and pauses of both."""
+    west = plain["west"]
+    (tmp_path / "topology.yaml").write_text(
+        f"clusters:\n  east: {{bootstrap_servers: ['{NOBODY}']}}\n"
+        f"  west: {{bootstrap_servers: ['{west.bootstrap_servers}'], cluster_id: {west.cluster_id}}}\n"
+        "flows:\n  back: {source: west, target: east, topics: [none.such]}\n"
+        "  there: {source: east, target: west, topics: [none.such], groups: {include: [none.such]}}\n"
+        "mirrors: {both: {flows: [back, there]}}\n"
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["failover", str(tmp_path), "there", "--unplanned", "--dry-run"])
+    said = capsys.readouterr()
+    assert ended.value.code == 0, said.err
+    kept = "the status of its mirror, both, is kept on east, which does not answer"
+    assert f"records of east that may be lost: unknown; {kept}" in " ".join(said.out.split())
+    assert f"there cannot be paused: {kept}" in " ".join(said.out.split())
+    assert "reconciler mirror pause" in said.out

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode
-from reconciler_mirror.model.lane import Claim
+from reconciler_mirror.model.lane import Claim, TargetLoss
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.render.reports.positions import positions_json, positions_text
-from reconciler.replication.offsets.position_metadata import END, moved
+from reconciler.replication.offsets.position_metadata import END, mark_of, moved
 from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus, ReportedCondition, ReportedPause
 from reconciler.resources.mirrors.seek import (
@@ -183,6 +183,17 @@ def test_a_flow_that_keeps_offsets_no_more_goes_on_where_it_is_sent() -> None:
     for same in (True, False):
         after = decode(KEY, 3, moved(KEY, (5, kept), 3, "id", same=same))
         assert after.same == (SameOffsetsPosition(7, None, 2) if same else None)
+
+
+def test_what_the_target_has_lost_is_not_copied_twice() -> None:
+    """``LanePosition`` keeps from where on; a seek there, as the condition asks, is no repetition."""
+    lost = SeekPartition(0, 120, 0, 130, lost_from=60)
+    assert costs([lost], {0: 60}) == []
+    assert costs([lost], {0: 50}) == ["copied again, so that the target has the records twice: 10 offsets"]
+    assert costs([lost], {0: 120}) == []
+    written = encode(KEY, LanePosition(120, "id", lost=TargetLoss(61, 121, 60)))
+    assert mark_of(KEY, 120, written).lost_from == 60
+    assert decode(KEY, 60, moved(KEY, (120, written), 60, "id", same=False)).lost is None
 
 
 def test_a_position_that_another_client_committed_is_shown_as_such() -> None:
