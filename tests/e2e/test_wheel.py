@@ -106,6 +106,13 @@ def installed(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     )
 
 
+def test_it_writes_a_repository_of_environments(installed: Installed) -> None:
+    said = installed.run("init", "--repository", "topology", "--actions", "example/kafka-topology-reconciler@v1.2.0")
+    assert said.endswith("next:\n  reconciler init topology/environments/prod\n")
+    workflow = (installed.folder / "topology" / ".github" / "workflows" / "plan.yml").read_text()
+    assert "example/kafka-topology-reconciler/.github/actions/plan@v1.2.0" in workflow
+
+
 TOPOLOGY = """
 clusters:
   east: {{bootstrap_servers: ["{east}"], defaults: {{replication_factor: 1}}}}

@@ -1,6 +1,7 @@
 """The steps of a workflow run in order, as a runner does, against a GitHub that lives in this process.
 
-Border: ``uses:`` steps are the test's to prepare; expressions that the test does not know fail it.
+Border: steps of our own actions run; those of others are the test's to prepare; expressions that the test does not know
+fail it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,24 @@ from ruamel.yaml import YAML
 from tests.support.paths import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
+ACTIONS = ROOT / ".github" / "actions"
+TEMPLATES = ROOT / "reconciler" / "operations" / "adopt" / "templates"
+WRITTEN = ("plan", "apply", "drift")
+"""Workflows that ``reconciler init --repository`` writes."""
+OURS = re.compile(r"OWNER/kafka-topology-reconciler/\.github/actions/(\w+)@REF")
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
 def workflow(name: str) -> dict[str, Any]:
-    read: dict[str, Any] = YAML(typ="safe").load((WORKFLOWS / f"{name}.yml").read_text(encoding="utf-8"))
+    return _read((TEMPLATES if name in WRITTEN else WORKFLOWS) / f"{name}.yml")
+
+
+def action(name: str) -> dict[str, Any]:
+    return _read(ACTIONS / name / "action.yml")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    read: dict[str, Any] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
     return read
 
 
@@ -133,15 +147,15 @@ class Step:
 
 
 class Job:
-    """One run of one job: ``values`` are what its expressions stand for."""
+    """One run of one job: ``values`` are what its expressions evaluate to."""
 
     def __init__(self, name: str, job: str, workspace: Path, values: Mapping[str, str], variables: Mapping[str, str]):
-        self.read = workflow(name)
-        self.job = self.read["jobs"][job]
+        self.job = workflow(name)["jobs"][job]
         self.workspace = workspace
         self.values = dict(values)
         self.temp = workspace.parent / f"temp-{name}-{len(list(workspace.parent.iterdir()))}"
         self.temp.mkdir()
+        (self.temp / "venv").symlink_to(ROOT / ".venv")  # as if an earlier step had installed there
         self.variables = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "GITHUB_"))},
             **variables,
@@ -150,40 +164,58 @@ class Job:
             "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "GITHUB_REPOSITORY": "o/r",
             "GITHUB_ACTIONS": "true",
-            "RECONCILER_VENV": str(ROOT / ".venv"),
         }
         self.steps: list[Step] = []
 
     def run(self) -> list[Step]:
         """Until a step fails; after that only those with ``always()``."""
-        failed = False
         for step in self.job["steps"]:
-            condition = step.get("if", "")
-            if "run" not in step or (failed and "always()" not in condition):
-                continue
-            if ".outputs." in condition and not self.values.get(_inner(condition)):
-                continue
-            done = self._step(step)
-            self.steps.append(done)
-            failed = failed or done.code != 0
+            ours = OURS.fullmatch(step.get("uses", ""))
+            if ours:
+                self._action(ours[1], step)
+            elif "run" in step:
+                self._step(step, self.values, {})
         return self.steps
 
     def words(self) -> str:
         return "".join(f"--- {step.name}: {step.code}\n{step.words}" for step in self.steps)
 
-    def _step(self, step: Mapping[str, Any]) -> Step:
+    def _action(self, name: str, caller: Mapping[str, Any]) -> None:
+        """Steps of a composite action see its inputs, and no steps of its caller."""
+        read = action(name)
+        given = {key: self._value(value, self.values) for key, value in caller.get("with", {}).items()}
+        assert given.keys() <= read.get("inputs", {}).keys()
+        inputs = {key: str(given.get(key, one.get("default", ""))) for key, one in read.get("inputs", {}).items()}
+        values = {key: value for key, value in self.values.items() if not key.startswith("steps.")}
+        values |= {f"inputs.{key}": value for key, value in inputs.items()}
+        for step in read["runs"]["steps"]:
+            if "run" in step:
+                assert step["shell"] == "bash", "a composite action has no default"
+                self._step(step, values, {"GITHUB_ACTION_PATH": str(ACTIONS / name)})
+        for key, output in read.get("outputs", {}).items():
+            self.values[f"steps.{caller['id']}.outputs.{key}"] = self._value(output["value"], values)
+
+    def _step(self, step: Mapping[str, Any], values: dict[str, str], variables: Mapping[str, str]) -> None:
+        condition = step.get("if", "")
+        if any(done.code for done in self.steps) and "always()" not in condition:
+            return
+        if ".outputs." in condition and not values.get(_inner(condition)):
+            return
+        done = self._ran(step, values, variables)
+        self.steps.append(done)
+
+    def _ran(self, step: Mapping[str, Any], values: dict[str, str], variables: Mapping[str, str]) -> Step:
         assert "${{" not in step["run"], "an expression inside a script is an injection"
         output = self.temp / "output"
         output.write_text("")
-        told = {**self.read.get("env", {}), **self.job.get("env", {}), **step.get("env", {})}
-        variables = {**self.variables, **{key: self._value(value) for key, value in told.items()}}
+        told = {**self.job.get("env", {}), **step.get("env", {})}
+        variables = {**self.variables, **variables, **{key: self._value(value, values) for key, value in told.items()}}
         if (self.temp / "path").exists():
             added = ":".join((self.temp / "path").read_text().split())
             variables["PATH"] = f"{added}:{variables['PATH']}"
-        folder = step.get("working-directory") or self.read["defaults"]["run"].get("working-directory", ".")
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=self.workspace / folder,
+            cwd=self.workspace / step.get("working-directory", "."),
             env={**variables, "GITHUB_OUTPUT": str(output)},
             capture_output=True,
             text=True,
@@ -191,15 +223,17 @@ class Job:
         )
         for line in output.read_text().splitlines():
             name, _, value = line.partition("=")
-            self.values[f"steps.{step['id']}.outputs.{name}"] = value
+            values[f"steps.{step['id']}.outputs.{name}"] = value
         return Step(step.get("name", step["run"]), done.returncode, done.stdout + done.stderr)
 
-    def _value(self, text: str) -> str:
-        return EXPRESSION.sub(lambda found: self._stands_for(found[1]), str(text))
+    def _value(self, text: object, values: Mapping[str, str]) -> str:
+        def evaluated(expression: str) -> str:
+            """What is not set, or not put out, is empty; ``A || 'B'`` is B where A is empty."""
+            name, _, default = expression.partition(" || ")
+            known = values.get(name, "") if name.startswith(("vars.", "steps.")) else values[name]
+            return known or default.strip("'")
 
-    def _stands_for(self, name: str) -> str:
-        """A variable of the repository that nobody set is empty."""
-        return self.values.get(name, "") if name.startswith("vars.") else self.values[name]
+        return EXPRESSION.sub(lambda found: evaluated(found[1]), str(text))
 
 
 def _inner(condition: str) -> str:

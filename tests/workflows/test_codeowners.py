@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.workflow_runner import TEMPLATES
 
-EXAMPLE = ROOT / "docs" / "begin" / "CODEOWNERS"
+EXAMPLE = TEMPLATES / "CODEOWNERS"
 
 
 def owners(path: str) -> list[str]:
@@ -38,10 +39,10 @@ def expression(pattern: str) -> str:
         ".github/CODEOWNERS",
         ".github/workflows/plan.yml",
         ".github/workflows/apply.yml",
-        ".github/scripts/secrets",
-        "reconciler/cli/start.py",
-        "requirements/runtime.lock",
-        "pyproject.toml",
+        ".github/dependabot.yml",
+        ".pre-commit-config.yaml",
+        "environments/prod/east/cluster.yaml",
+        "README.md",
     ],
 )
 def test_what_decides_over_credentials_and_code_is_guarded(path: str) -> None:

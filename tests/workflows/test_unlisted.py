@@ -55,7 +55,6 @@ class Team:
         workspace = self.root / f"workspace-{len(list(self.root.iterdir()))}"
         git.Repo.clone_from(str(self.repo.working_dir), str(workspace / "edit"))
         git.Repo(workspace / "edit").git.checkout(str(self.repo.head.commit.hexsha))
-        (workspace / "tool").symlink_to(ROOT)
         values = {
             "github.event.pull_request.number": "7",
             "github.token": "read-and-comment",

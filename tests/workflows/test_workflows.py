@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import git
 import pytest
@@ -17,13 +18,15 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.paths import ROOT
-from tests.support.workflow_runner import WORKFLOWS, GitHub, Job, github, workflow
+from tests.support.workflow_runner import ACTIONS, OURS, WORKFLOWS, WRITTEN, GitHub, Job, action, github, workflow
 
 pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parent / "comment.md"
 SECRETS = "# for the names of this environment\nWHO=workflow\n"
-NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
+NAMES = [*sorted(path.stem for path in WORKFLOWS.glob("*.yml")), *WRITTEN]
+OWN = sorted(path.name for path in ACTIONS.iterdir())
+PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40}")
 
 
 # as files
@@ -36,12 +39,30 @@ def test_nothing_is_permitted_by_default_and_actions_are_pinned(name: str) -> No
     for job in read["jobs"].values():
         assert job["timeout-minutes"] <= 120
         assert job["permissions"], "what a job may do is written down"
-        for step in job["steps"]:
-            if "uses" in step:
-                assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
-            if step.get("uses", "").startswith("actions/checkout"):
-                assert step["with"]["persist-credentials"] is False
-            assert "${{" not in step.get("run", ""), "an expression inside a script is an injection"
+        _careful(job["steps"])
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_our_actions_describe_their_inputs_and_are_as_careful(name: str) -> None:
+    read = action(name)
+    assert all(one["description"] for one in (read, *read["inputs"].values()))
+    assert all("default" in one or one["required"] for one in read["inputs"].values())
+    _careful(read["runs"]["steps"])
+
+
+def _careful(steps: list[dict[str, Any]]) -> None:
+    for step in steps:
+        if "uses" in step:
+            ours = OURS.fullmatch(step["uses"])
+            assert ours[1] in OWN if ours else PINNED.fullmatch(step["uses"])
+        if step.get("uses", "").startswith("actions/checkout"):
+            assert step["with"]["persist-credentials"] is False
+        assert "${{" not in step.get("run", ""), "an expression inside a script is an injection"
+
+
+def test_what_is_written_uses_each_of_our_actions() -> None:
+    steps = [step for name in WRITTEN for job in workflow(name)["jobs"].values() for step in job["steps"]]
+    assert {ours[1] for step in steps if (ours := OURS.fullmatch(step.get("uses", "")))} == set(OWN)
 
 
 def test_newer_actions_and_packages_are_proposed() -> None:
@@ -61,10 +82,12 @@ def test_a_fork_gets_no_credentials_and_can_write_nothing() -> None:
     assert "== github.repository" in workflow("plan")["jobs"]["plan"]["if"]
 
 
-@pytest.mark.parametrize(("name", "job"), [("plan", "plan"), ("apply", "apply"), ("drift", "drift")])
-def test_secrets_reach_the_one_step_that_needs_them(name: str, job: str) -> None:
-    steps = workflow(name)["jobs"][job]["steps"]
-    assert [step["name"] for step in steps if "secrets." in json.dumps(step)] == [name]
+@pytest.mark.parametrize("name", WRITTEN)
+def test_secrets_reach_the_one_step_that_needs_them(name: str) -> None:
+    (step,) = workflow(name)["jobs"][name]["steps"]
+    assert step["uses"].endswith(f"/{name}@REF")
+    assert "secrets." not in json.dumps([job for key, job in workflow(name)["jobs"].items() if key != name])
+    assert [step["name"] for step in action(name)["runs"]["steps"] if "inputs.secrets" in json.dumps(step)] == [name]
 
 
 @pytest.mark.parametrize(
@@ -108,10 +131,10 @@ def test_what_an_edit_says_is_no_command_to_the_runner() -> None:
     first, *between, last = done.stdout.splitlines()
     word = first.removeprefix("::stop-commands::")
     assert (len(word), between, last, done.returncode) == (32, ["::add-mask::y", "##[error]x"], f"::{word}::", 3)
-    for name in NAMES:
-        for job in workflow(name)["jobs"].values():
-            shown = [line for step in job["steps"] for line in step.get("run", "").splitlines() if "said.txt" in line]
-            assert all("quiet" in line for line in shown if re.search(r"\b(cat|tee)\b", line))
+    for name in OWN:
+        steps = action(name)["runs"]["steps"]
+        shown = [line for step in steps for line in step.get("run", "").splitlines() if "said.txt" in line]
+        assert all("quiet" in line for line in shown if re.search(r"\b(cat|tee)\b", line))
 
 
 @pytest.mark.parametrize(
@@ -165,11 +188,6 @@ class Repository:
     def checked_out(self, commit: str, name: str = "edit") -> Path:
         workspace = self.root / f"workspace-{len(list(self.root.iterdir()))}"
         git.Repo.clone_from(str(self.repo.working_dir), str(workspace / name)).git.checkout(commit)
-        (workspace / "tool").symlink_to(ROOT)
-        if name == ".":
-            scripts = workspace / ".github"
-            scripts.mkdir()
-            (scripts / "scripts").symlink_to(ROOT / ".github" / "scripts")
         return workspace
 
     def plan(self, topics: str, job: str = "plan", secrets: str = SECRETS) -> tuple[Job, str, str]:
@@ -183,8 +201,8 @@ class Repository:
             "github.token": "read-and-comment",
             "secrets.RECONCILER_SECRETS": secrets,
         }
-        if job == "fork":
-            values = {}
+        if job == "fork":  # its token can write nothing, and GitHub would not tell it a secret
+            values = {"github.event.pull_request.number": "7", "github.token": "read"}
         made = Job("plan", job, self.checked_out(merge), values, {"GITHUB_API_URL": self.hub.address})
         made.run()
         if (made.temp / "plan.json").exists():
@@ -206,16 +224,16 @@ class Repository:
             "github.token": "read-and-comment",
             "secrets.RECONCILER_SECRETS": SECRETS,
         }
-        return self._checked("apply", values)
+        return self._ran("apply", "apply", self.checked_out("main", "."), values)
 
     def touched(self, before: str) -> Job:
-        now = str(self.repo.commit("main").hexsha)
-        listed = json.dumps(["shop", "other"])
-        return self._checked(
-            "apply",
-            {"github.sha": now, "github.event.before": before, "vars.RECONCILER_ENVIRONMENTS": listed},
-            "touched",
-        )
+        values = {
+            "github.sha": str(self.repo.commit("main").hexsha),
+            "github.event.before": before,
+            "github.event_name": "push",
+            "vars.RECONCILER_ENVIRONMENTS": json.dumps(["shop", "other"]),
+        }
+        return self._ran("apply", "touched", self.checked_out("main"), values)
 
     def drift(self) -> Job:
         values = {
@@ -226,11 +244,11 @@ class Repository:
             "github.token": "read-and-issue",
             "secrets.RECONCILER_SECRETS": SECRETS,
         }
-        return self._checked("drift", values)
+        return self._ran("drift", "drift", self.checked_out("main", "."), values)
 
-    def _checked(self, name: str, values: dict[str, str], job: str = "") -> Job:
+    def _ran(self, name: str, job: str, workspace: Path, values: dict[str, str]) -> Job:
         variables = {"GITHUB_API_URL": self.hub.address, "RECONCILER_STATE": str(self.root / "state")}
-        made = Job(name, job or name, self.checked_out("main", "."), values, variables)
+        made = Job(name, job, workspace, values, variables)
         made.run()
         return made
 
@@ -365,7 +383,7 @@ def _told(job: Job) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("edited_one", "told"), [("environments/shop/x.yaml", "environments=touched"), ("README", "")])
+@pytest.mark.parametrize(("edited_one", "told"), [("environments/shop/x.yaml", "environments"), ("README", "")])
 def test_only_an_edit_of_environments_is_planned(shop: Repository, edited_one: str, told: str) -> None:
     shop.repo.git.checkout("-B", "edit", "main")
     (Path(shop.repo.working_dir) / edited_one).write_text("topics: {}\n")
@@ -373,9 +391,10 @@ def test_only_an_edit_of_environments_is_planned(shop: Repository, edited_one: s
     shop.repo.git.commit(m="edit")
     shop.repo.git.checkout("--detach", "main")
     shop.repo.git.merge("edit", no_ff=True, m="merge")
-    job = Job("plan", "touched", shop.checked_out(str(shop.repo.head.commit.hexsha)), {}, {})
+    pull = {"github.event_name": "pull_request", "github.sha": "", "github.event.before": ""}
+    job = Job("plan", "touched", shop.checked_out(str(shop.repo.head.commit.hexsha)), pull, {})
     assert [step.code for step in job.run()] == [0], job.words()
-    assert (job.temp / "output").read_text().strip() == told
+    assert job.values["steps.look.outputs.environments"] == told
     assert "touched" in workflow("plan")["jobs"]["plan"]["needs"]
 
 

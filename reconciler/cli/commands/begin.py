@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.help import ending
+from reconciler.errors import ReconcilerError
 from reconciler.render.console import PROGRAM, App, say, show
 
 app = App()
@@ -38,10 +40,14 @@ class CopyNaming(StrEnum):
         "init environments/prod",
         "init environments/lab --cluster east=e:9092 --cluster west=w:9092 --security-protocol PLAINTEXT"
         " --flow 'east:west=orders.*'",
+        "init --repository kafka-topology --actions example/kafka-topology-reconciler@v1.0.0",
     )
 )
 def init(
-    env: Annotated[Path, typer.Argument(metavar="ENV", help="environment folder to write, which is not there yet")],
+    env: Annotated[
+        Path | None,
+        typer.Argument(metavar="ENV", help="new environment folder; with --repository: DIR/environments/prod"),
+    ] = None,
     clusters: Annotated[
         list[str] | None, typer.Option("--cluster", metavar="NAME=HOST:PORT", help="alias, and brokers to ask first")
     ] = None,
@@ -70,15 +76,35 @@ def init(
         int | None, typer.Option("--metrics-port", metavar="PORT", min=0, max=65535, help="of mirrors; 0: none")
     ] = None,
     users: Annotated[bool, typer.Option("--with-users", help="declare SCRAM users, too")] = False,
+    repository: Annotated[
+        Path | None,
+        typer.Option("--repository", metavar="DIR", help="write what a repository of environments needs, too: CI"),
+    ] = None,
+    actions: Annotated[
+        str, typer.Option("--actions", metavar="OWNER/NAME@REF", help="repository with this tool's actions")
+    ] = "",
 ) -> None:
     """Ask a few questions and write a first environment from live clusters. Asks nothing where options answer."""
     from reconciler.operations.adopt import init as initial
     from reconciler.operations.adopt.init import InitOptions, command_line, init_request
     from reconciler.operations.adopt.questions import completed
+    from reconciler.operations.adopt.repository import environment_in, write_repository
 
-    initial.require_new(env)
+    asks = sys.stdin is not None and sys.stdin.isatty()
+    if repository is not None:
+        folder = environment_in(repository, env)
+        show("\n".join(write_repository(repository, folder, actions)))
+        # Without an answer, and nobody to ask, the environment is left for the next command.
+        if env is None and not clusters and not asks:
+            show(f"next:\n  reconciler init {shlex.quote(str(folder))}")
+            return
+    elif env is None:
+        raise ReconcilerError("init has no folder to write", "", "reconciler init environments/prod")
+    else:
+        folder = env
+    initial.require_new(folder)
     options = InitOptions(
-        env,
+        folder,
         tuple(clusters or ()),
         protocol,
         tuple(client or ()),
@@ -90,7 +116,7 @@ def init(
         metrics_port,
         users,
     )
-    if sys.stdin is not None and sys.stdin.isatty():
+    if asks:
         asked = completed(options, _ask, say, os.environ.__contains__)
         if asked != options:
             say("the same without questions:", f"  {command_line(asked)}")

@@ -51,7 +51,8 @@ def first_environment(
     """A topic that several clusters have is declared on the one furthest upstream. Raises ReconcilerError with all
     problems if the files would not be valid: the answers contradict each other, or a cluster is given twice."""
     # Without any connection: slips in the answers are reported before a cluster is asked.
-    require_valid({"clusters.yaml": _clusters_text(clusters), "flows.yaml": _flows_text(flows, metrics_port)}, name)
+    flow_files = _flow_texts(flows, metrics_port)
+    require_valid({"clusters.yaml": _clusters_text(clusters), **flow_files}, name)
     files: dict[str, str] = {}
     adoptions: list[Adoption] = []
     left: dict[str, int] = {}
@@ -72,15 +73,14 @@ def first_environment(
         adoption = adopt(replace(cluster, cluster_id=live.cluster_id), live, replace(options, known=known))
         adoptions.append(adoption)
         files |= {f"{cluster.name}/{path}": text for path, text in texts(adoption).items()}
-    if flows:
-        files["flows.yaml"] = _flows_text(flows, metrics_port)
+    files |= flow_files
     require_valid(files, name)
     return FirstEnvironment(files, tuple(adoptions), left)
 
 
 def require_valid(files: Mapping[str, str], name: str) -> None:
     try:
-        load({path: text for path, text in files.items() if text}, name)
+        load(files, name)
     except TopologyError as error:
         problems = "\n".join(f"{problem.what}. {problem.why}. {problem.todo}." for problem in error.problems)
         raise ReconcilerError(problems, "The environment would not be valid.", "Nothing was written.") from None
@@ -104,9 +104,10 @@ def _clusters_text(clusters: Sequence[Cluster]) -> str:
     return "\n".join(["clusters:", *lines]) + "\n"
 
 
-def _flows_text(flows: Sequence[FirstFlow], metrics_port: int) -> str:
+def _flow_texts(flows: Sequence[FirstFlow], metrics_port: int) -> dict[str, str]:
+    """Mirrors have a file of their own: their ``spark_conf`` is code, which CODEOWNERS can guard by the file's name."""
     if not flows:
-        return ""
+        return {}
     lines = ["flows:"]
     for flow in flows:
         lines.append(f"  {scalar(flow.name)}:")
@@ -120,7 +121,9 @@ def _flows_text(flows: Sequence[FirstFlow], metrics_port: int) -> str:
             lines.append("    naming: {policy: default}")
         if flow.sync_offsets:
             lines.append("    groups: {sync_offsets: true}")
+    files = {"flows.yaml": "\n".join(lines) + "\n"}
     if metrics_port:
         ports = enumerate(dict.fromkeys(flow.target for flow in flows), metrics_port)
-        lines += ["mirrors:", *(f"  {scalar(target)}: {{metrics_port: {port}}}" for port, target in ports)]
-    return "\n".join(lines) + "\n"
+        mirrors = "".join(f"  {scalar(target)}: {{metrics_port: {port}}}\n" for port, target in ports)
+        files["mirrors.yaml"] = f"mirrors:\n{mirrors}"
+    return files

@@ -1,0 +1,75 @@
+"""``init --repository``: the files beside the environments of a repository that gets this tool as actions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from reconciler.backends.files import is_taken, write_texts
+from reconciler.errors import ReconcilerError
+from reconciler.text import counted
+
+TEMPLATES = {
+    "README.md": "README.md",
+    ".gitignore": "gitignore",
+    ".pre-commit-config.yaml": "pre-commit-config.yaml",
+    ".github/CODEOWNERS": "CODEOWNERS",
+    ".github/dependabot.yml": "dependabot.yml",
+    ".github/workflows/plan.yml": "plan.yml",
+    ".github/workflows/apply.yml": "apply.yml",
+    ".github/workflows/drift.yml": "drift.yml",
+}
+"""By the path in the repository, the file in ``templates/``."""
+_NAME = "kafka-topology-reconciler"
+_WORDS = re.compile(rf"\bOWNER/{_NAME}\b|\b(?:REF|ENVIRONMENT|NAME)\b")
+_ACTIONS = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
+
+
+def environment_in(repository: Path, environment: Path | None) -> Path:
+    """Folder of the environment: ``environments/prod`` of the repository unless given. Raises ReconcilerError for one
+    that the workflows would not find."""
+    folder = environment or repository / "environments" / "prod"
+    inside = repository / "environments"
+    if folder.resolve().parent != inside.resolve():
+        words = ["reconciler", "init", str(inside / folder.name), "--repository", str(repository)]
+        raise ReconcilerError(
+            f"{folder} is not a folder of {inside}",
+            "The workflows of the repository plan and apply the folders of environments/.",
+            shlex.join(words),
+        )
+    return folder
+
+
+def write_repository(repository: Path, environment: Path, actions: str) -> Iterator[str]:
+    """Writes the files that are missing; reports them, the kept ones, and what is left to decide. ``actions``:
+    ``OWNER/NAME@REF`` of the repository that holds this tool's actions, or empty. Raises ReconcilerError."""
+    named = _ACTIONS.fullmatch(actions or f"OWNER/{_NAME}@v{version(_NAME)}")
+    if named is None:
+        raise ReconcilerError(
+            f"--actions is {actions}",
+            "The workflows get plan, apply and drift from that repository, at that tag or commit.",
+            f"Write OWNER/NAME@REF, such as example/{_NAME}@v{version(_NAME)}.",
+        )
+    words = {f"OWNER/{_NAME}": named[1], "REF": named[2]}
+    words |= {"ENVIRONMENT": f"environments/{environment.name}", "NAME": environment.name}
+    kept = [path for path in TEMPLATES if is_taken(repository / path)]
+    texts = {
+        repository / path: _WORDS.sub(lambda word: words[word[0]], _template(name))
+        for path, name in TEMPLATES.items()
+        if path not in kept
+    }
+    write_texts(texts)
+    yield f"Wrote {counted(len(texts), 'file')} of the repository {repository}"
+    if kept:
+        yield f"  kept as they are: {', '.join(kept)}"
+    if not actions:
+        yield "  left to decide: the OWNER of the actions in .github/workflows and .pre-commit-config.yaml"
+    yield "  left to decide: teams in .github/CODEOWNERS, secrets and variables on GitHub: README.md"
+
+
+def _template(name: str) -> str:
+    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")

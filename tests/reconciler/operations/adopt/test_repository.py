@@ -1,0 +1,60 @@
+"""``init --repository``: a repository of environments that has nothing of this project's source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from reconciler.errors import ReconcilerError
+from reconciler.operations.adopt.repository import TEMPLATES, environment_in, write_repository
+
+ACTIONS = "example/kafka-topology-reconciler@v1.2.0"
+
+
+def written(repository: Path, actions: str = ACTIONS) -> list[str]:
+    return list(write_repository(repository, repository / "environments" / "prod", actions))
+
+
+def test_every_file_names_the_environment_and_the_actions_at_their_version(tmp_path: Path) -> None:
+    assert written(tmp_path)[0].startswith("Wrote 8 files")
+    texts = {path: (tmp_path / path).read_text() for path in TEMPLATES}
+    for path, text in texts.items():
+        assert not re.search(r"\b(OWNER|REF|ENVIRONMENT|NAME)\b", text), path
+        if path.endswith((".yml", ".yaml")):
+            assert YAML(typ="safe").load(text)
+    uses = re.findall(r"uses: (\S+)", "".join(texts.values()))
+    assert len(uses) == 7
+    assert all(re.fullmatch(r"example/kafka-topology-reconciler/\.github/actions/\w+@v1\.2\.0", one) for one in uses)
+    hook = YAML(typ="safe").load(texts[".pre-commit-config.yaml"])["repos"][0]
+    assert (hook["rev"], hook["hooks"][0]["args"]) == ("v1.2.0", ["environments/prod"])
+    assert "`prod-apply`" in texts["README.md"]
+
+
+def test_files_that_exist_are_kept_and_named(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("ours\n")
+    assert "  kept as they are: README.md" in written(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "ours\n"
+    assert written(tmp_path)[0].startswith("Wrote 0 files"), "a second run goes on where the first one ended"
+
+
+def test_whose_actions_they_are_is_left_to_decide_and_said(tmp_path: Path) -> None:
+    assert any("left to decide: OWNER" in line for line in written(tmp_path, ""))
+    assert "uses: OWNER/kafka-topology-reconciler/" in (tmp_path / ".github/workflows/plan.yml").read_text()
+
+
+@pytest.mark.parametrize("actions", ["example", "example/tool", "@v1", "example/tool@v1 # x", "example/tool@v1\nx: y"])
+def test_what_names_no_repository_and_version_is_refused_and_nothing_is_written(tmp_path: Path, actions: str) -> None:
+    with pytest.raises(ReconcilerError, match="--actions is"):
+        written(tmp_path, actions)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_environment_that_no_workflow_would_find_is_refused(tmp_path: Path) -> None:
+    assert environment_in(tmp_path, None) == tmp_path / "environments" / "prod"
+    assert environment_in(tmp_path, tmp_path / "environments" / "eu") == tmp_path / "environments" / "eu"
+    for outside in (tmp_path / "prod", tmp_path / "environments", tmp_path / "environments" / "eu" / "prod"):
+        with pytest.raises(ReconcilerError, match="is not a folder of"):
+            environment_in(tmp_path, outside)
