@@ -97,7 +97,7 @@ def test_one_module_opens_git() -> None:
 def test_one_script_opens_git() -> None:
     scripts = [path for path in SCRIPT.parent.iterdir() if path.is_file() and path != SCRIPT]
     assert {path.name: found for path in scripts if (found := commands(path.read_text("utf-8")))} == {}
-    folders = (ROOT / ".github", ROOT / "docs" / "gitlab", ROOT / "reconciler" / "operations" / "adopt" / "templates")
+    folders = (ROOT / ".github", ROOT / "templates", ROOT / "reconciler" / "operations" / "adopt" / "templates")
     recipes = [path for folder in folders for path in folder.rglob("*.yml")]
     assert {path: found for path in recipes if (found := commands(path.read_text("utf-8")))} == {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,7 +27,8 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-RECIPE = ROOT / "docs" / "gitlab"
+COMPONENT = ROOT / "templates" / "topology.yml"
+SCRIPT = ROOT / ".github" / "scripts" / "gitlab.py"
 OURS, THEIRS = 1, 2
 COMMENT = '<!-- reconciler-plan {"environment": "prod", "digest": "1"} -->\nplanned\n'
 
@@ -119,7 +121,7 @@ def variables(lab: GitLab) -> dict[str, str]:
 
 
 def said(lab: GitLab, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(RECIPE / "gitlab.py"), *words]
+    command = [sys.executable, str(SCRIPT), *words]
     return subprocess.run(command, cwd=folder, env=variables(lab), capture_output=True, text=True)
 
 
@@ -137,9 +139,8 @@ def ran(lab: GitLab, folder: Path, job: str, reconciler: str, **more: str) -> su
     for name, words in (("reconciler", WRITTEN + reconciler), ("python", f'exec {sys.executable} "$@"')):
         (tool / ".venv/bin" / name).write_text(f"#!/bin/sh\n{words}\n")
         (tool / ".venv/bin" / name).chmod(0o755)
-    for name in ("docs", ".github"):
-        if not (tool / name).exists():
-            (tool / name).symlink_to(ROOT / name)
+    if not (tool / ".github").exists():
+        (tool / ".github").symlink_to(ROOT / ".github")
     recipe = read_recipe()
     lines = [*recipe[".reconciler"]["before_script"], *recipe[job]["script"]]
     return subprocess.run(
@@ -153,7 +154,16 @@ def ran(lab: GitLab, folder: Path, job: str, reconciler: str, **more: str) -> su
 
 
 def read_recipe() -> Any:
-    return YAML(typ="safe").load((RECIPE / "gitlab-ci.yml").read_text(encoding="utf-8"))
+    _, jobs = YAML(typ="safe").load_all(COMPONENT.read_text(encoding="utf-8"))
+    return jobs
+
+
+def test_each_input_of_the_component_is_described_and_used() -> None:
+    spec, _ = YAML(typ="safe").load_all(COMPONENT.read_text(encoding="utf-8"))
+    used = set(re.findall(r"\$\[\[ inputs\.(\w+) \]\]", COMPONENT.read_text(encoding="utf-8")))
+    assert used == spec["spec"]["inputs"].keys()
+    assert all(one["description"] for one in spec["spec"]["inputs"].values())
+    assert read_recipe()[".each"]["parallel"]["matrix"] == [{"ENVIRONMENT": "$[[ inputs.environments ]]"}]
 
 
 def test_its_commands_are_ours() -> None:

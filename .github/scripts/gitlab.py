@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".github" / "scripts"))
-
 from comment_text import fenced, quoted, shown
 
 LIMIT = 500_000  # GitLab refuses a note above 1,000,000 characters
