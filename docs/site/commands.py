@@ -58,7 +58,7 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
     for line in lines:
         content = line.strip("│").rstrip()
         words = [word for word in re.split(rf" {{{_BESIDE},}}", content.strip().removeprefix("*").strip()) if word]
-        if content.startswith((" *", " -")) or re.match(r" {6}\S", content):
+        if content.startswith((" *", " -")) or re.match(r" {3,6}\S", content):
             begun.append(words)
         else:
             begun[-1] += words

@@ -14,8 +14,10 @@ from tests.support.paths import ROOT, parsed
 
 MOST_ENTRIES = 16
 """Files and folders of one folder: more is no longer seen at a glance."""
-NOT_OURS_TO_PLACE = {Path("LICENSE"), Path("pyproject.toml")}
-"""Looked for at the top by forges, packagers and lawyers."""
+NOT_OURS_TO_PLACE = {
+    Path(name) for name in ("LICENSE", "pyproject.toml", ".pre-commit-hooks.yaml", "templates/topology.yml")
+}
+"""Looked for at the top by forges, packagers, pre-commit and lawyers."""
 
 
 def entries() -> dict[Path, set[str]]:
