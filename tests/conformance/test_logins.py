@@ -1,4 +1,4 @@
-"""Requests that librdkafka has no call for, with each way to log in that a secure broker has."""
+"""Requests of the reconciler, with each way to log in that a secure broker has."""
 
 from __future__ import annotations
 
@@ -69,11 +69,13 @@ def test_each_way_to_log_in_serves_every_request(
         assert replicas.moves() == ()
         assert (topic, 0, 1) in replicas.sizes_on(replicas.brokers(), None)
         assert replicas.sizes_on([99], None) == {}, "a broker that is not there is not any broker"
-    told = facts.over_our_connection(cluster, PLAN)
-    assert not [one for one in told.values() if isinstance(one, Unknown)]
-    assert "metadata.version" in told["features"]
-    assert "DescribeUserScramCredentials" in told["apis"]
-    assert abs(told["skew_ms"]) <= 5_000 + told["skew_error_ms"]
+    told = facts.cluster_facts(cluster, PLAN)
+    assert not isinstance(told.features, Unknown)
+    assert not isinstance(told.skew_ms, Unknown)
+    assert not [one for one in (told.brokers, told.authorizer, told.quotas) if isinstance(one, Unknown)]
+    assert "metadata.version" in told.features
+    assert "DescribeUserScramCredentials" in told.apis
+    assert abs(told.skew_ms) <= 5_000 + told.skew_error_ms
     for ask in (permissions.heartbeat, permissions.describe_groups, permissions.end_transaction):
         answer = permissions.tried(cluster, PLAN, "x", ask, ["nobodys"])
         assert not isinstance(answer, Unknown)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
-
-from confluent_kafka import KafkaException
 
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.quotas import QuotaControl
 from reconciler.backends.clusters.replicas import KafkaReplicas
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
-from reconciler.backends.clusters.topics.read import read_cluster
-from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS, read_in_bulk
+from reconciler.backends.clusters.topics.read import metadata, read_cluster
 from reconciler.backends.clusters.topics.write import perform, validate
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import errors
-from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection
+from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError
+from reconciler.kafka.protocol.metadata_and_configs import ClusterOf
 from reconciler.model.acls import AclBinding
 from reconciler.model.changes import (
     AddPartitions,
@@ -59,40 +56,36 @@ class KafkaCluster:
         self.quotas = QuotaControl(cluster, principal, environment)
         self.users = UserControl(cluster, principal, environment)
         self._ahead = ahead
-        self._connection: AdminConnection | None = None
+        self._requests: Requests | None = None
 
     @property
     def name(self) -> str:
         return self.cluster.name
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        cluster, began = None, time.monotonic()
         if topics is None and self._ahead is not None:
             begun, self._ahead = self._ahead, None
-            cluster = begun()
-        elif topics is None or len(topics) > FROM_TOPICS:
-            cluster = read_in_bulk(self.cluster, self.principal, topics)
-        # A cluster that was silent so far does not get the whole time once more.
-        seconds_left = max(CONNECT_SECONDS / 2, CONNECT_SECONDS - (time.monotonic() - began))
-        return cluster or read_cluster(self._connected(), topics, within=seconds_left)
+            if (cluster := begun()) is not None:
+                return cluster
+        return read_cluster(self._connected(), topics)
 
     def health(self) -> ClusterHealth:
         """For gates of a rollout: cheap, whatever the number of topics. Covers topics that the principal may see."""
-        connection = self._connected()
-        described = connection.cluster()
-        try:
-            topics = connection.admin.list_topics(timeout=REQUEST_SECONDS).topics
-        except KafkaException as error:
-            raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
+        requests = self._connected()
+
+        async def read() -> ClusterOf:
+            return await metadata(await requests.wire.any_control(), None)
+
+        described = requests.query(errors.DESCRIBE_CLUSTER, read)
         offline: list[str] = []
         short: list[Short] = []
-        for name in sorted(topics):
-            for index, part in sorted(topics[name].partitions.items()):
+        for topic in sorted(described.topics):
+            for part in topic.partitions:
                 if part.leader < 0:
-                    offline.append(f"{name}-{index}")
-                if not set(part.replicas) <= set(part.isrs):
-                    short.append(Short(name, index, tuple(part.replicas), tuple(part.isrs)))
-        health = ClusterHealth(self.name, len(described.nodes), tuple(offline), tuple(short))
+                    offline.append(f"{topic.name}-{part.number}")
+                if not set(part.replicas) <= set(part.isr):
+                    short.append(Short(topic.name, part.number, part.replicas, part.isr))
+        health = ClusterHealth(self.name, len(described.brokers), tuple(offline), tuple(short))
         if not health.short:
             return health
         # A new replica of a reassignment that is not in sync yet is not missing (KIP-455).
@@ -164,12 +157,13 @@ class KafkaCluster:
             return replicas.facts()
 
     def replicas(self, environment: str) -> KafkaReplicas:
-        return KafkaReplicas(self.cluster, self.principal, environment, self._connected())
+        return KafkaReplicas(self.cluster, self.principal, environment)
 
     def close(self) -> None:
-        """Lets the connection go; the next request opens a new one."""
-        if self._connection is not None:
-            self._connection.close()
+        """Lets the connections go; the next request opens new ones."""
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.__exit__()
 
     def __enter__(self) -> KafkaCluster:
         return self
@@ -177,7 +171,7 @@ class KafkaCluster:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _connected(self) -> AdminConnection:
-        if self._connection is None or self._connection.closed:
-            self._connection = AdminConnection(self.cluster, self.principal)
-        return self._connection
+    def _connected(self) -> Requests:
+        if self._requests is None:
+            self._requests = Requests(self.cluster, self.principal).__enter__()
+        return self._requests

@@ -13,15 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from reconciler.backends.clusters.acls import OPERATIONS
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
 from reconciler.backends.clusters.topics.config_cache import VISIBILITY_PROBE
-from reconciler.backends.clusters.topics.read import DESCRIBE_TOPICS_BATCH, describe_topics
+from reconciler.backends.clusters.topics.read import NAMES
 from reconciler.backends.clusters.topics.write import send
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import speaker_of
-from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.kafka.client.cluster import NO_ID
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol.producers.write_markers import DENIED as MARKERS_DENIED
@@ -48,22 +49,26 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
     operations: dict[str, frozenset[str]] = {}
     denied: set[str] = set()
     try:
-        connection = AdminConnection(cluster, principal)
-        speaker = connection.speaker.kafka_principal
-        asked = connection.admin.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
-        allowed = connection.first(asked, errors.DESCRIBE_CLUSTER).authorized_operations
-        for topic, described in describe_topics(connection, ask.topics, include_authorized_operations=True):
-            if isinstance(described, ClusterError):
-                denied.add(topic)
-            else:
-                operations[topic] = frozenset(operation.name for operation in described.authorized_operations or ())
-        because = Reason(Why.PROBE, "asked without being made")
-        items = [
-            PlannedTopicChange(name, CreateTopic(TopicRef(cluster.name, name), 1, None, (), Role.DECLARED, because))
-            for name in ask.creates
-        ]
-        creates = or_unknown("creating topics", lambda: send(connection, items, validate_only=True))
-        connection.close()
+        with Requests(cluster, principal) as requests:
+            speaker = requests.speaker.kafka_principal
+            described = requests.send(
+                errors.DESCRIBE_CLUSTER, protocol.DescribeClusterRequest, include_cluster_authorized_operations=True
+            )
+            requests.check(described.error_code, errors.DESCRIBE_CLUSTER)
+            for batch in batched([*ask.topics, VISIBILITY_PROBE], NAMES):
+                for topic in _described(requests, batch):
+                    if (kind := errors.kind_of(topic.error_code)) == "denied":
+                        denied.add(topic.name)
+                    elif not topic.error_code:
+                        operations[topic.name] = _named(topic.topic_authorized_operations)
+                    elif kind not in ("missing", "invalid"):
+                        requests.check(topic.error_code, errors.describe_topic(topic.name))
+            because = Reason(Why.PROBE, "asked without being made")
+            items = [
+                PlannedTopicChange(name, CreateTopic(TopicRef(cluster.name, name), 1, None, (), Role.DECLARED, because))
+                for name in ask.creates
+            ]
+            creates = or_unknown("creating topics", lambda: send(requests, items, validate_only=True))
     except ReconcilerError as error:
         return Rights(principal, speaker, server, Unknown.of(f"cluster {cluster.name}", error))
 
@@ -84,9 +89,27 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         described=allows("groups", describe_groups, ask.described),
         reads=allows("reading", fetch_nothing, ask.reads),
         writes=allows("writing", produce_nothing, ask.writes),
-        cluster=frozenset(operation.name for operation in allowed or ()),  # librdkafka: None for none at all
+        cluster=_named(described.cluster_authorized_operations),
         markers=may_write_markers(cluster, principal) if ask.markers else None,
     )
+
+
+def _described(requests: Requests, names: Collection[str]) -> Any:
+    """Topics of a Metadata answer, with the operations that are allowed on them (KIP-430)."""
+    kind = protocol.MetadataRequest
+    return requests.send(
+        errors.DESCRIBE_CLUSTER,
+        kind,
+        topics=[kind.MetadataRequestTopic(topic_id=NO_ID, name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    ).topics
+
+
+def _named(operations: int) -> frozenset[str]:
+    """``operations``: a bit for each, none where brokers do not say."""
+    bits = max(0, operations)
+    return frozenset(operation.name for number, operation in OPERATIONS.items() if bits >> number & 1)
 
 
 def tried(
@@ -98,7 +121,7 @@ def tried(
         return by_name
     try:
         with Requests(cluster, principal) as requests:
-            for batch in batched(names, DESCRIBE_TOPICS_BATCH):
+            for batch in batched(names, NAMES):
                 by_name |= {name: code not in DENIED for name, code in question(requests, batch).items()}
     except ReconcilerError as error:
         return Unknown(subject, f"{subject} could not be asked for: {error}", "Look at kafka-acls.sh --list")

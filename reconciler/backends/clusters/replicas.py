@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
-from confluent_kafka import KafkaError
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
+from reconciler.backends.clusters import configs
+from reconciler.backends.clusters.configs import ConfigEdit
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections import errors
-from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection, kafka_error_of
-from reconciler.backends.connections.requests import Requests
+from reconciler.backends.connections.requests import CONTROLLER, Requests
 from reconciler.backends.state.environment_records import JournalLog
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.errors import name_of
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import log_dirs
 from reconciler.model.environment.topology import Cluster, Principal
@@ -29,12 +27,11 @@ TIMEOUT_MS = 30_000
 PARTITIONS_PER_REQUEST = 1_000
 
 SEEN_SECONDS = 15.0
-DYNAMIC_BROKER = 2
 _OPERATIONS = {
-    "set": AlterConfigOpType.SET,
-    "delete": AlterConfigOpType.DELETE,
-    "append": AlterConfigOpType.APPEND,
-    "subtract": AlterConfigOpType.SUBTRACT,
+    "set": configs.SET,
+    "delete": configs.DELETE,
+    "append": configs.APPEND,
+    "subtract": configs.SUBTRACT,
 }
 _LIST = errors.Asked("list reassignments", "Describe", "--cluster")
 _ALTER = errors.Asked("move replicas", "Alter", "--cluster")
@@ -43,13 +40,12 @@ _ELECT = errors.Asked("elect preferred leaders", "Alter", "--cluster")
 
 
 class ReplicaRequests(Requests):
-    """Requests that librdkafka has no call for: reassignments (KIP-455), log dirs, elections.
-
-    Brokers pass requests for the controller on to it (KRaft), so any broker may be asked. Raises ClusterError.
-    """
+    """Reassignments (KIP-455), log dirs, elections. Raises ClusterError."""
 
     def moves(self) -> tuple[ReassignmentInFlight, ...]:
-        answer = self.send(_LIST, protocol.ListPartitionReassignmentsRequest, timeout_ms=TIMEOUT_MS, topics=None)
+        answer = self.send(
+            _LIST, protocol.ListPartitionReassignmentsRequest, CONTROLLER, timeout_ms=TIMEOUT_MS, topics=None
+        )
         self.check(answer.error_code, _LIST)
         return tuple(
             ReassignmentInFlight(
@@ -103,6 +99,7 @@ class ReplicaRequests(Requests):
             answer = self.send(
                 _ALTER,
                 protocol.AlterPartitionReassignmentsRequest,
+                CONTROLLER,
                 timeout_ms=TIMEOUT_MS,
                 allow_replication_factor_change=factor_changes,  # of version 1; not sent to older brokers
                 topics=topics,
@@ -112,7 +109,7 @@ class ReplicaRequests(Requests):
                 for part in topic.partitions:
                     key = topic.name, part.partition_index
                     if part.error_code and not (some[key] is None and part.error_code == NOTHING_IN_FLIGHT):
-                        refused[key] = f"{part.error_message or 'refused'} ({KafkaError(part.error_code).name()})"
+                        refused[key] = f"{part.error_message or 'refused'} ({name_of(part.error_code)})"
         return refused
 
     def elect_preferred(self, partitions: Collection[Partition]) -> None:
@@ -120,6 +117,7 @@ class ReplicaRequests(Requests):
         answer = self.send(
             _ELECT,
             kind,
+            CONTROLLER,
             election_type=PREFERRED,
             topic_partitions=[
                 kind.TopicPartitions(topic=name, partitions=parts) for name, parts in grouped(partitions).items()
@@ -132,10 +130,9 @@ class ReplicaRequests(Requests):
 class KafkaReplicas(ReplicaRequests):
     """Connects when entered. Raises ClusterError; a context manager, for one thread."""
 
-    def __init__(self, cluster: Cluster, principal: Principal, environment: str, connection: AdminConnection) -> None:
+    def __init__(self, cluster: Cluster, principal: Principal, environment: str) -> None:
         super().__init__(cluster, principal)
         self.cluster = cluster
-        self._admin = connection
         self._journal = JournalLog(cluster, environment, principal)
 
     @property
@@ -147,10 +144,10 @@ class KafkaReplicas(ReplicaRequests):
         super().__exit__(*error)
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        return read_cluster(self._admin, topics)
+        return read_cluster(self, topics)
 
     def facts(self) -> ReplicaFacts:
-        brokers = sorted(node.id for node in self._admin.cluster().nodes)
+        brokers = self.brokers()
         return ReplicaFacts(
             moves=self.moves(),
             sizes=MappingProxyType(self.sizes_on(brokers, None)),
@@ -175,26 +172,16 @@ class KafkaReplicas(ReplicaRequests):
         """Why edits failed. A broker shows its rates only when it follows them, and what was written before them."""
         if not edits:
             return ()
-        asked: dict[ConfigResource, Any] = {}
-        entries: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
+        altered: dict[configs.Key, list[ConfigEdit]] = {}
         for edit in edits:
-            where = (ResourceType.TOPIC, edit.topic) if edit.broker is None else (ResourceType.BROKER, str(edit.broker))
+            where = (configs.TOPIC, edit.topic) if edit.broker is None else (configs.BROKER, str(edit.broker))
             value = None if edit.operation == "delete" else edit.value
-            entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
-            entries.setdefault(where, []).append(entry)
-        # All topics go in one request, each broker in one of its own, because that goes to the broker itself.
-        rows = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
-        topics = [row for row in rows if row.restype is ResourceType.TOPIC]
-        alone = [[row] for row in rows if row.restype is not ResourceType.TOPIC]
-        for together in [topics, *alone] if topics else alone:
-            asked |= self._admin.admin.incremental_alter_configs(together, request_timeout=REQUEST_SECONDS)
-        self._admin.settle(asked.values())
+            altered.setdefault(where, []).append(ConfigEdit(edit.key, _OPERATIONS[edit.operation], value))
         failed: list[ClusterError] = []
-        for resource, future in asked.items():
-            error = self._admin.failure(future, _asked(resource))
-            if error is not None and error.kind == "unreachable" and resource.restype is ResourceType.BROKER:
+        for (kind, name), error in configs.alter_configs(self, altered).items():
+            if error is not None and error.kind == "unreachable" and kind == configs.BROKER:
                 # Only the broker itself takes its dynamic configs, so its silence is not that of the cluster.
-                problem = f"broker {resource.name} of cluster {error.cluster} does not answer"
+                problem = f"broker {name} of cluster {error.cluster} does not answer"
                 todo = "Start it and apply again, or plan without it."
                 error = ClusterError(error.cluster, error.kind, problem, error.why, todo)
             if error is not None:
@@ -228,29 +215,19 @@ class KafkaReplicas(ReplicaRequests):
 
     def _rates(self, brokers: Iterable[int]) -> dict[int, Mapping[str, str]]:
         """The dynamic values that each broker has for itself. A broker that does not answer is left out."""
-        asked: dict[ConfigResource, Any] = {}
-        for broker in brokers:
-            resource = ConfigResource(ResourceType.BROKER, str(broker))
-            asked |= self._admin.admin.describe_configs([resource], request_timeout=CONNECT_SECONDS)
-        self._admin.settle(asked.values())
         rates: dict[int, Mapping[str, str]] = {}
-        for resource, future in asked.items():
-            error = kafka_error_of(future)
-            if error is not None:
-                failed = self._admin.error(error, _asked(resource))
-                if failed.kind != "unreachable":
-                    raise failed
+        for broker in brokers:
+            try:
+                entries = configs.broker_configs(self, broker)
+            except ClusterError as error:
+                if error.kind != "unreachable":
+                    raise
                 continue
-            entries = future.result()
-            rates[int(resource.name)] = {
+            rates[broker] = {
                 key: entries[key].value
                 for key in RATES
-                if key in entries and int(entries[key].source) == DYNAMIC_BROKER and entries[key].value is not None
+                if key in entries
+                and entries[key].config_source == configs.BROKER_SOURCE
+                and entries[key].value is not None
             }
         return rates
-
-
-def _asked(resource: ConfigResource) -> errors.Asked:
-    if resource.restype is ResourceType.TOPIC:
-        return errors.alter_configs(resource.name)
-    return errors.Asked(f"set the replication throttle of broker {resource.name}", "AlterConfigs", "--cluster")

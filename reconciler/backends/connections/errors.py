@@ -1,19 +1,13 @@
-"""Turns errors of Kafka clients into a ClusterError that says what to do. Pure.
-
-Codes are those of the Kafka protocol; negative ones are librdkafka's own.
-"""
+"""Turns the error codes of Kafka's protocol into a ClusterError that says what to do. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.errors import name_of
 from reconciler.text import in_shell
-
-if TYPE_CHECKING:  # reads begin before the client is imported
-    from confluent_kafka import KafkaError
 
 # Kafka protocol error codes, and the word of ClusterError.KINDS they belong to
 KINDS_BY_CODE: dict[int, str] = {
@@ -38,15 +32,6 @@ KINDS_BY_CODE: dict[int, str] = {
     7: "unreachable",  # REQUEST_TIMED_OUT
     8: "unreachable",  # BROKER_NOT_AVAILABLE
     13: "unreachable",  # NETWORK_EXCEPTION
-    -169: "authentication",  # _AUTHENTICATION
-    -181: "authentication",  # _SSL
-    -195: "unreachable",  # _TRANSPORT
-    -187: "unreachable",  # _ALL_BROKERS_DOWN
-    -137: "unreachable",  # _DESTROY_BROKER
-    -185: "unreachable",  # _TIMED_OUT
-    -166: "unreachable",  # _TIMED_OUT_QUEUE
-    -193: "unreachable",  # _RESOLVE
-    -186: "invalid",  # _INVALID_ARG
 }
 SECURITY_DISABLED = 54
 
@@ -92,29 +77,28 @@ write_topic = _of_topic("write to", "Write")
 DESCRIBE_CLUSTER = Asked("describe the cluster", "Describe", "--cluster")
 
 
-def kind_of(error: KafkaError) -> str:
-    return KINDS_BY_CODE.get(error.code(), "other")
+def kind_of(code: int) -> str:
+    return KINDS_BY_CODE.get(code, "other")
 
 
-def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | None = None) -> ClusterError:
-    """``said`` replaces the client's own words (for example without secrets)."""
-    kind = kind_of(error)
-    words = said if said is not None else error.str()
+def translate(speaker: Speaker, code: int, asked: Asked, words: str = "") -> ClusterError:
+    """``code``: as the protocol numbers it; ``words``: the broker's own about it, without secrets."""
+    kind, error = kind_of(code), name_of(code).partition(" (")[0]
     name = speaker.cluster
     if kind == "denied":
         return denied(speaker, asked)
     if kind == "unreachable":
-        return unreachable(speaker, (words,))
+        return unreachable(speaker, (words or error,))
     if kind == "authentication":
-        return authentication(speaker, words)
-    if error.code() == SECURITY_DISABLED:
+        return authentication(speaker, words or error)
+    if code == SECURITY_DISABLED:
         problem = f"cluster {name} has no authorizer"
         return ClusterError(name, "invalid", problem, "It keeps no access rules", "Set authorizer.class.name on it.")
-    if error.code() in _NO_LEADER:
-        problem = f"cluster {name} cannot {asked.verb}: {_NO_LEADER[error.code()]} ({error.name()})"
+    if code in _NO_LEADER:
+        problem = f"cluster {name} cannot {asked.verb}: {_NO_LEADER[code]} ({error})"
         why = "It was just made, or the brokers that hold it are down, start, or change leaders"
         return ClusterError(name, kind, problem, why, _TODO_NO_LEADER.format(speaker.bootstrap_servers[0]))
-    problem = f"cluster {name} refused to {asked.verb}: {words} ({error.name()})"
+    problem = f"cluster {name} refused to {asked.verb}: {f'{words} ({error})' if words else error}"
     if kind == "quota":
         why = "The controller mutation quota of this client is used up"
         todo = "Wait and run again, or raise controller_mutation_rate for this client id or user."
@@ -122,8 +106,8 @@ def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | Non
         why = "The topic was deleted, or this broker does not know it yet"
         todo = "Run plan again."
     else:
-        why, todo = "", _TODO.get(error.code(), "See the broker's log for more.")
-        if error.code() == _POLICY_VIOLATION and "excessively large" in problem:
+        why, todo = "", _TODO.get(code, "See the broker's log for more.")
+        if code == _POLICY_VIOLATION and "excessively large" in problem:
             why, todo = "A controller makes 10,000 metadata records at most by one request", _TOO_LARGE
     return ClusterError(name, kind, problem, why, todo)
 
@@ -207,16 +191,4 @@ def too_old(speaker: Speaker, asked: Asked, reason: str) -> ClusterError:
         f"cluster {speaker.cluster} cannot {asked.verb}",
         reason,
         "docs/begin/kafka-versions.md says since when brokers can what; leave it out here, or upgrade them.",
-    )
-
-
-def setting_refused(speaker: Speaker, reason: str) -> ClusterError:
-    """``reason`` names the setting."""
-    return ClusterError(
-        speaker.cluster,
-        "invalid",
-        f"the client settings of cluster {speaker.cluster} (principal {speaker.principal}) cannot be used by"
-        " connections of our own",
-        reason,
-        "Use settings that they know under client and principals; librdkafka has no call for what was asked.",
     )

@@ -24,7 +24,6 @@ from reconciler.backends.connections.errors import (
     authentication,
     bad_settings,
     describe_topic,
-    setting_refused,
     translate,
     unreachable,
 )
@@ -110,7 +109,7 @@ class AdminConnection:
         self._looked = 0.0
         self._admin: AdminClient | None = None
         if reason := not_by_librdkafka(settings):
-            raise setting_refused(self.speaker, reason)
+            raise bad_settings(self.speaker, reason)
         try:
             callbacks = {"error_cb": self.heard, "throttle_cb": self.heard.throttled}
             self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Self, TypeVar
-
-from confluent_kafka import KafkaError
 
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import client_settings, secrets_in, speaker_of
+from reconciler.backends.connections.dial import HELLO_SECONDS, tls_refusal, unexpected_tls
 from reconciler.backends.connections.errors import Asked
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.auth.tls import unreadable_file
 from reconciler.kafka.client.cluster import TopicMetadata
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import (
+    UNKNOWN_TOPIC,
     AuthenticationFailedError,
     BrokerError,
     ConnectionLostError,
+    MalformedResponseError,
     SettingError,
     UnsupportedBrokerError,
     WireError,
@@ -30,6 +34,12 @@ from reconciler.replication.records.compacted_topic import CompactedTopic, Newes
 
 PATIENCE_SECONDS = 10.0
 """How long a broker may be silent over a request."""
+
+CONTROLLER = -1
+"""In place of a broker's id: the one that takes requests for the controller."""
+CONTROLLER_SECONDS = 30.0
+AGAIN_SECONDS = 0.2
+_NOT_CONTROLLER = 41
 
 SIGN_SECONDS = 0.8
 """The same for ``SignOfLife``, which then asks another broker."""
@@ -49,9 +59,16 @@ class Requests:
         self._declared, self._principal = cluster, principal
 
     def __enter__(self) -> Self:
-        self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self._runner, began = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop), time.monotonic()
         try:
             self.run(errors.DESCRIBE_CLUSTER, self._open)
+        except ClusterError as error:
+            self._runner.close()
+            # Only where every address closed the connection: after silence the question would cost more time.
+            soon = error.kind == "unreachable" and time.monotonic() - began < HELLO_SECONDS
+            if soon and (why := unexpected_tls(self.speaker.bootstrap_servers, self._settings())):
+                raise errors.unreachable(self.speaker, (error.why, why)) from None
+            raise
         except BaseException:
             self._runner.close()
             raise
@@ -83,7 +100,7 @@ class Requests:
             return self.wire.topics[name]
 
         described = self.run(errors.describe_topic(name), read)
-        if described.error == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if described.error == UNKNOWN_TOPIC:
             return None
         self.check(described.error, errors.describe_topic(name))
         return described
@@ -91,27 +108,37 @@ class Requests:
     def ask(
         self, asked: Asked, session: Callable[[Connection], Awaitable[Answer]], broker: int | None = None
     ) -> Answer:
-        """``broker`` None: any. ``asked`` words a refusal, which ``session`` raises as BrokerError."""
+        """``broker`` None: any; or ``CONTROLLER``. ``asked`` words a refusal, which ``session`` raises as
+        BrokerError."""
 
         async def run() -> Answer:
-            if broker is None:
-                return await session(await self.wire.any_control())
-            if not self.wire.address_known(broker):
-                await self.wire.refresh(())
-            if not self.wire.address_known(broker):
-                raise ConnectionLostError(f"broker {broker} is not among those that are up")
-            return await session(await self.wire.control(broker))
+            return await session(await self._connection_to(broker))
 
         return self.run(asked, run)
 
-    def send(self, asked: Asked, kind: Any, /, broker: int | None = None, newest: int = 99, **fields: Any) -> Any:
+    def send(
+        self,
+        asked: Asked,
+        kind: Any,
+        /,
+        broker: int | None = None,
+        newest: int = 99,
+        patience: float | None = None,
+        **fields: Any,
+    ) -> Any:
         """The answer to one request. ``kind``: its class among ``kafka.protocol.generated``; ``newest``: the highest
-        version that will do."""
+        version that will do. ``CONTROLLER`` is looked up again for as long as another broker is it."""
+        until = time.monotonic() + CONTROLLER_SECONDS
 
         async def session(connection: Connection) -> Any:
-            return await connection.call(kind(**fields, version=connection.version(kind, newest)), self.patience)
+            version = connection.version(kind, newest)
+            return await connection.call(kind(**fields, version=version), patience or self.patience)
 
-        return self.ask(asked, session, broker)
+        while True:
+            answer = self.ask(asked, session, broker)
+            if broker != CONTROLLER or _NOT_CONTROLLER not in _codes(answer) or time.monotonic() > until:
+                return answer
+            time.sleep(AGAIN_SECONDS)
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """API key -> lowest and highest version, of one broker."""
@@ -127,31 +154,71 @@ class Requests:
 
     def refused(self, code: int, asked: Asked, words: str | None = None) -> ClusterError:
         """``words``: the broker's own."""
-        return self.error(KafkaError(code, words) if words else KafkaError(code), asked)
+        return errors.translate(self.speaker, code, asked, self.clean(words or ""))
 
-    def error(self, error: KafkaError, asked: Asked) -> ClusterError:
-        return errors.translate(self.speaker, error, asked, self._clean(error.str()))
+    def failure(self, code: int, asked: Asked, words: str | None = None) -> ClusterError | None:
+        return self.refused(code, asked, words) if code else None
+
+    async def _connection_to(self, broker: int | None) -> Connection:
+        """Raises ConnectionLostError."""
+        if broker is None:
+            return await self.wire.any_control()
+        until = time.monotonic() + CONTROLLER_SECONDS
+        while broker == CONTROLLER:
+            await self.wire.refresh(())
+            try:
+                if self.wire.controller >= 0:
+                    return await self.wire.control(self.wire.controller)
+            except ConnectionLostError:  # it went away, and another one takes over
+                if time.monotonic() > until:
+                    raise
+            if time.monotonic() > until:
+                raise ConnectionLostError("the brokers that answer know no controller")
+            await asyncio.sleep(AGAIN_SECONDS)
+        if not self.wire.address_known(broker):
+            await self.wire.refresh(())
+        if not self.wire.address_known(broker):
+            raise ConnectionLostError(f"broker {broker} is not among those that are up")
+        return await self.wire.control(broker)
 
     async def _open(self) -> None:
         self.wire = cluster_of(self._declared, self._principal)
         await self.wire.control()
 
+    def query(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """As ``run``, of what changes nothing: asked once more, of another broker, where a connection was lost."""
+
+        async def query() -> Answer:
+            try:
+                return await ask()
+            except (ConnectionLostError, MalformedResponseError):
+                return await ask()
+
+        return self.run(asked, query)
+
     def run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """What ``ask`` gives, which uses ``wire``. ``asked`` words a refusal."""
+        answers: list[Answer] = []
 
-        async def run() -> Answer:
+        async def run() -> None:  # asyncio has what a task ends with spelled out: a second for ten thousand topics
             await asyncio.sleep(0)  # a broker that hung up since the last request is noticed now
-            return await ask()
+            answers.append(await ask())
 
         try:
-            return self._runner.run(run())
+            self._runner.run(run())
+            return answers[0]
         except (WireError, OSError, ValueError) as error:  # of a name that is none, of a file that went
-            words = self._clean(str(error))
+            words = self.clean(str(error))
             match error:
                 case AuthenticationFailedError():
-                    raise errors.authentication(self.speaker, words) from None
+                    written = self._declared.client_for(self._principal)
+                    refusal = tls_refusal(self.speaker.bootstrap_servers, self._settings(), written)
+                    raise errors.authentication(self.speaker, self.clean(refusal) or words) from None
                 case SettingError():
-                    raise errors.setting_refused(self.speaker, words) from None
+                    settings, written = self._settings(), self._declared.client_for(self._principal)
+                    of_file = str(error) == unreadable_file(settings, settings)
+                    unreadable = unreadable_file(settings, written) if of_file else ""
+                    raise errors.bad_settings(self.speaker, words, unreadable) from None
                 case UnsupportedBrokerError():
                     raise errors.too_old(self.speaker, asked, words) from None
                 case BrokerError():
@@ -159,10 +226,19 @@ class Requests:
                 case _:
                     raise errors.unreachable(self.speaker, (words,)) from None
 
-    def _clean(self, words: str) -> str:
+    def _settings(self) -> Mapping[str, str]:
+        return client_settings(self._declared, self._principal)
+
+    def clean(self, words: str) -> str:
         for secret in self._secrets:
             words = words.replace(secret, "***")
         return words
+
+
+def _codes(answer: Any) -> set[int]:
+    """The error codes of an answer and of its items."""
+    lists = (getattr(answer, name, None) or () for name in ("topics", "results", "responses"))
+    return {getattr(part, "error_code", 0) for part in (answer, *chain.from_iterable(lists))}
 
 
 class TopicRecords:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
-from reconciler.kafka.client.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
+from reconciler.kafka.client.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError, lost
 from reconciler.kafka.client.frames import SIZE, Frame, Frames
 
 T = TypeVar("T")
@@ -236,7 +236,7 @@ class Connection:
                 self._loop.add_writer(self._sock.fileno(), self._writable)
             return
         except OSError as error:
-            self.close(ConnectionLostError(f"connection to {self.where} lost: {error}"))
+            self.close(lost(f"connection to {self.where} lost", error))
             return
         if self._writing:
             self._writing = False
@@ -279,7 +279,7 @@ class Connection:
         except (ConnectionLostError, MalformedResponseError) as error:
             self.close(error)
         except OSError as error:
-            self.close(ConnectionLostError(f"connection to {self.where} lost: {error}"))
+            self.close(lost(f"connection to {self.where} lost", error))
 
     def _progressed(self, count: int, now: float) -> None:
         if self._waiting:

@@ -20,6 +20,7 @@ from reconciler.kafka.client.errors import (
     ConnectionLostError,
     UnsupportedBrokerError,
     check,
+    lost,
     name_of,
 )
 from reconciler.kafka.protocol.api_versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
@@ -152,7 +153,7 @@ async def _handshake(sock: socket.socket, context: ssl.SSLContext, host: str, wh
             ) from None
         except OSError as error:
             secured.close()
-            raise ConnectionLostError(f"no TLS with {where}: {error}. Is this a TLS listener?") from None
+            raise lost(f"no TLS with {where}. Is this a TLS listener?", error) from None
         try:
             await ready
         finally:

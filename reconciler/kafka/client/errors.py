@@ -69,6 +69,14 @@ class ConnectionLostError(WireError):
     """The broker cannot be reached, closed the connection, or did not answer in time. Try again."""
 
 
+def lost(words: str, error: OSError) -> WireError:
+    """What a failed socket means. A broker that refuses a client's certificate ends the connection with an alert, after
+    the handshake from TLS 1.3 on; that of a lost connection would be tried again."""
+    reason = (getattr(error, "reason", "") or "").upper()
+    refused = "_ALERT_" in reason and any(why in reason for why in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE"))
+    return AuthenticationFailedError(f"{words}: {reason}") if refused else ConnectionLostError(f"{words}: {error}")
+
+
 class MalformedResponseError(WireError):
     """A response that breaks the protocol: nothing in it may be used."""
 

@@ -14,11 +14,17 @@ from kafka.protocol.admin.acl import DeleteAclsRequest as DeleteAclsRequest
 from kafka.protocol.admin.acl import DescribeAclsRequest as DescribeAclsRequest
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest as AlterClientQuotasRequest
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest as DescribeClientQuotasRequest
+from kafka.protocol.admin.cluster import DescribeClusterRequest as DescribeClusterRequest
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest as DescribeLogDirsRequest
 from kafka.protocol.admin.cluster import DescribeQuorumRequest as DescribeQuorumRequest
+from kafka.protocol.admin.configs import AlterConfigsRequest as AlterConfigsRequest
+from kafka.protocol.admin.configs import DescribeConfigsRequest as DescribeConfigsRequest
+from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest as IncrementalAlterConfigsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest as DescribeGroupsRequest
 from kafka.protocol.admin.topics import AlterPartitionReassignmentsRequest as AlterPartitionReassignmentsRequest
+from kafka.protocol.admin.topics import CreatePartitionsRequest as CreatePartitionsRequest
 from kafka.protocol.admin.topics import CreateTopicsRequest as CreateTopicsRequest
+from kafka.protocol.admin.topics import DeleteTopicsRequest as DeleteTopicsRequest
 from kafka.protocol.admin.topics import ElectLeadersRequest as ElectLeadersRequest
 from kafka.protocol.admin.topics import ListPartitionReassignmentsRequest as ListPartitionReassignmentsRequest
 from kafka.protocol.admin.users import AlterUserScramCredentialsRequest as AlterUserScramCredentialsRequest
@@ -46,18 +52,23 @@ from reconciler.kafka.client.errors import MalformedResponseError
 
 PRODUCE, FETCH = 0, 1
 
-NEWEST: dict[Any, int] = {  # Fetch and Produce: the last ones that name topics, which need not be there then
+NEWEST: dict[Any, int] = {  # DeleteTopics, Fetch, Produce: the last ones that name topics, which need not be there then
     AddOffsetsToTxnRequest: 3,
     AddPartitionsToTxnRequest: 3,
     AlterClientQuotasRequest: 1,
+    AlterConfigsRequest: 2,
     AlterPartitionReassignmentsRequest: 1,
     AlterUserScramCredentialsRequest: 0,
     ApiVersionsRequest: 3,
     CreateAclsRequest: 3,
-    CreateTopicsRequest: 4,
+    CreatePartitionsRequest: 3,
+    CreateTopicsRequest: 7,
     DeleteAclsRequest: 3,
+    DeleteTopicsRequest: 5,
     DescribeAclsRequest: 3,
     DescribeClientQuotasRequest: 1,
+    DescribeClusterRequest: 1,
+    DescribeConfigsRequest: 4,
     DescribeGroupsRequest: 5,
     DescribeLogDirsRequest: 4,
     DescribeQuorumRequest: 2,
@@ -67,6 +78,7 @@ NEWEST: dict[Any, int] = {  # Fetch and Produce: the last ones that name topics,
     FetchRequest: 11,
     FindCoordinatorRequest: 3,
     HeartbeatRequest: 4,
+    IncrementalAlterConfigsRequest: 1,
     InitProducerIdRequest: 4,
     ListOffsetsRequest: 5,
     ListPartitionReassignmentsRequest: 0,

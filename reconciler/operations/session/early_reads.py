@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.backends.clusters.topics.read_fast import ReadAhead
+from reconciler.backends.clusters.topics.read import ReadAhead
 from reconciler.backends.files import read_readable
 from reconciler.environment.load_clusters import NO_HEAD, Head, read_head
 from reconciler.errors import Problem

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.topics.read_fast import ReadAhead
+from reconciler.backends.clusters.topics.read import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder

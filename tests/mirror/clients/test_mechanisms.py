@@ -27,7 +27,7 @@ from reconciler_sandbox.brokers.up_down import Launch, bring_up
 from reconciler_sandbox.handles import ClusterHandle
 from reconciler_sandbox.profiles import HOST, Profile, SandboxBroker
 
-from reconciler.backends.clusters.facts import over_our_connection
+from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.quotas import QuotaRequests
 from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserRequests
@@ -133,16 +133,15 @@ def _client(east: ClusterHandle, mechanism: str, tokens: Tokens) -> dict[str, st
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
-def test_requests_that_librdkafka_has_no_call_for_log_in_so_too(
-    east: ClusterHandle, tokens: Tokens, mechanism: str
-) -> None:
+def test_requests_of_the_reconciler_log_in_so_too(east: ClusterHandle, tokens: Tokens, mechanism: str) -> None:
     client = _client(east, mechanism, tokens)
     cluster = Cluster("east", (client.pop("bootstrap.servers"),), client=client)
     with UserRequests(cluster, Principal.PLAN) as users:
         assert users.described() == {"ada": {Mechanism.SHA_256: 4096}}
     with QuotaRequests(cluster, Principal.PLAN) as quotas:
         assert quotas.described(quotas.brokers()[0]) == {}
-    assert not [one for one in over_our_connection(cluster, Principal.PLAN).values() if isinstance(one, Unknown)]
+    told = cluster_facts(cluster, Principal.PLAN)
+    assert not [one for one in (told.brokers, told.features, told.skew_ms, told.quotas) if isinstance(one, Unknown)]
     with ReplicaRequests(cluster, Principal.PLAN) as replicas:
         until = time.monotonic() + 1.5 * REAUTHENTICATION_MS / 1000
         while time.monotonic() < until:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
 from reconciler.backends.clusters.topics.read import read_cluster
-from reconciler.backends.connections.librdkafka import AdminConnection
+from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic, TopicChange
 from reconciler.model.config_values import same
@@ -107,9 +107,7 @@ def _shown(value: str | None) -> str:
     return "no override" if value is None else repr(value)
 
 
-def await_agreement(
-    connection: AdminConnection, items: Sequence[PlannedTopicChange], existed: frozenset[str]
-) -> Failures:
+def await_agreement(requests: Requests, items: Sequence[PlannedTopicChange], existed: frozenset[str]) -> Failures:
     """Brokers follow the controller's log in one order, so the last item is watched first, which is cheap.
 
     Configs are asked of each broker in turn, which also shows that it knows the topic; partitions come from one broker.
@@ -118,14 +116,14 @@ def await_agreement(
     if not items:
         return {}
     until = time.monotonic() + AGREE_SECONDS
-    _await(connection, items[-1:], existed, until, None)
-    differing = _await(connection, items, existed, until, None)
-    brokers = read_cluster(connection, ()).brokers
+    _await(requests, items[-1:], existed, until, None)
+    differing = _await(requests, items, existed, until, None)
+    brokers = read_cluster(requests, ()).brokers
     for broker in brokers[1:]:
         if differing:
             break
         try:
-            differing = _await(connection, items, existed, until, broker.id)
+            differing = _await(requests, items, existed, until, broker.id)
         except ClusterError as error:
             if error.kind != "unreachable":
                 raise
@@ -134,7 +132,7 @@ def await_agreement(
 
 
 def _await(
-    connection: AdminConnection,
+    requests: Requests,
     items: Sequence[PlannedTopicChange],
     existed: frozenset[str],
     until: float,
@@ -143,7 +141,7 @@ def _await(
     """Reads until every item is as wanted, or nothing more can change, or the time is up. What differs then."""
     pause = 0.02
     while True:
-        live = read_cluster(connection, [item.change.ref.name for item in items], broker)
+        live = read_cluster(requests, [item.change.ref.name for item in items], broker)
         differing: Failures = {}
         moving = False
         for item in items:

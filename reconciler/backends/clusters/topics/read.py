@@ -1,21 +1,28 @@
 """Reads all topics of a live cluster, or named ones, with partitions and configs. Never auto-creates a topic.
 
-Topics come from one Metadata request for all names, then ids, partitions and configs in batches. Equal values are
-kept once: ten thousand topics mostly share the same thirty config entries.
+``ReadAhead`` does so on a thread, while the program still loads its YAML. That only saves time: its answer is None
+where the cluster could not be read, and ``read_cluster`` asks again and reports what is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import asyncio
+import binascii
+import contextlib
+import logging
+import random
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
-from typing import Any
-
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, ResourceType
+from typing import TYPE_CHECKING, TypeVar
 
 from reconciler.backends.clusters.topics.config_cache import (
-    BUILT_IN,
-    TOPIC,
     VISIBILITY_PROBE,
     Configs,
     ConfigShelf,
@@ -23,132 +30,231 @@ from reconciler.backends.clusters.topics.config_cache import (
     unknown_configs,
 )
 from reconciler.backends.connections import errors
-from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection, kafka_error_of
-from reconciler.errors import ClusterError, Unknown
-from reconciler.kafka.protocol.metadata_and_configs import ConfigOf
+from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
+from reconciler.backends.connections.errors import Speaker
+from reconciler.errors import ReconcilerError
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.connections import BrokerConnections
+from reconciler.kafka.client.errors import BrokerError, WireError
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.protocol import metadata_and_configs as wire_topics
+from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Broker, LiveCluster, LivePartition, LiveTopic
 from reconciler.text import batched
 
-DESCRIBE_TOPICS_BATCH = 2_000
-DESCRIBE_CONFIGS_BATCH = 250
-CONFIG_REQUESTS_IN_FLIGHT = 3
+if TYPE_CHECKING:  # reads begin before kafka-python is imported
+    from reconciler.backends.connections.requests import Requests
+
+BATCH = 250
+NAMES = 2_000
+IN_FLIGHT = 3
+ANSWER_WITHIN = 15.0
+CONNECT_WITHIN = 3.0
+LEAVES_WITHIN = 1.0
+"""Seconds. To close connections takes none; the name of a server may still be looked up."""
+SWITCH_SECONDS = 0.0005
+"""How long the thread that reads YAML may keep the interpreter. ``ReadAhead`` wants it for a moment after each answer
+of a broker: by Python's own 5 ms to connect alone takes 0.3 s."""
+
+_FOR_URLS = bytes.maketrans(b"+/", b"-_")
+_log = logging.getLogger("reconciler.kafka")
+Answer = TypeVar("Answer")
 
 
 def read_cluster(
-    connection: AdminConnection,
-    topics: Collection[str] | None = None,
-    config_broker: int | None = None,
-    within: float = CONNECT_SECONDS,
+    requests: Requests, topics: Collection[str] | None = None, config_broker: int | None = None
 ) -> LiveCluster:
     """All topics the principal may see, or only those of ``topics`` that exist.
 
-    ``config_broker``: the broker to ask for configs, None for any. ``within``: seconds for the first answer. Raises
-    ClusterError.
+    ``config_broker``: the broker to ask for configs, None for any. Raises ClusterError.
     """
-    connection.wait_out_throttle()
-    described = connection.cluster(within)
-    if topics is not None:
-        names = sorted(set(topics))
-    else:
-        try:
-            names = sorted(connection.admin.list_topics(timeout=REQUEST_SECONDS).topics)
-        except KafkaException as error:
-            raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
-    # Each answer becomes our own values at once: the objects of librdkafka are large, and equal lists of brokers are
-    # kept once.
-    ids: dict[tuple[int, ...], tuple[int, ...]] = {}
-    by_name: dict[str, tuple[str, tuple[LivePartition, ...], bool]] = {}
-    hidden: dict[str, Unknown] = {}
-    sees_all = True
+    names = None if topics is None else sorted(set(topics))
+    return requests.query(
+        errors.DESCRIBE_CLUSTER, lambda: _reading(requests.wire, requests.speaker, names, config_broker)
+    )
 
-    def shared(nodes: Iterable[Any]) -> tuple[int, ...]:
-        key = tuple(node.id for node in nodes)
-        return ids.setdefault(key, key)
 
-    for topic, answer in describe_topics(connection, names):
-        sees_all = sees_all and not isinstance(answer, ClusterError)
-        if topic == VISIBILITY_PROBE:
-            continue
-        if isinstance(answer, ClusterError):
-            hidden[topic] = hidden_topic(connection.speaker, topic, answer)
-            continue
-        partitions = tuple(
-            LivePartition(
-                part.id, part.leader.id if part.leader is not None else -1, shared(part.replicas), shared(part.isr)
-            )
-            for part in sorted(answer.partitions, key=lambda part: part.id)
-        )
-        topic_id = str(answer.topic_id).replace("+", "-").replace("/", "_")  # as Kafka itself prints it
-        by_name[topic] = topic_id, partitions, bool(answer.is_internal)
-    configs = _configs(connection, list(by_name), config_broker)
-    live = {
-        topic: LiveTopic(topic, topic_id, partitions, configs[topic], internal)
-        for topic, (topic_id, partitions, internal) in by_name.items()
-        if topic in configs  # else deleted meanwhile
+async def _reading(
+    wire: BrokerConnections, speaker: Speaker, names: list[str] | None = None, config_broker: int | None = None
+) -> LiveCluster:
+    """Raises WireError and ClusterError."""
+    line = await wire.any_control()
+    probe = await metadata(line, [VISIBILITY_PROBE])
+    for broker in probe.brokers:
+        wire.learn(broker.number, broker.host, broker.port)
+    # All of one broker, so that all answers are of one mind. A bootstrap address that no broker has itself may lead to
+    # another broker each time.
+    if probe.brokers and line.where not in {f"{broker.host}:{broker.port}" for broker in probe.brokers}:
+        line = await wire.control(random.choice(probe.brokers).number)  # noqa: S311 - any of them
+    wanted = [None] if names is None else batched(names, NAMES)
+    described: dict[str, wire_topics.TopicOf] = {}
+    denied: set[str] = set()
+    for answer in [probe, *[await metadata(line, some) for some in wanted]]:
+        for topic in answer.topics:
+            if topic.error == 0:
+                described[topic.name] = topic
+            elif (kind := errors.kind_of(topic.error)) == "denied":
+                denied.add(topic.name)
+            elif kind not in ("missing", "invalid"):
+                raise BrokerError(topic.error, f"metadata of {topic.name}")
+    described.pop(VISIBILITY_PROBE, None)
+    shelf, parts, topics = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
+    if config_broker is not None:
+        line = await wire.control(config_broker)
+    async for some in _configs(line, sorted(described)):
+        for pair in some:
+            configs = _judged(speaker, pair, shelf)
+            if configs is not None:
+                topic = described[pair.name]
+                # As Kafka itself prints an id: base64 for URLs, without its padding.
+                topic_id = binascii.b2a_base64(topic.topic_id).translate(_FOR_URLS)[:22].decode()
+                partitions = parts.of(topic.partitions)
+                topics[pair.name] = LiveTopic(topic.name, topic_id, partitions, configs, topic.internal)
+    hidden = {
+        name: hidden_topic(speaker, name, errors.denied(speaker, errors.describe_topic(name)))
+        for name in sorted(denied - {VISIBILITY_PROBE})
     }
     return LiveCluster(
-        name=connection.speaker.cluster,
-        cluster_id=described.cluster_id,
-        brokers=brokers_of(described),
-        topics=MappingProxyType(live),
-        sees_all=sees_all,
+        name=speaker.cluster,
+        cluster_id=probe.cluster_id,
+        brokers=tuple(Broker(*broker[:3], broker.rack or None) for broker in sorted(probe.brokers)),
+        topics=MappingProxyType({name: topics[name] for name in sorted(topics)}),
+        sees_all=not denied,
         hidden=MappingProxyType(hidden),
     )
 
 
-def brokers_of(described: Any) -> tuple[Broker, ...]:
-    """``described``: confluent_kafka.admin.DescribeClusterResult."""
-    nodes = sorted(described.nodes, key=lambda node: node.id)
-    return tuple(Broker(node.id, node.host, node.port, node.rack or None) for node in nodes)
+def _judged(speaker: Speaker, pair: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
+    """None for a topic that was deleted meanwhile."""
+    if pair.error == 0:
+        return shelf.mapping(pair.entries)
+    failed = errors.translate(speaker, pair.error, errors.describe_configs(pair.name), pair.message)
+    if failed.kind == "unreachable":
+        raise failed
+    return None if failed.kind == "missing" else unknown_configs(speaker, pair.name, failed)
 
 
-def describe_topics(
-    connection: AdminConnection, names: Iterable[str], **options: bool
-) -> Iterator[tuple[str, Any | ClusterError]]:
-    """``TopicDescription`` of each name and of ``VISIBILITY_PROBE``, or the refusal if the principal may not describe
-    it; topics that do not exist are left out. Raises ClusterError."""
-    for batch in batched([*names, VISIBILITY_PROBE], DESCRIBE_TOPICS_BATCH):
-        futures = connection.admin.describe_topics(TopicCollection(batch), request_timeout=REQUEST_SECONDS, **options)
-        connection.settle(futures.values())
-        for topic, future in futures.items():
-            failed = connection.failure(future, errors.describe_topic(topic))
-            if failed is None or failed.kind == "denied":
-                yield topic, failed or future.result()
-            elif failed.kind not in ("missing", "invalid"):
-                raise failed
+async def metadata(line: Connection, names: Sequence[str] | None) -> wire_topics.ClusterOf:
+    """Of ``names``, or of every topic the principal may see. Raises WireError."""
+    version = line.negotiated(
+        wire_topics.METADATA, wire_topics.METADATA_LOWEST, wire_topics.METADATA_NEWEST, "Metadata"
+    )
+    await asyncio.sleep(max(0.0, line.throttled_until - time.monotonic()))
+    sent = line.send((wire_topics.METADATA, version, True), [wire_topics.pack_metadata(names)], ANSWER_WITHIN)
+    parts = _unpacked(await sent, wire_topics.unpack_metadata)
+    await asyncio.sleep(parts.throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
+    return parts
 
 
-def _configs(connection: AdminConnection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
-    """By topic. A topic that was deleted meanwhile is left out; Unknown if the principal may not read its configs."""
-    shelf = ConfigShelf()
-    steer = {} if broker is None else {"broker": broker}
-    answers: dict[str, Configs] = {}
-    for group in batched(batched(names, DESCRIBE_CONFIGS_BATCH), CONFIG_REQUESTS_IN_FLIGHT):
-        asked: dict[ConfigResource, Any] = {}
-        for batch in group:
-            resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in batch]
-            asked |= connection.admin.describe_configs(resources, request_timeout=REQUEST_SECONDS, **steer)
-        connection.settle(asked.values())
-        while asked:
-            resource, future = asked.popitem()
-            error = kafka_error_of(future)
-            if error is None:
-                entries = tuple(
-                    ConfigOf(
-                        name,
-                        entry.value,
-                        # librdkafka's number 0 of a source is "unknown": an old broker that returns none
-                        int(entry.source) or (BUILT_IN if entry.is_default else TOPIC),
-                        bool(entry.is_sensitive),
-                        bool(entry.is_read_only),
-                    )
-                    for name, entry in future.result().items()
-                )
-                answers[resource.name] = shelf.mapping(entries)
-                continue
-            failed = connection.error(error, errors.describe_configs(resource.name))
-            if failed.kind == "unreachable":
-                raise failed
-            if failed.kind != "missing":
-                answers[resource.name] = unknown_configs(connection.speaker, resource.name, failed)
-    return answers
+async def _configs(line: Connection, names: Sequence[str]) -> AsyncIterator[list[wire_topics.ConfigsOf]]:
+    """Answer by answer: what is made of one takes no time while the broker works on the next."""
+    version = wire_topics.CONFIGS_VERSION
+    line.negotiated(wire_topics.DESCRIBE_CONFIGS, version, version, "DescribeConfigs")
+    reader = wire_topics.ConfigReader()
+    batches, waiting = batched(names, BATCH), deque[asyncio.Future[Frame]]()
+    while True:
+        for batch in islice(batches, IN_FLIGHT - len(waiting)):
+            api = (wire_topics.DESCRIBE_CONFIGS, version, True)
+            waiting.append(line.send(api, [wire_topics.pack_describe_configs(batch)], ANSWER_WITHIN))
+        if not waiting:
+            return
+        throttle, some = _unpacked(await waiting.popleft(), reader.unpack)
+        yield some
+        await asyncio.sleep(throttle / 1000)
+
+
+def _unpacked(frame: Frame, unpack: Callable[[memoryview], Answer]) -> Answer:
+    try:
+        return unpack(frame.body)
+    finally:
+        if frame.buffer is not None:
+            frame.buffer.release()
+
+
+class _Partitions:
+    """Keeps equal partitions once: most topics have one partition, and brokers are few."""
+
+    def __init__(self) -> None:
+        self._single: dict[wire_topics.PartitionOf, LivePartition] = {}
+        # Keeps the lists that were read, so that no other list gets the id of one.
+        self._lists: dict[int, tuple[tuple[wire_topics.PartitionOf, ...], tuple[LivePartition, ...]]] = {}
+
+    def of(self, parts: tuple[wire_topics.PartitionOf, ...]) -> tuple[LivePartition, ...]:
+        known = self._lists.get(id(parts))
+        if known is None:
+            live: list[LivePartition] = []
+            for part in parts:
+                kept = self._single.get(part)
+                if kept is None:
+                    kept = self._single[part] = LivePartition(*part)
+                live.append(kept)
+            known = self._lists[id(parts)] = parts, tuple(live)
+        return known[1]
+
+
+async def _read_once(cluster: Cluster, principal: Principal) -> LiveCluster | None:
+    """None when it cannot be read. When it is cancelled it leaves no connection behind."""
+    try:
+        asked = connection_settings(client_settings(cluster, principal))
+        settings = replace(asked, connect_timeout=min(asked.connect_timeout, CONNECT_WITHIN))
+        with contextlib.closing(BrokerConnections(cluster.name, cluster.bootstrap_servers, settings)) as wire:
+            return await _reading(wire, speaker_of(cluster, principal))
+    except WireError as error:
+        _log.debug("cluster %s cannot be read yet: %s", cluster.name, cleaned(str(error), cluster, principal))
+        return None
+
+
+class ReadAhead:
+    """Begins at once; for one principal. ``close`` breaks off what is still under way."""
+
+    def __init__(self, clusters: Mapping[str, Cluster], principal: Principal) -> None:
+        self._clusters = clusters
+        self._principal = principal
+        self._answers: dict[str, Future[LiveCluster | None]] = {name: Future() for name in clusters}
+        self._loop = asyncio.new_event_loop()
+        self._enough = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        self._thread.start()
+
+    def reads(self, cluster: Cluster) -> bool:
+        """False also where a cluster of this name is read with other settings."""
+        return self._clusters.get(cluster.name) == cluster
+
+    def take(self, name: str) -> LiveCluster | None:
+        """Waits for it. None when it cannot be read this way, or was broken off."""
+        return self._answers[name].result()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # all is read, and the loop is closed
+            self._loop.call_soon_threadsafe(self._enough.set)
+        self._thread.join(LEAVES_WITHIN)
+
+    def _run(self) -> None:
+        async def read_one(cluster: Cluster) -> None:
+            future = self._answers[cluster.name]
+            try:
+                future.set_result(await _read_once(cluster, self._principal))
+            except ReconcilerError:
+                future.set_result(None)
+            except Exception as error:  # noqa: BLE001 - a slip of ours, for the thread that asks
+                future.set_exception(error)
+
+        async def read() -> None:
+            enough = asyncio.create_task(self._enough.wait())
+            reads = asyncio.gather(*map(read_one, self._clusters.values()))
+            await asyncio.wait((enough, reads), return_when=asyncio.FIRST_COMPLETED)
+            for item in (enough, reads):
+                item.cancel()
+            await asyncio.gather(enough, reads, return_exceptions=True)
+
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(read())
+        finally:
+            sys.setswitchinterval(before)
+            for future in self._answers.values():
+                if not future.done():
+                    future.set_result(None)

@@ -10,31 +10,22 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, assert_never
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    ResourceType,
-)
-
+from reconciler.backends.clusters.configs import DELETE, SET, TOPIC, ConfigEdit, alter_configs
 from reconciler.backends.clusters.in_batches import perform_in_batches
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange, cut, steps, topic_items
 from reconciler.backends.clusters.topics.confirm import Failures, await_agreement, disagreement, obstacle
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections import errors
-from reconciler.backends.connections.librdkafka import REQUEST_SECONDS, AdminConnection
+from reconciler.backends.connections.requests import CONTROLLER, CONTROLLER_SECONDS, Requests
 from reconciler.errors import ClusterError
-from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, Subject
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, Subject, TopicChange
 from reconciler.model.plan import Outcome, Planned
 
-OPERATION_SECONDS = 15.0
+OPERATION_MS = 15_000
 QUOTA_PATIENCE_SECONDS = 300.0
 """How long a request may be throttled without a single item getting through."""
 QUOTA_PATIENCE_VALIDATING_SECONDS = 20.0
@@ -48,84 +39,90 @@ NOT_LISTED = (
 )
 _DOUBTFUL = ("exists", "unreachable")
 """Kinds of answers that do not show whether the cluster is as wanted: the request may have been done, now or before."""
-_REMOVE, _SET = AlterConfigOpType.DELETE, AlterConfigOpType.SET
 _log = logging.getLogger("reconciler.kafka")
 
 
-_ASKED = {
-    CreateTopic: errors.create_topic,
-    AddPartitions: errors.add_partitions,
-    AlterConfigs: errors.alter_configs,
-    DeleteTopic: errors.delete_topic,
-}
-
-
 def send(
-    connection: AdminConnection, batch: Sequence[PlannedTopicChange], validate_only: bool
+    requests: Requests, batch: Sequence[PlannedTopicChange], validate_only: bool
 ) -> Mapping[str, ClusterError | None]:
     """The controller's answer by item id; None: accepted. ``batch`` is of one kind and names no topic twice."""
     if not batch:
         return {}
-    connection.wait_out_throttle()
-    limits: dict[str, Any] = {"request_timeout": REQUEST_SECONDS, "validate_only": validate_only}
-    patient = {**limits, "operation_timeout": OPERATION_SECONDS}
-    topics: list[NewTopic] = []
-    parts: list[NewPartitions] = []
-    resources: list[ConfigResource] = []
-    deletes: list[str] = []
-    futures: dict[str, Future[Any]] = {}
     try:
-        for change in [item.change for item in batch]:
-            match change:
-                case CreateTopic():
-                    factor = -1 if change.replication_factor is None else change.replication_factor
-                    configs = {each.key: each.after for each in change.configs if each.after is not None}
-                    topics.append(NewTopic(change.ref.name, change.partitions, factor, config=configs))
-                case AddPartitions():
-                    parts.append(NewPartitions(change.ref.name, change.after))
-                case AlterConfigs():
-                    entries = [
-                        ConfigEntry(each.key, each.after, incremental_operation=_REMOVE if each.after is None else _SET)
+        answers = _sent(requests, [item.change for item in batch], validate_only)
+    except ClusterError as error:
+        return dict.fromkeys((item.id for item in batch), error)
+    return {item.id: answers[item.change.ref.name] for item in batch}
+
+
+def _sent(requests: Requests, changes: Sequence[TopicChange], validate_only: bool) -> dict[str, ClusterError | None]:
+    """By topic. Raises ClusterError where nothing was answered."""
+    limits = {"timeout_ms": OPERATION_MS, "validate_only": validate_only}
+    match changes[0]:
+        case CreateTopic():
+            topic: Any = protocol.CreateTopicsRequest.CreatableTopic
+            made = [
+                topic(
+                    name=change.ref.name,
+                    num_partitions=change.partitions,
+                    replication_factor=-1 if change.replication_factor is None else change.replication_factor,
+                    assignments=[],
+                    configs=[
+                        topic.CreatableTopicConfig(name=each.key, value=each.after)
                         for each in change.configs
-                    ]
-                    resources.append(ConfigResource(ResourceType.TOPIC, change.ref.name, incremental_configs=entries))
-                case DeleteTopic():
-                    deletes.append(change.ref.name)
-                case _:
-                    assert_never(change)
-        if topics:
-            futures |= connection.admin.create_topics(topics, **patient)
-        if parts:
-            futures |= connection.admin.create_partitions(parts, **patient)
-        if resources:
-            altered = connection.admin.incremental_alter_configs(resources, **limits)
-            futures |= {resource.name: future for resource, future in altered.items()}
-        if deletes:
-            futures |= connection.admin.delete_topics(
-                deletes, request_timeout=REQUEST_SECONDS, operation_timeout=OPERATION_SECONDS
+                        if each.after is not None
+                    ],
+                )
+                for change in changes
+                if isinstance(change, CreateTopic)
+            ]
+            return _answers(requests, errors.create_topic, protocol.CreateTopicsRequest, topics=made, **limits)
+        case AddPartitions():
+            grown: Any = protocol.CreatePartitionsRequest.CreatePartitionsTopic
+            topics = [
+                grown(name=change.ref.name, count=change.after, assignments=None)
+                for change in changes
+                if isinstance(change, AddPartitions)
+            ]
+            return _answers(requests, errors.add_partitions, protocol.CreatePartitionsRequest, topics=topics, **limits)
+        case AlterConfigs():
+            edits = {
+                (TOPIC, change.ref.name): [
+                    ConfigEdit(each.key, DELETE if each.after is None else SET, each.after) for each in change.configs
+                ]
+                for change in changes
+                if isinstance(change, AlterConfigs)
+            }
+            altered = alter_configs(requests, edits, validate_only=validate_only)
+            return {name: error for (_, name), error in altered.items()}
+        case DeleteTopic():
+            names = [change.ref.name for change in changes]
+            return _answers(
+                requests, errors.delete_topic, protocol.DeleteTopicsRequest, topic_names=names, timeout_ms=OPERATION_MS
             )
-    except (KafkaException, TypeError, ValueError) as error:  # the client itself refuses the request
-        refused = ClusterError(
-            connection.speaker.cluster,
-            "invalid",
-            f"the client refused a request for {batch[0].change.ref}: {connection.clean(str(error))}",
-            "Nothing of this request was sent",
-            "Correct the topology.",
-        )
-        return {item.id: refused for item in batch}
-    connection.settle(futures.values())
-    named = [(item, item.change.ref.name) for item in batch]
-    return {item.id: connection.failure(futures[name], _ASKED[type(item.change)](name)) for item, name in named}
+        case _:
+            assert_never(changes[0])
 
 
-def perform(
-    connection: AdminConnection, changes: Sequence[Planned], progress: Callable[[Outcome], None]
-) -> tuple[Outcome, ...]:
+def _answers(
+    requests: Requests, asked: Callable[[str], errors.Asked], kind: Any, **fields: Any
+) -> dict[str, ClusterError | None]:
+    """By topic. ``asked`` words what was asked of one topic."""
+    of_all = asked("NAME")
+    answer = requests.send(of_all, kind, CONTROLLER, patience=CONTROLLER_SECONDS, **fields)
+    items = next(getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name))
+    return {
+        item.name: requests.failure(item.error_code, asked(item.name), getattr(item, "error_message", None))
+        for item in items
+    }
+
+
+def perform(requests: Requests, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
     """Creates, then grows, then configures; one outcome an item, in the order of ``changes``. Never raises for one."""
 
     def failures(batch: Sequence[PlannedTopicChange]) -> list[str]:
         try:
-            failed = _send_and_agree(connection, batch)
+            failed = _send_and_agree(requests, batch)
         except ClusterError as error:
             failed = {item.id: f"{item.change.ref}: {error}" for item in batch}
         return [failed.get(item.id, "") for item in batch]
@@ -134,7 +131,7 @@ def perform(
     return tuple(outcomes[planned.id] for planned in changes)
 
 
-def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -> Mapping[Subject, str]:
+def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping[Subject, str]:
     """Subject -> the broker's refusal, by validate-only requests.
 
     Raises ClusterError when no refusal was found but something could not be asked (no permission, no answer).
@@ -143,7 +140,7 @@ def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -
     refused_items: list[PlannedTopicChange] = []
     not_asked: list[ClusterError] = []
     for batch in cut([replace(item, change=next(steps(item.change))) for item in items]):
-        answers = _send_patiently(connection, batch, validate_only=True)
+        answers = _send_patiently(requests, batch, validate_only=True)
         for item in batch:
             match answers[item.id]:
                 case None:
@@ -167,7 +164,7 @@ def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -
     ]
     errors_by_id: dict[str, ClusterError | None] = {}
     for batch in cut([item for _, item in sorted(alone, key=lambda pair: pair[0])]):
-        errors_by_id |= _send_patiently(connection, batch, validate_only=True)
+        errors_by_id |= _send_patiently(requests, batch, validate_only=True)
     wrong: dict[Subject, dict[str, str]] = {}
     for _, item in alone:
         error = errors_by_id.get(item.id)
@@ -176,13 +173,13 @@ def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -
     return refusals | {subject: f"{'; '.join(whats)}. {next(iter(whats.values()))}" for subject, whats in wrong.items()}
 
 
-def _send_and_agree(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -> Failures:
+def _send_and_agree(requests: Requests, items: Sequence[PlannedTopicChange]) -> Failures:
     """What failed; all others are done. Raises ClusterError."""
     failures: Failures = {}
     waiting: list[PlannedTopicChange] = []
     # First what must not be sent, and what is already as wanted after a run that was cut off.
     existing = [item for item in items if not isinstance(item.change, CreateTopic)]
-    live = read_cluster(connection, [item.change.ref.name for item in existing]) if existing else None
+    live = read_cluster(requests, [item.change.ref.name for item in existing]) if existing else None
     for item in items:
         if isinstance(item.change, CreateTopic):
             waiting.append(item)
@@ -199,7 +196,7 @@ def _send_and_agree(connection: AdminConnection, items: Sequence[PlannedTopicCha
     left = {item.id: list(steps(item.change)) for item in waiting}
     while left:
         now = [PlannedTopicChange(id_, parts.pop(0)) for id_, parts in left.items()]
-        answers |= _send_patiently(connection, now, validate_only=False)
+        answers |= _send_patiently(requests, now, validate_only=False)
         left = {id_: parts for id_, parts in left.items() if parts and answers[id_] is None}
     # The cluster decides about doubtful answers, such as that a topic to delete is missing; other refusals are final.
     deleted = {item.id for item in waiting if isinstance(item.change, DeleteTopic)}
@@ -211,27 +208,27 @@ def _send_and_agree(connection: AdminConnection, items: Sequence[PlannedTopicCha
             failures[item_id] = str(error)
     sent = [item for item in waiting if item.id not in failures]
     existed = frozenset(item_id for item_id, error in doubtful.items() if error.kind == "exists")
-    for item_id, difference in await_agreement(connection, sent, existed).items():
+    for item_id, difference in await_agreement(requests, sent, existed).items():
         failures[item_id] = f"{doubtful[item_id]}\n{difference}" if item_id in doubtful else difference
     return failures
 
 
 def _send_patiently(
-    connection: AdminConnection, items: Sequence[PlannedTopicChange], validate_only: bool
+    requests: Requests, items: Sequence[PlannedTopicChange], validate_only: bool
 ) -> dict[str, ClusterError | None]:
     """Sends again what the controller's mutation quota held back (KIP-599), for as long as something moves."""
     answers: dict[str, ClusterError | None] = {}
     patience = QUOTA_PATIENCE_VALIDATING_SECONDS if validate_only else QUOTA_PATIENCE_SECONDS
     rest, pause, moved = list(items), 0.5, time.monotonic()
     while rest:
-        errors = send(connection, rest, validate_only)
+        errors = send(requests, rest, validate_only)
         throttled = [item for item in rest if (error := errors[item.id]) is not None and error.kind == "quota"]
         answers |= errors
         if len(throttled) < len(rest):
             pause, moved = 0.5, time.monotonic()
         if not throttled or time.monotonic() - moved > patience:
             break
-        _log.info("cluster %s throttles: %d changes wait", connection.speaker.cluster, len(throttled))
+        _log.info("cluster %s throttles: %d changes wait", requests.speaker.cluster, len(throttled))
         time.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, no secret
         rest, pause = throttled, min(pause * 2, 5.0)
     return answers

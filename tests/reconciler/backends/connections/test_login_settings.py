@@ -8,7 +8,7 @@ import datetime
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,18 @@ from reconciler_sandbox.brokers import certificates
 
 from reconciler.backends.clusters import facts, mirrormaker, permissions
 from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.impact import read_nature, read_stakes
 from reconciler.backends.clusters.quotas import QuotaControl
 from reconciler.backends.clusters.replicas import ReplicaRequests
-from reconciler.backends.clusters.topics import read_fast
 from reconciler.backends.clusters.users import UserControl
-from reconciler.backends.connections import dial, librdkafka
+from reconciler.backends.connections import dial
 from reconciler.backends.mirror_jobs.status.records import StatusRecords, write_records
 from reconciler.backends.state.audit import read_copy
 from reconciler.backends.state.records import LockLog, RecordLog
 from reconciler.errors import ReconcilerError
-from reconciler.kafka.client import cluster as wire_cluster
+from reconciler.kafka.client import connections as wire_cluster
 from reconciler.kafka.client import dial as wire_dial
 from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import ConnectionSettings
@@ -203,6 +203,11 @@ def _replicas(cluster: Cluster) -> object:
         return requests.moves()
 
 
+def _whole_cluster(cluster: Cluster) -> object:
+    with KafkaCluster(cluster, PLAN) as reader:
+        return reader.read()
+
+
 def _of_the_job(cluster: Cluster) -> object:
     async def connected() -> None:
         await cluster_of_job(Endpoint(cluster.name, cluster.bootstrap_servers, cluster.client)).refresh(())
@@ -215,7 +220,7 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "users": lambda cluster: UserControl(cluster, PLAN, "env").read(),
     "access rules": lambda cluster: AccessControl(cluster, PLAN, "env").read(),
     "reassignments": _replicas,
-    "facts of doctor": lambda cluster: facts.over_our_connection(cluster, PLAN),
+    "facts of doctor": lambda cluster: replace(facts.cluster_facts(cluster, PLAN), addresses=()),
     "markers of doctor": lambda cluster: permissions.may_write_markers(cluster, PLAN),
     "permissions of doctor": lambda cluster: permissions.tried(cluster, PLAN, "groups", permissions.heartbeat, ["g"]),
     "positions of Connect": lambda cluster: mirrormaker.read_records(Side(cluster), "connect-offsets"),
@@ -230,11 +235,10 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "lock read": lambda cluster: LockLog(cluster, "topic", "key", "id", PLAN).read(),
     "lock written": lambda cluster: LockLog(cluster, "topic", "key", "id", PLAN).fence(),
     "audit": lambda cluster: read_copy(cluster, PLAN, "topic", "env"),
-    # which are then read by librdkafka
-    "whole clusters": lambda cluster: read_fast.read_in_bulk(cluster, PLAN),
+    "whole clusters": _whole_cluster,
     "nature of a cluster": lambda cluster: read_nature(cluster, PLAN),
 }
-FALL_BACK = ("whole clusters", "nature of a cluster")
+FALL_BACK = ("nature of a cluster",)
 
 
 @pytest.fixture
@@ -247,7 +251,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ConnectionSettings]:
         raise ConnectionLostError("no further")
 
     monkeypatch.setattr(wire_dial, "connect", connect)
-    monkeypatch.setattr(read_fast, "connect", connect)
     monkeypatch.setattr(wire_cluster, "BACKOFF_FIRST", 0.0)
     return found
 
@@ -317,7 +320,6 @@ def _endpoint(cluster: Cluster) -> Endpoint:
 
 
 LIBRDKAFKA: Mapping[str, Callable[[Cluster], object]] = {
-    "topics": lambda cluster: librdkafka.AdminConnection(cluster, PLAN),
     "verify": lambda cluster: job_clients.partition_reader(_endpoint(cluster), "read_committed"),
 }
 
@@ -327,7 +329,7 @@ def test_every_setting_arrives_in_librdkafkas_configuration(
     path: str, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which refuses by name what it does not know."""
-    for module in (librdkafka, job_clients):
+    for module in (job_clients,):
         for name in {"AdminClient", "Consumer", "Producer"} & vars(module).keys():
             monkeypatch.setattr(module, name, make)
     for names in VERDICTS.values():

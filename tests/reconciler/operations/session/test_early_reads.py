@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.topics.read_fast import ANSWER_WITHIN, ReadAhead
+from reconciler.backends.clusters.topics.read import ANSWER_WITHIN, ReadAhead
 from reconciler.cli.commands import review as cli_review
 from reconciler.environment.load import load
 from reconciler.environment.load_clusters import read_head

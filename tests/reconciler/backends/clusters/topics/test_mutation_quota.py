@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.backends.clusters.topics import write as writing
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
-from reconciler.backends.connections.librdkafka import AdminConnection
+from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AddPartitions, CreateTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
@@ -27,15 +27,15 @@ class Controller:
         self.requests: list[list[str]] = []
 
     def send(
-        self, _connection: AdminConnection, items: Sequence[PlannedTopicChange], validate_only: bool
+        self, _requests: Requests, items: Sequence[PlannedTopicChange], validate_only: bool
     ) -> dict[str, ClusterError | None]:
         self.requests.append([item.id for item in items])
         return {item.id: None if place < self.pace else THROTTLED for place, item in enumerate(items)}
 
 
 @pytest.fixture
-def connection() -> AdminConnection:
-    return AdminConnection(Cluster("east", ("east.invalid:9092",)), Principal.APPLY)
+def requests() -> Requests:
+    return Requests(Cluster("east", ("east.invalid:9092",)), Principal.APPLY)
 
 
 @pytest.fixture(autouse=True)
@@ -56,29 +56,29 @@ def items(number: int) -> list[PlannedTopicChange]:
 
 
 def test_what_was_accepted_is_not_sent_again(
-    connection: AdminConnection, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
+    requests: Requests, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
 ) -> None:
     controller = Controller(pace=2)
     monkeypatch.setattr(writing, "send", controller.send)
-    answers = writing._send_patiently(connection, items(5), validate_only=False)
+    answers = writing._send_patiently(requests, items(5), validate_only=False)
     assert answers == {f"c{i}": None for i in range(5)}
     assert controller.requests == [["c0", "c1", "c2", "c3", "c4"], ["c2", "c3", "c4"], ["c4"]]
     assert len(no_waiting) == 2
 
 
 def test_when_nothing_moves_it_gives_up_and_says_so(
-    connection: AdminConnection, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
+    requests: Requests, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
 ) -> None:
     controller = Controller(pace=0)
     monkeypatch.setattr(writing, "send", controller.send)
-    answers = writing._send_patiently(connection, items(2), validate_only=False)
+    answers = writing._send_patiently(requests, items(2), validate_only=False)
     assert set(answers.values()) == {THROTTLED}
     assert 1 < len(controller.requests) < 100
     assert max(no_waiting) <= 6
 
 
 def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_step_fails(
-    connection: AdminConnection, monkeypatch: pytest.MonkeyPatch
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = Reason(Why.DECLARED, "")
     created = CreateTopic(TopicRef("east", "t"), 12_000, 1, (), Role.DECLARED, reason)
@@ -88,7 +88,7 @@ def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_st
         sent: list[TopicChange] = []
 
         def send(
-            _connection: AdminConnection,
+            _requests: Requests,
             items: Sequence[PlannedTopicChange],
             validate_only: bool,
             sent: list[TopicChange] = sent,
@@ -100,7 +100,7 @@ def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_st
 
         monkeypatch.setattr(writing, "send", send)
         monkeypatch.setattr(writing, "await_agreement", lambda *_: {})
-        [outcome] = writing.perform(connection, [large], lambda _: None)
+        [outcome] = writing.perform(requests, [large], lambda _: None)
         assert outcome.error == ("" if fails_at == 3 else str(refused))
         counts = [
             e.partitions if isinstance(e, CreateTopic) else e.after

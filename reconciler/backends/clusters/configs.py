@@ -1,0 +1,128 @@
+"""Configs of topics and brokers: altered key by key, and those of brokers read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.requests import CONTROLLER_SECONDS, Requests
+from reconciler.errors import ClusterError
+from reconciler.kafka.protocol import generated as protocol
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""Operations of IncrementalAlterConfigs (KIP-339)."""
+TOPIC_SOURCE, BROKER_SOURCE = 1, 2
+"""Where a value comes from: the topic's own, or one that was set for this broker while it ran."""
+
+Key = tuple[int, str]
+"""Kind of a resource and its name."""
+
+
+class ConfigEdit(NamedTuple):
+    key: str
+    operation: int
+    value: str | None
+
+
+def asked_of(key: Key) -> errors.Asked:
+    kind, name = key
+    if kind == TOPIC:
+        return errors.alter_configs(name)
+    return errors.Asked(f"set the replication throttle of broker {name}", "AlterConfigs", "--cluster")
+
+
+def alter_configs(
+    requests: Requests, edits: Mapping[Key, Collection[ConfigEdit]], *, validate_only: bool = False
+) -> dict[Key, ClusterError | None]:
+    """Why each resource was not altered; None: it was. Topics go in one request, each broker in one of its own, which
+    goes to the broker itself."""
+    topics = {key: some for key, some in edits.items() if key[0] == TOPIC}
+    answers: dict[Key, ClusterError | None] = {}
+    for some in [topics, *({key: edits[key]} for key in edits if key[0] == BROKER)]:
+        if some:
+            try:
+                answers |= _altered(requests, some, validate_only)
+            except ClusterError as error:
+                answers |= dict.fromkeys(some, error)
+    return answers
+
+
+def _altered(
+    requests: Requests, edits: Mapping[Key, Collection[ConfigEdit]], validate_only: bool
+) -> dict[Key, ClusterError | None]:
+    (of, named), *_ = edits
+    broker = int(named) if of == BROKER else None
+    kind: Any = protocol.IncrementalAlterConfigsRequest
+    answers: dict[Key, ClusterError | None] = {}
+    rows: list[Any] = []
+    if kind.API_KEY in requests.versions():
+        resource = kind.AlterConfigsResource
+        for (of, name), some in edits.items():
+            configs = [resource.AlterableConfig(name=k, config_operation=op, value=value) for k, op, value in some]
+            rows.append(resource(resource_type=of, resource_name=name, configs=configs))
+    else:
+        # What AlterConfigs does not name, it removes: all values that a resource shall have are read and sent.
+        kind = protocol.AlterConfigsRequest
+        resource = kind.AlterConfigsResource
+        for key, entries in _described(requests, edits, broker).items():
+            values = entries if isinstance(entries, ClusterError) else _edited(requests, key, entries, edits[key])
+            if isinstance(values, ClusterError):
+                answers[key] = values
+                continue
+            configs = [resource.AlterableConfig(name=name, value=value) for name, value in values.items()]
+            rows.append(resource(resource_type=key[0], resource_name=key[1], configs=configs))
+    if not rows:
+        return answers
+    asked, patience = asked_of((of, named)), CONTROLLER_SECONDS
+    answer = requests.send(asked, kind, broker, patience=patience, resources=rows, validate_only=validate_only)
+    for item in answer.responses:
+        key = item.resource_type, item.resource_name
+        answers[key] = requests.failure(item.error_code, asked_of(key), item.error_message)
+    return answers
+
+
+def _edited(
+    requests: Requests, key: Key, entries: Iterable[Any], edits: Iterable[ConfigEdit]
+) -> dict[str, str | None] | ClusterError:
+    own = TOPIC_SOURCE if key[0] == TOPIC else BROKER_SOURCE
+    values: dict[str, str | None] = {entry.name: entry.value for entry in entries if entry.config_source == own}
+    for name, operation, value in edits:
+        items = [item for item in (values.pop(name, None) or "").split(",") if item]
+        named = (value or "").split(",")
+        if operation == SET:
+            values[name] = value
+        elif operation != DELETE:
+            kept = [item for item in items if item not in named]
+            values[name] = ",".join([*kept, *named] if operation == APPEND else kept)
+    hidden = ", ".join(name for name, value in values.items() if value is None)
+    if not hidden:
+        return values
+    problem = f"cluster {requests.speaker.cluster} cannot {asked_of(key).verb}: it has no IncrementalAlterConfigs"
+    why = f"AlterConfigs would remove {hidden}, because brokers do not show the value"
+    return ClusterError(requests.speaker.cluster, "invalid", problem, why, "Change it with the cluster's own tools.")
+
+
+def broker_configs(requests: Requests, broker: int) -> Mapping[str, Any]:
+    """By name, with ``value`` and ``config_source`` as the protocol has them. Raises ClusterError."""
+    [entries] = _described(requests, ((BROKER, str(broker)),), broker).values()
+    if isinstance(entries, ClusterError):
+        raise entries
+    return {entry.name: entry for entry in entries}
+
+
+def _described(requests: Requests, keys: Iterable[Key], broker: int | None) -> dict[Key, Any]:
+    kind: Any = protocol.DescribeConfigsRequest
+    resource = kind.DescribeConfigsResource
+    rows = [resource(resource_type=of, resource_name=name, configuration_keys=None) for of, name in keys]
+    whose = "topics" if broker is None else f"broker {broker}"
+    asked = errors.Asked(
+        f"read the configs of {whose}", "DescribeConfigs", "--topic '*'" if broker is None else "--cluster"
+    )
+    answer = requests.send(asked, kind, broker, resources=rows, include_synonyms=False, include_documentation=False)
+    return {
+        (item.resource_type, item.resource_name): requests.failure(item.error_code, asked, item.error_message)
+        or item.configs
+        for item in answer.results
+    }
