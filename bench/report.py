@@ -15,6 +15,7 @@ from pathlib import Path
 
 from reconciler_sandbox.install import prerequisites
 from reconciler_sandbox.paths import KAFKA_VERSION, ROOT
+from reconciler_sandbox.releases import MIRRORMAKER
 
 from bench.copy.figures import Copied, Failed, Latency, Result
 
@@ -52,6 +53,7 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
         "java": java.splitlines()[0] if java else "",
         "kafka": KAFKA_VERSION,
+        "MM2": MIRRORMAKER.version,
         "spark": version("pyspark"),
         "confluent-kafka": version("confluent-kafka"),
         "socket copy, bytes per CPU-second": _socket_copy(),

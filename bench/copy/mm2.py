@@ -13,8 +13,8 @@ import subprocess
 from collections.abc import Mapping
 from enum import StrEnum
 
-from reconciler_sandbox.install import prerequisites
-from reconciler_sandbox.paths import JARS
+from reconciler_sandbox.install import jars, prerequisites
+from reconciler_sandbox.releases import MIRRORMAKER
 
 from bench.copy.figures import Run
 from bench.processes.cpu import MARK_VARIABLE
@@ -103,7 +103,12 @@ class MirrorMaker2:
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         log4j.write_text(_LOG4J)
         command = [prerequisites.java(), f"-Xmx{HEAP}", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={log4j}"]
-        command += ["-cp", f"{JARS}{os.sep}*", "org.apache.kafka.connect.mirror.MirrorMaker", str(config)]
+        command += [
+            "-cp",
+            f"{jars.ensure(release=MIRRORMAKER)}{os.sep}*",
+            "org.apache.kafka.connect.mirror.MirrorMaker",
+            str(config),
+        ]
         with (run.folder / "mm2.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = "4.4.0"
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout; of a program that was installed from a wheel, its ``site-packages``."""

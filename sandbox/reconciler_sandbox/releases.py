@@ -35,6 +35,13 @@ class Release:
         return self.jars / "bootstrap.checkpoint"
 
     @property
+    def features_of_data(self) -> Path:
+        """Where that file is, below a data folder: since 4.4 the first snapshot of the metadata log (KIP-1170)."""
+        if self.number < (4, 4):
+            return Path("bootstrap.checkpoint")
+        return Path("__cluster_metadata-0") / "00000000000000000000-0000000000.checkpoint"
+
+    @property
     def number(self) -> tuple[int, ...]:
         return tuple(int(part) for part in self.version.split("."))
 
@@ -43,16 +50,24 @@ class Release:
         return self.number < (4,)
 
 
-def _older(version: str, *, zookeeper: bool = False, scram: bool = True) -> Release:
+def _older(version: str, *, pom: Path = _OLDER_POM, zookeeper: bool = False, scram: bool = True) -> Release:
     checksums = CHECKSUMS.with_name(f"jars-{version}.sha256")
-    return Release(version, JARS.with_name(f"kafka-{version}"), checksums, _OLDER_POM, zookeeper, scram)
+    return Release(version, JARS.with_name(f"kafka-{version}"), checksums, pom, zookeeper, scram)
 
 
 NEWEST = Release(KAFKA_VERSION, JARS, CHECKSUMS, POM)
+MIRRORMAKER = _older("4.3.0", pom=POM)
+"""The newest release whose MirrorMaker 2 is among Maven's jars: the peer of benchmarks and interop tests."""
 RELEASES: Mapping[str, Release] = MappingProxyType(
     {
         release.version: release
-        for release in (NEWEST, _older("3.9.1"), _older("3.3.2", scram=False), _older("2.8.2", zookeeper=True))
+        for release in (
+            NEWEST,
+            MIRRORMAKER,
+            _older("3.9.1"),
+            _older("3.3.2", scram=False),
+            _older("2.8.2", zookeeper=True),
+        )
     }
 )
 

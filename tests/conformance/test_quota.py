@@ -16,7 +16,7 @@ from tests.support.fakes.subjects import BrokerStranger, Subject
 
 
 def limit(cluster: ClusterHandle, client_id: str, partitions_per_second: int) -> None:
-    command = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "kafka.admin.ConfigCommand"]
+    command = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "org.apache.kafka.tools.ConfigCommand"]
     command += ["--bootstrap-server", cluster.bootstrap_servers, "--alter", "--entity-type", "clients"]
     command += ["--entity-name", client_id, "--add-config", f"controller_mutation_rate={partitions_per_second}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

@@ -26,7 +26,7 @@ job="tests/e2e/spark/test_mirror_job.py::test_awkward_records_are_equal_on_both_
 same="tests/mirror/lane/same_offsets/test_on_brokers.py tests/mirror/lane/same_offsets/test_restarted_brokers.py
     tests/mirror/lane/same_offsets/test_unclean_elections.py tests/mirror/clients/test_secure.py"
 
-for release in ${RELEASES:-3.9.1 3.3.2 2.8.2}; do
+for release in ${RELEASES:-4.3.0 3.9.1 3.3.2 2.8.2}; do
     # shellcheck disable=SC2086 # each is a list
     run "$release" $reconciler $mirror $job
     # shellcheck disable=SC2086

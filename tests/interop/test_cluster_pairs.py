@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from reconciler_sandbox.install import jars, prerequisites
+from reconciler_sandbox.releases import MIRRORMAKER
 
 from reconciler.environment.importers.mirrormaker.environment import environment
 
@@ -23,7 +24,13 @@ def test_the_flows_are_those_that_mirrormaker_2_runs() -> None:
         for values in itertools.product(("", "true", "false"), repeat=len(NAMES))
     ]
     program = Path(__file__).parent / "ClusterPairs.java"
-    command = [prerequisites.java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars.ensure()}/*", str(program)]
+    command = [
+        prerequisites.java(),
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{jars.ensure(release=MIRRORMAKER)}/*",
+        str(program),
+    ]
     lines = "".join("\t".join(settings) + "\n" for settings in asked)
     done = subprocess.run(command, input=lines, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
-from reconciler_sandbox.install import prerequisites
-from reconciler_sandbox.paths import JARS
+from reconciler_sandbox.install import jars, prerequisites
+from reconciler_sandbox.releases import MIRRORMAKER
 
 from reconciler.cli.main import main
 from reconciler.operations.importers import positions as inheritance
@@ -49,7 +49,13 @@ def mirrormaker(sandbox: Sandbox, topic: str, folder: Path) -> Iterator[subproce
     }
     config, log = folder / "mm2.properties", folder / "mm2.log"
     config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}{os.sep}*"]
+    command = [
+        prerequisites.java(),
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{jars.ensure(release=MIRRORMAKER)}{os.sep}*",
+    ]
     command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(config)]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
-from reconciler_sandbox.install import prerequisites
-from reconciler_sandbox.paths import JARS
+from reconciler_sandbox.install import jars, prerequisites
+from reconciler_sandbox.releases import MIRRORMAKER
 
 from reconciler.replication.handover import FlowSettings, InternalTopics
 from reconciler.replication.handover_reader import parse
@@ -39,7 +39,14 @@ CreateTopic = Callable[..., str]
 
 def remote_clusters(handle: ClusterHandle, alias: str, group: str) -> Mapping[str, str]:
     source = Path(__file__).parent / "RemoteClusters.java"
-    command = [prerequisites.java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", source]
+    command = [
+        prerequisites.java(),
+        "-Xmx128m",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{jars.ensure(release=MIRRORMAKER)}/*",
+        source,
+    ]
     done = subprocess.run(
         [*map(str, command), handle.super_client()["bootstrap.servers"], alias, group, "."],
         check=False,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from reconciler_sandbox.install import jars, prerequisites
+from reconciler_sandbox.releases import MIRRORMAKER
 
 from reconciler.replication.policy import EXCLUDED_TOPICS, make_selector
 
@@ -76,7 +77,7 @@ def test_every_decision_is_that_of_mirrormaker_2() -> None:
     asked = [(flow, _names(flow)) for flow in _flows()]
     lines = [line for flow, names in asked for line in (flow.line, *names)]
     program = Path(__file__).parent / "TopicDecisions.java"
-    classes = f"{jars.ensure()}/*"
+    classes = f"{jars.ensure(release=MIRRORMAKER)}/*"
     command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classes, str(program)]
     done = subprocess.run(
         command, input="\n".join(lines) + "\n", check=False, capture_output=True, text=True, timeout=300

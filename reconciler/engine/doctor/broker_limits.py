@@ -21,6 +21,7 @@ _OF_BROKERS = {
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms", "segment.bytes": "log.segment.bytes",
     "max.message.bytes": "message.max.bytes", "message.timestamp.type": "log.message.timestamp.type",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
 }  # fmt: skip

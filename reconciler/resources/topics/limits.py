@@ -21,17 +21,18 @@ _LOWER: Mapping[str, str] = {
     "min.compaction.lag.ms": "0",
     "max.compaction.lag.ms": str(LONG_MAX),
     "max.message.bytes": "1048588",
+    "max.decompressed.message.bytes": "2147483639",
     "message.timestamp.difference.max.ms": str(LONG_MAX),
     "message.timestamp.before.max.ms": str(LONG_MAX),
     "message.timestamp.after.max.ms": "3600000",
 }
-"""With Kafka's built-in values (4.3), for clusters where no topic shows the default."""
+"""With Kafka's built-in values (4.4), for clusters where no topic shows the default."""
 _HIGHER: Mapping[str, str] = {"min.insync.replicas": "1"}
 _OTHERS: Mapping[str, str] = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 BUILT_IN: Mapping[str, str] = {**_LOWER, **_HIGHER, **_OTHERS}
 DELETES = ("retention.ms", "retention.bytes")
 COMPACTS = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms", "segment.ms", "segment.bytes")
-REFUSES = ("max.message.bytes", "message.timestamp.after.max.ms")
+REFUSES = ("max.message.bytes", "max.decompressed.message.bytes", "message.timestamp.after.max.ms")
 AGES = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
 """How old a record may be when it is written: at the source that was once, and it is copied later."""
 POLICY, TIMESTAMPS = "cleanup.policy", "message.timestamp.type"

@@ -71,8 +71,9 @@ def format_storage(java: str, release: Release, cluster_id: str, folders: Sequen
         _format_with_kafka(java, release, cluster_id, fresh.pop(0))
     for folder in fresh:
         # The same features for every node, without a JVM each; the broker adds its own directory id.
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        shutil.copy(release.features, folder / "data")
+        features = folder / "data" / release.features_of_data
+        features.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(release.features, features)
         meta = f"version=1\ncluster.id={cluster_id}\nnode.id={folder.name.removeprefix('broker-')}\n"
         (folder / "data" / "meta.properties").write_text(meta)
 
@@ -87,7 +88,7 @@ def _format_with_kafka(java: str, release: Release, cluster_id: str, folder: Pat
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
         raise SandboxError("Kafka's storage could not be formatted", said, "See the lines above.")
     with tempfile.NamedTemporaryFile(dir=release.jars, delete=False) as copy:
-        copy.write((folder / "data" / release.features.name).read_bytes())
+        copy.write((folder / "data" / release.features_of_data).read_bytes())
     Path(copy.name).replace(release.features)
 
 

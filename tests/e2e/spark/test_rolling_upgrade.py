@@ -1,4 +1,4 @@
-"""A cluster of three brokers goes from Kafka 3.9.1 to 4.3.0, broker by broker, while a mirror reads from and writes to
+"""A cluster of three brokers goes from Kafka 3.9.1 to 4.4.0, broker by broker, while a mirror reads from and writes to
 it. Run by `make test-brokers`."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def in_sync(cluster: ClusterHandle) -> bool:
 def raise_features(cluster: ClusterHandle) -> None:
     """To those of the newest release, with Kafka's own tool."""
     command = [prerequisites.java(), "-Xmx128m", "-cp", f"{NEWEST.jars}/*", "org.apache.kafka.tools.FeatureCommand"]
-    command += ["--bootstrap-server", cluster.bootstrap_servers, "upgrade", "--release-version", "4.3"]
+    command += ["--bootstrap-server", cluster.bootstrap_servers, "upgrade", "--release-version", "4.4"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from reconciler_sandbox.errors import SandboxError
 from reconciler_sandbox.install import jars, prerequisites
-from reconciler_sandbox.releases import NEWEST, RELEASES, Release, release_of
+from reconciler_sandbox.releases import MIRRORMAKER, NEWEST, RELEASES, Release, release_of
 
 CONTENT = {"a.jar": b"a", "b.jar": b"b"}
 
@@ -103,7 +103,9 @@ def test_the_committed_list_holds_what_is_started(release: Release) -> None:
     listed = jars.expected(release.checksums.read_text())
     wanted = {f"kafka_2.13-{release.version}.jar", f"kafka-clients-{release.version}.jar"}
     if release == NEWEST:
-        wanted |= {f"connect-mirror-{release.version}.jar", f"kafka-tools-{release.version}.jar"}
+        wanted.add(f"kafka-tools-{release.version}.jar")
+    if release == MIRRORMAKER:
+        wanted.add(f"connect-mirror-{release.version}.jar")
     assert wanted <= set(listed)
     assert all(len(digest) == 64 for digest in listed.values())
     assert not release.zookeeper or any(name.startswith("zookeeper-") for name in listed)
@@ -126,9 +128,9 @@ def test_maven_is_asked_for_the_release(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("chosen", "east", "west"),
     [
-        ("", "4.3.0", "4.3.0"),
+        ("", "4.4.0", "4.4.0"),
         ("3.9.1", "3.9.1", "3.9.1"),
-        ("east=2.8.2", "2.8.2", "4.3.0"),
+        ("east=2.8.2", "2.8.2", "4.4.0"),
         ("3.9.1,west=3.3.2", "3.9.1", "3.3.2"),
     ],
 )
@@ -140,4 +142,4 @@ def test_the_release_of_a_cluster_is_chosen(chosen: str, east: str, west: str) -
 def test_a_release_without_a_list_is_refused() -> None:
     with pytest.raises(SandboxError, match=r"there is no sandbox of Kafka .3\.7\.0.") as refused:
         release_of("east", {"SANDBOX_KAFKA": "3.7.0"})
-    assert "4.3.0, 3.9.1, 3.3.2, 2.8.2" in str(refused.value)
+    assert "4.4.0, 4.3.0, 3.9.1, 3.3.2, 2.8.2" in str(refused.value)

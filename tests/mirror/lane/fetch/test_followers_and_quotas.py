@@ -74,7 +74,7 @@ def test_a_clients_quota_is_kept(plain: Sandbox, unique: str, create_topic: Crea
 
 
 def _quota(flow: Flow, client_id: str, rate: int) -> None:
-    command = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "kafka.admin.ConfigCommand"]
+    command = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "org.apache.kafka.tools.ConfigCommand"]
     command += ["--bootstrap-server", flow.source.bootstrap_servers, "--alter", "--entity-type", "clients"]
     command += ["--entity-name", client_id, "--add-config", f"consumer_byte_rate={rate}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

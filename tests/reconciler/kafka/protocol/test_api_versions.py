@@ -14,6 +14,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.api_versions import Offered, pack_api_versions, unpack_api_versions
+from reconciler.kafka.protocol.flexible import ResponseReader, uvarint
 
 SHORT = st.integers(0, 32_767)
 VERSIONS = st.dictionaries(SHORT, st.tuples(SHORT, SHORT), max_size=200)
@@ -68,3 +69,13 @@ def test_who_packs_by_hand_does_not_wait_for_the_generated_codec() -> None:
     modules = "reconciler.kafka.client.dial, reconciler.kafka.protocol.metadata_and_configs"
     program = f"import sys, {modules}, reconciler.operations.session.early_reads; sys.exit('kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize(("fields", "readable"), [(10_000, True), (10_001, False)])
+def test_tagged_fields_are_limited_as_kafka_limits_them(fields: int, readable: bool) -> None:
+    told = memoryview(bytes(4) + uvarint(fields) + b"\1\0" * fields)
+    if readable:
+        ResponseReader(told).finish(tagged=False)
+    else:
+        with pytest.raises(ValueError, match="10001 tagged fields are announced"):
+            ResponseReader(told)
