@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers pictures check bench soak down lock docs licences sbom advisories package test-package
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -82,6 +82,10 @@ pictures: install
 # The same cases against older brokers, fetched by Maven, and a cluster that is upgraded under load: half an hour and more.
 test-brokers: install
 	@sh tests/interop/brokers.sh
+
+# The real job and verify on each release line of Spark from 3.5, fetched by pip. One alone: RELEASES=3.5.9 make test-spark
+test-spark: install
+	@$(PYTHON_IN_VENV) -m pytest -v tests/interop/spark_releases.py
 
 # The mirror job stops first, so that it can commit and leave.
 down:

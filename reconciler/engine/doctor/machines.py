@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from reconciler.engine.doctor.check import Check
@@ -11,7 +12,9 @@ from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.doctor import ExecutorLook, Finding, Machine, SparkMaster
 from reconciler.text import counted
 
-LEAST_JAVA = 17
+_RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.[0-9]+[^ ]*)")
+_LEAST_JAVA = {"3": 8}
+"""By Spark's major version: what its classes are compiled for. Any other, or one that is not known, needs 17."""
 LEAST_FREE = 1 << 30
 THIS_MACHINE = "this machine"
 EXECUTORS = "executors"
@@ -20,13 +23,19 @@ ABOUT_EXECUTORS = ("lane_without_task", "executor_unfit")
 SHOWN = 3
 
 
+def _release(spark: str | Unknown) -> tuple[str, str]:
+    """Of a machine's Spark: the release and its major version; empty where they are not known."""
+    match = None if isinstance(spark, Unknown) else _RELEASE.match(spark)
+    return (match[1], match[2]) if match else ("", "")
+
+
 def machine_findings(machine: Machine) -> Iterator[Finding]:
     java, spark, disk = (Check(THIS_MACHINE, name) for name in ("java", "spark", "disk"))
     if isinstance(machine.java, Unknown):
         yield java.problem(machine.java.error, "Spark runs on Java", machine.java.todo)
-    elif machine.java < LEAST_JAVA:
-        todo = "Install Java 17 or newer, or set JAVA_HOME to it"
-        yield java.problem(f"Java {machine.java}", f"Spark 4 needs Java {LEAST_JAVA}", todo)
+    elif machine.java < (least := _LEAST_JAVA.get(_release(machine.spark)[1], 17)):
+        todo = f"Install Java {least} or newer, or set JAVA_HOME to it"
+        yield java.problem(f"Java {machine.java}", f"Spark {_release(machine.spark)[1] or 4} needs Java {least}", todo)
     else:
         yield java.ok(f"Java {machine.java}")
     if isinstance(machine.spark, Unknown):
@@ -71,7 +80,7 @@ def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "
         return
 
     # Patch releases of Spark understand each other; minor ones need not.
-    here = ours.removeprefix("pyspark ") if isinstance(ours, str) and ours.startswith("pyspark ") else ""
+    here, _ = _release(ours)
     text = f"{mirror.master}: {master.reached}" + (f", Spark {master.version}" if master.version else "")
     if master.version and here and master.version.split(".")[:2] != here.split(".")[:2]:
         why = "driver and executors speak Spark's own protocol and pickle for each other, which differ between releases"
@@ -124,7 +133,7 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
     if texts:
         left = f"; and {len(texts) - SHOWN} more: reconciler status ENV" if len(texts) > SHOWN else ""
         why = "lanes are copied by none of these executors, or by fewer than are wanted"
-        todo = next((each.todo for each in conditions if each.todo), "See docs/mirror/spark-clusters.md")
+        todo = next((each.todo for each in conditions if each.todo), "See docs/mirror/spark/clusters.md")
         yield check.problem("; ".join(texts[:SHOWN]) + left, why, todo)
     elif live.state is JobState.STARTING or any(flow.state != "running" for flow in live.flows.values()):
         text = "its tasks have not reported yet what they lack; not every flow runs"
@@ -143,7 +152,7 @@ def executor_findings(mirror: Mirror, looks: Sequence[ExecutorLook] | RunnerErro
     else:
         for problem in dict.fromkeys(problem for look in looks for problem in look.problems):
             why = "a lane on it would not run, or not reach a cluster"
-            todo = "Fix it on that machine, or keep the mirror off it (docs/mirror/spark-clusters.md)"
+            todo = "Fix it on that machine, or keep the mirror off it (docs/mirror/spark/clusters.md)"
             yield check.problem(problem, why, todo)
         if fit := [look for look in looks if not look.problems]:
             machines = ", ".join(sorted({f"{look.host} (Python {look.python})" for look in fit}))

@@ -31,7 +31,7 @@ def spark_submit() -> str:
         raise RunnerError(
             f"spark-submit was not found{f' under SPARK_HOME={home}' if home else ''}",
             "The mirror job is a Spark application and cannot start without it.",
-            "Run pip install 'kafka-topology-reconciler[mirror]', or set SPARK_HOME to a Spark 4 installation.",
+            "Run pip install 'kafka-topology-reconciler[mirror]', or set SPARK_HOME to a Spark 3.5 or 4.",
         )
     return str(path)
 
@@ -41,7 +41,7 @@ def require_java() -> None:
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise RunnerError(
             "Java was not found on the PATH nor under JAVA_HOME",
-            "Spark runs on Java 17 or newer.",
+            "Spark runs on Java; Spark 4 on Java 17 or newer.",
             "Install it, for example the package openjdk-17-jre-headless, and try again.",
         )
 

@@ -28,6 +28,8 @@ PAGE_PORT = 8080
 PAGE_SETTING = "spark.master.ui.port"
 _VERSION_OF_SPARK = re.compile(r'class="version[^"]*"[^>]*>\s*([0-9][^<\s]*)')
 """On each page of Spark, beside its logo (UIUtils.prependBaseUri); the JSON does not have it."""
+_CORE = re.compile(r"_[0-9.]+-([0-9].*)\.jar$")
+"""The name of Spark's own jar has its release, in unpacked archives and in the pyspark package alike."""
 _PAGE_BYTES = 16 * 2**20
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
@@ -55,9 +57,11 @@ def _spark() -> str | Unknown:
     place = or_unknown("spark", spark_submit, RunnerError)
     if isinstance(place, Unknown):
         return place
-    if os.environ.get("SPARK_HOME"):
-        return f"spark-submit of SPARK_HOME: {place}"
-    return f"pyspark {importlib.metadata.version('pyspark')}"
+    if not os.environ.get("SPARK_HOME"):
+        return f"pyspark {importlib.metadata.version('pyspark')}"
+    root = Path(place).parent.parent
+    releases = sorted(match[1] for jar in root.glob("jars/spark-core_*.jar") if (match := _CORE.search(jar.name)))
+    return f"Spark {releases[-1]} of SPARK_HOME: {place}" if releases else f"spark-submit of SPARK_HOME: {place}"
 
 
 def _free(folder: Path) -> int | Unknown:

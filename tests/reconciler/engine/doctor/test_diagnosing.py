@@ -228,6 +228,12 @@ def test_the_machine() -> None:
         DoctorVerdict.PROBLEM,
         DoctorVerdict.WARNING,
     ]
+    older = "Spark 3.5.9 of SPARK_HOME: /opt/spark/bin/spark-submit"
+    assert [next(machine_findings(Machine(java, older, 5 << 30, "runs"))).verdict for java in (7, 8, 17)] == [
+        DoctorVerdict.PROBLEM,
+        DoctorVerdict.OK,
+        DoctorVerdict.OK,
+    ]
     lost = Machine(LOST, "pyspark 4.3", LOST, "runs")
     assert [one.verdict for one in machine_findings(lost)] == [
         DoctorVerdict.PROBLEM,

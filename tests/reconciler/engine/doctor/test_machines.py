@@ -131,6 +131,8 @@ def test_of_many_problems_three_are_told_once_each() -> None:
         ("4.2.0", "pyspark 4.3.0", DoctorVerdict.PROBLEM),
         ("", "pyspark 4.3.0", DoctorVerdict.OK),
         ("4.2.0", "spark-submit of SPARK_HOME: /opt/spark", DoctorVerdict.OK),
+        ("3.5.8", "Spark 3.5.9 of SPARK_HOME: /opt/spark/bin/spark-submit", DoctorVerdict.OK),
+        ("4.3.0", "Spark 3.5.9 of SPARK_HOME: /opt/spark/bin/spark-submit", DoctorVerdict.PROBLEM),
     ],
 )
 def test_a_master_of_another_release_is_a_problem(there: str, here: str, verdict: DoctorVerdict) -> None:

@@ -21,7 +21,7 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import Deployment, ExecutorPython
 from tests.support.jobs.standalone.network_namespace import NetworkNamespace
 
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+PYSPARK = Path(pyspark.__file__).parent
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEPLOY = "org.apache.spark.deploy"
 
@@ -66,6 +66,8 @@ class Standalone:
     """Of master, workers and all applications; empty: everybody is let in."""
     host: str = "127.0.0.1"
     """Of the master, and of workers that are given no other machine."""
+    spark: Path = PYSPARK
+    """Unpacked, or a package; of those that are given no other machine."""
     daemons: list[Daemon] = field(default_factory=list)
 
     @property
@@ -125,7 +127,7 @@ class Standalone:
         given = (
             [*words[:-1], *self._properties(), *words[-1:]] if of.endswith("Worker") else [*words, *self._properties()]
         )
-        command = [str(SPARK_CLASS if machine is None else machine.spark / "bin" / "spark-class")]
+        command = [str((machine.spark if machine else self.spark) / "bin" / "spark-class")]
         command += [of, "--host", host, *given]
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(

@@ -17,7 +17,7 @@ NODE_MB = 1800
 
 
 def mirror_on_yarn(name: str, folder: Path) -> Mirror:
-    """As docs/mirror/spark-clusters.md has it, with what tests on one machine need."""
+    """As docs/mirror/spark/clusters.md has it, with what tests on one machine need."""
     return Mirror(
         name,
         (name,),
@@ -36,7 +36,7 @@ def mirror_on_yarn(name: str, folder: Path) -> Mirror:
 
 
 def in_cluster_mode(name: str, folder: Path) -> Mirror:
-    """As docs/mirror/spark-clusters.md has it, with what tests on one machine need."""
+    """As docs/mirror/spark/clusters.md has it, with what tests on one machine need."""
     mirror = mirror_on_yarn(name, folder)
     conf = {key: value for key, value in mirror.spark_conf.items() if not key.startswith("spark.driver.")}
     conf |= {"spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1"}
