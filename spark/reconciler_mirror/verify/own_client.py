@@ -74,6 +74,8 @@ class OwnClient:
         for answer in self._answers(span, committed=committed, to_end=to_end):
             keep = CommittedFilter(answer.records, answer.aborted if committed else ())
             for batch in scan(answer.records):
+                if batch.magic == 2 and batch.base >= span.end and not to_end:
+                    return  # what is wrong with a later batch is not asked
                 for record in _opened(span, answer.records, batch) if keep.delivers(batch) else ():
                     if span.start <= record.offset and (to_end or record.offset < span.end):
                         yield _verified(span, record, timestamps)

@@ -161,3 +161,7 @@ def test_a_damaged_batch_is_no_difference_and_no_record(log: list[bytes | Broker
     log += [bytes(broken)]
     with closing(OwnClient(SPAN.endpoint)) as client, pytest.raises(UnreadableError, match="checksum of the batch at"):
         list(client.records(replace(SPAN, end=10)))
+    broken[:8] = (10).to_bytes(8)  # now it lies behind the span, in the same answer
+    log += [batch(0, 10, 0) + bytes(broken)]
+    with closing(OwnClient(SPAN.endpoint)) as client:
+        assert [record.offset for record in client.records(replace(SPAN, end=10))] == [0]
