@@ -176,7 +176,7 @@ def _surroundings(
             fallback = broker_configs(different)
             names = cache(partial(_namesakes, cluster, desired.get(name, ())))
             surroundings[name] = Surroundings(
-                cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden
+                topology.clusters[name], cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden
             )
     return surroundings
 

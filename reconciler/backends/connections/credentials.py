@@ -13,6 +13,7 @@ from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.address import host_port, url_address
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
+from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import VARIABLE, allowed
 from reconciler.replication.secret_references import REFERENCE, SET_IT, MissingReference, is_from_outside, resolve
@@ -95,7 +96,8 @@ def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
     plaintext = settings.get("security.protocol", "plaintext").lower() == "plaintext"
     user = settings.get("sasl.username", "ANONYMOUS" if plaintext else "")
     known = user if user and not REFERENCE.search(user) else f"<principal {principal}>"
-    return Speaker(cluster.name, cluster.bootstrap_servers, str(principal), f"User:{known}")
+    servers = cluster.bootstrap_servers
+    return Speaker(cluster.name, servers, str(principal), f"User:{known}", offer_of(cluster))
 
 
 def cleaned(words: str, cluster: Cluster, principal: Principal) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.errors import name_of
+from reconciler.model.environment.services import NO_SERVICE, ServiceOffer
 from reconciler.text import in_shell
 
 # Kafka protocol error codes, and the word of ClusterError.KINDS they belong to
@@ -38,12 +39,13 @@ SECURITY_DISABLED = 54
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who asks: enough to name the cluster and to write an ACL command. Holds no secret."""
+    """Who asks: enough to name the cluster and to write an ACL command. Holds no secret. ``offer``: of its service."""
 
     cluster: str
     bootstrap_servers: tuple[str, ...]
     principal: str
     kafka_principal: str
+    offer: ServiceOffer = NO_SERVICE
 
     def acl_command(self, operation: str, resource: str) -> str:
         """``resource`` as kafka-acls writes it: ``--topic orders`` or ``--cluster``."""
@@ -93,7 +95,8 @@ def translate(speaker: Speaker, code: int, asked: Asked, words: str = "") -> Clu
         return authentication(speaker, words or error)
     if code == SECURITY_DISABLED:
         problem = f"cluster {name} has no authorizer"
-        return ClusterError(name, "invalid", problem, "It keeps no access rules", "Set authorizer.class.name on it.")
+        todo = "Leave access out for it." if speaker.offer.upgrades else "Set authorizer.class.name on it."
+        return ClusterError(name, "invalid", problem, "It keeps no access rules", todo)
     if code in _NO_LEADER:
         problem = f"cluster {name} cannot {asked.verb}: {_NO_LEADER[code]} ({error})"
         why = "It was just made, or the brokers that hold it are down, start, or change leaders"
@@ -106,13 +109,17 @@ def translate(speaker: Speaker, code: int, asked: Asked, words: str = "") -> Clu
         why = "The topic was deleted, or this broker does not know it yet"
         todo = "Run plan again."
     else:
-        why, todo = "", _TODO.get(code, "See the broker's log for more.")
+        offer = speaker.offer
+        why, todo = "", _TODO.get(code, offer.log_access or "See the broker's log for more.")
+        if code == _UNSUPPORTED_VERSION and offer.upgrades:
+            todo = f"{offer.title} does not offer this request. {offer.upgrades}"
         if code == _POLICY_VIOLATION and "excessively large" in problem:
             why, todo = "A controller makes 10,000 metadata records at most by one request", _TOO_LARGE
     return ClusterError(name, kind, problem, why, todo)
 
 
 _POLICY_VIOLATION = 44
+_UNSUPPORTED_VERSION = 35
 _TOO_LARGE = "Declare fewer partitions and apply, then raise them, or declare fewer topics at once."
 _NO_LEADER = {
     5: "its partition has no leader",
@@ -134,7 +141,7 @@ _TODO = {
     37: "Partitions can only grow. Set a larger number, or make a new topic.",
     17: "Use letters, digits, '.', '_' and '-', at most 249 of them, and no '.'/'_' twin of another topic.",
     73: "The brokers have delete.topic.enable=false. Remove the tombstone, or ask the cluster's owner.",
-    35: "The brokers are too old: Kafka 2.3 or newer is needed.",
+    _UNSUPPORTED_VERSION: "The brokers are too old: Kafka 2.3 or newer is needed.",
 }
 
 
@@ -185,10 +192,12 @@ def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> Cluster
 
 def too_old(speaker: Speaker, asked: Asked, reason: str) -> ClusterError:
     """The broker answers, and has no such request. ``reason`` names it."""
+    since = "docs/begin/kafka-versions.md says since when brokers can what; leave it out here, or upgrade them."
+    offer = speaker.offer
     return ClusterError(
         speaker.cluster,
         "invalid",
         f"cluster {speaker.cluster} cannot {asked.verb}",
         reason,
-        "docs/begin/kafka-versions.md says since when brokers can what; leave it out here, or upgrade them.",
+        f"{offer.title} may not offer it at all: leave it out here. {offer.upgrades}" if offer.upgrades else since,
     )

@@ -20,7 +20,7 @@ from reconciler.model.ports import ClusterReader
 from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dumps, home_key, home_of, loads
 from reconciler.model.state.last_apply import applied_key
 from reconciler.model.state.left_by_apply import left_key
-from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key, lock_topic_configs, lock_topic_factors
+from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key, lock_topic_shapes
 from reconciler.model.state.rollout_progress import promotion_key
 
 Meet = Callable[[Cluster, bytes | None], None]
@@ -163,8 +163,8 @@ def lock_topic_refused(
         return {}
     refusals: Mapping[Subject, str] = {}
     reason = Reason(Why.DECLARED, "apply keeps the lock of the environment there")
-    for factor in lock_topic_factors(len(here.brokers)):  # an apply makes the first that is not refused
-        configs = tuple(ConfigChange(key, None, "", value, "") for key, value in lock_topic_configs(factor).items())
+    for factor, wanted in lock_topic_shapes(len(here.brokers)):  # an apply makes the first that is not refused
+        configs = tuple(ConfigChange(key, None, "", value, "") for key, value in wanted.items())
         change = CreateTopic(TopicRef(home, LOCK_TOPIC), 1, factor, configs, Role.INTERNAL, reason)
         try:
             refusals = clusters[home].validate([change])

@@ -27,6 +27,7 @@ from reconciler.model.state.lock import (
     lock_key,
     lock_topic_configs,
     lock_topic_factors,
+    lock_topic_shapes,
     transactional_id,
 )
 from reconciler.replication.records.compacted_topic import PATIENCE_S, CompactedTopic
@@ -44,8 +45,8 @@ _log = logging.getLogger("reconciler.kafka")
 def make_topic(requests: Requests, topic: str) -> ClusterError | None:
     """Why it could not be made; None also when another run has made it meanwhile."""
     failed: ClusterError | None = None
-    for factor in lock_topic_factors(len(requests.brokers())):
-        failed = _failure_to_make(requests, topic, factor)
+    for factor, configs in lock_topic_shapes(len(requests.brokers())):
+        failed = _failure_to_make(requests, topic, factor, configs)
         if failed is None or failed.kind == "exists":
             return None
         if failed.kind != "invalid":
@@ -53,15 +54,10 @@ def make_topic(requests: Requests, topic: str) -> ClusterError | None:
     return failed
 
 
-def _failure_to_make(requests: Requests, topic: str, factor: int) -> ClusterError | None:
+def _failure_to_make(requests: Requests, topic: str, factor: int, configs: Mapping[str, str]) -> ClusterError | None:
     request, asked = protocol.CreateTopicsRequest, errors.create_topic(topic)
-    configs = [
-        request.CreatableTopic.CreatableTopicConfig(name=name, value=value)
-        for name, value in lock_topic_configs(factor).items()
-    ]
-    new = request.CreatableTopic(
-        name=topic, num_partitions=1, replication_factor=factor, assignments=[], configs=configs
-    )
+    sent = [request.CreatableTopic.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
+    new = request.CreatableTopic(name=topic, num_partitions=1, replication_factor=factor, assignments=[], configs=sent)
     until = time.monotonic() + _WRITE_SECONDS
     while True:
         try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from reconciler.engine.doctor.broker_limits import brokers_agree
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
+from reconciler.model.environment.services import NO_SERVICE, PAGE, offer_of, service_words
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.reports.doctor import ClusterFacts, Finding
+from reconciler.model.reports.doctor import ClusterFacts, DoctorVerdict, Finding
 from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, moment
 
@@ -73,9 +75,21 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
         yield identity.problem(text, "this may be another cluster, so every command refuses", todo)
     else:
         yield identity.ok(f"{facts.cluster_id}, as declared")
-    yield _features(Check(subject, "features"), facts)
+    offer = offer_of(declared)
+    if offer is not NO_SERVICE:
+        limits = offer.limits or "plans count with what it does not offer"
+        guessed = "" if declared.service else "; write service: apache under it where that is wrong"
+        yield Check(subject, "service").ok(f"{service_words(declared)}{guessed}", f"{limits} ({PAGE})")
+    # Releases and settings of brokers are not the users' to change.
+    yield _by_service(_features(Check(subject, "features"), facts), offer.upgrades)
     yield from _access_and_time(subject, facts)
-    yield from _settings(subject, declared, facts, target)
+    yield from (_by_service(finding, offer.settings) for finding in _settings(subject, declared, facts, target))
+
+
+def _by_service(finding: Finding, way: str) -> Finding:
+    """``way``: of changing what is wrong; empty where the finding's own is one."""
+    wrong = finding.verdict in (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING)
+    return replace(finding, todo=(way,)) if wrong and way else finding
 
 
 def _features(check: Check, facts: ClusterFacts) -> Finding:

@@ -30,6 +30,7 @@ _NOT_READ = {
     ("flow", "sync_topic_configs"): "configs are synced by the reconciler; the job does not read them",
     ("flow", "groups"): "the job reads groups only with sync_offsets",
     ("cluster", "region"): "the job does not read it",
+    ("cluster", "service"): "what a service offers is for plans; the job does not read it",
     ("cluster", "cluster_id"): "the job does not read it",
     ("cluster", "reassignment"): "how fast replicas move; the job moves none",
     ("cluster", "defaults"): "defaults are for topics; the job does not read them",

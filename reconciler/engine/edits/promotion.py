@@ -42,6 +42,7 @@ def promotion(source: Topology, target: Topology, names: Names) -> PromotionRepo
                 bootstrap_servers=other.bootstrap_servers,
                 cluster_id=other.cluster_id,
                 region=other.region,
+                service=other.service,
                 client=other.client,
                 principals=other.principals,
             )

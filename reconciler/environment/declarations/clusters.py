@@ -31,6 +31,7 @@ def build_cluster(reading: Reading) -> Cluster:
         bootstrap_servers=reading.texts("bootstrap_servers"),
         cluster_id=reading.value("cluster_id", default=None),
         region=reading.value("region", default=None),
+        service=reading.value("service", default=""),
         client=reading.mapping("client", each=client_setting),
         principals=MappingProxyType(
             {

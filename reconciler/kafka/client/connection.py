@@ -160,7 +160,7 @@ class Connection:
             offered = f"{subject} {low} to {high}" if high >= low else f"no {subject}"
             raise UnsupportedBrokerError(
                 f"broker {self.where} offers {offered}; {subject} {lowest} to {newest} is needed. "
-                "It is too old for that, or its cluster has it switched off"
+                "It is older than that, or its cluster does not offer it"
             )
         return version
 

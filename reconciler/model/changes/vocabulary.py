@@ -62,6 +62,7 @@ class Why(StrEnum):
     MIN_INSYNC_ABOVE_FACTOR = "min-insync-above-factor"
     RETENTION_WITHOUT_START = "retention-without-start"
     UNKNOWN_CONFIG = "unknown-config"
+    NOT_OFFERED_BY_SERVICE = "not-offered-by-service"
     UNDECLARED_LOWER_LIMIT = "undeclared-lower-limit"
     TOMBSTONE_OTHER_ID = "tombstone-other-id"
     TOMBSTONE_PROTECTED = "tombstone-protected"

@@ -153,6 +153,7 @@ class Cluster:
     ``prune_topics``: whole-name expressions of topics this environment may delete there when nothing asks for them.
     ``not_contacted``: what changed in its connection since the base, where no credentials may follow; else empty.
     ``listable``: the words of RECONCILER_ALLOW that would allow all of it; empty where none do.
+    ``service``: who runs it, see ``services``; empty: as its addresses say.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Cluster:
     defaults: TopicDefaults = TopicDefaults()
     prune_topics: tuple[str, ...] = ()
     reassignment: ReassignmentPace = field(default_factory=ReassignmentPace)
+    service: str = field(default="", metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
     not_contacted: str = field(default="", compare=False)
     listable: tuple[str, ...] = field(default=(), compare=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError
@@ -18,6 +19,9 @@ LOCK_TOPIC_CONFIGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 """Beside ``lock_topic_configs``."""
+WISHES = frozenset({"segment.bytes", "segment.ms", "min.cleanable.dirty.ratio", "min.insync.replicas"})
+"""Configs of our own topics that keep them small and writable. Where a service or a policy of brokers refuses them, the
+topics work without: they are read slower, since compaction comes later."""
 LEASE_MS = 60_000
 
 
@@ -41,6 +45,14 @@ def lock_topic_factors(brokers: int) -> tuple[int, ...]:
 def lock_topic_configs(replicas: int) -> dict[str, str]:
     """With one broker away it can still be written; what the cluster asks of other topics may be all replicas."""
     return {**LOCK_TOPIC_CONFIGS, "min.insync.replicas": str(max(1, replicas - 1))}
+
+
+def lock_topic_shapes(brokers: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """Factor and configs of the lock's topic, to be tried in turn: a policy of brokers may refuse a wish."""
+    factors = lock_topic_factors(brokers)
+    yield from ((factor, lock_topic_configs(factor)) for factor in factors)
+    for factor in factors:
+        yield factor, {key: value for key, value in lock_topic_configs(factor).items() if key not in WISHES}
 
 
 def lock_key(environment: str) -> str:

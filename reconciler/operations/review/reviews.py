@@ -22,6 +22,7 @@ from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_qu
 from reconciler.engine.plan.build import plan, with_broker_refusals
 from reconciler.engine.plan.fingerprints import topology_digest
 from reconciler.engine.plan.impact import described, questions, together, weighed
+from reconciler.engine.plan.wishes import Modest, modest, without_wishes
 from reconciler.environment.load import no_collection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, Subject, TopicChange
@@ -72,7 +73,17 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
                 why = LOOKS_ONLY if error.kind == "denied" else error.what
                 unasked[name] = "; ".join(dict.fromkeys(filter(None, (unasked.get(name), why))))
         refusals |= of_lock.result()
-    return with_broker_refusals(made, refusals, unasked)
+
+    # What is only wished of our own topics is asked for, and left out where a policy refuses it.
+    accepted: dict[str, Modest] = {}
+    for id_, change in modest(made, refusals).items():
+        try:
+            if not (change.configs and session.clusters[change.cluster].validate([change])):
+                accepted[id_] = change
+                refusals.pop(change.subject)
+        except ClusterError as error:
+            unasked[change.cluster] = error.what
+    return with_broker_refusals(without_wishes(made, accepted), refusals, unasked)
 
 
 REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (

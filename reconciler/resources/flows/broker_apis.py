@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.changes import About, Refused, Subject, Why
+from reconciler.model.environment.services import ServiceOffer, offer_of
 from reconciler.model.environment.topology import Delivery, Flow, Topology
 from reconciler.model.reports.impact import ClusterFeatures
 
@@ -45,7 +46,8 @@ def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) ->
         source, target = (features.get(name, ClusterFeatures()).apis for name in (flow.source, flow.target))
         subject = Subject(About.FLOW, name=flow.name)
         if flow.delivery is Delivery.EXACTLY_ONCE and (names := _missing(TRANSACTIONS, target)):
-            yield Refused.of(subject, Why.TARGET_HAS_NO_TRANSACTIONS, *_no_transactions(flow, names, target))
+            offer = offer_of(topology.clusters[flow.target])
+            yield Refused.of(subject, Why.TARGET_HAS_NO_TRANSACTIONS, *_no_transactions(flow, names, target, offer))
         for lack in _lacks(flow, source, target):
             text = (
                 f"flow {flow.name} {lack.use}, and brokers of {lack.cluster} do not offer {', '.join(lack.names)} "
@@ -54,12 +56,16 @@ def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) ->
             yield Refused.of(subject, Why.BROKERS_LACK_REQUESTS, text, lack.todo)
 
 
-def _no_transactions(flow: Flow, names: tuple[str, ...], target: Mapping[int, int] | None) -> tuple[str, str]:
+def _no_transactions(
+    flow: Flow, names: tuple[str, ...], target: Mapping[int, int] | None, offer: ServiceOffer
+) -> tuple[str, str]:
     text = (
         f"flow {flow.name} delivers exactly once, in transactions, and brokers of {flow.target} do not offer them "
         f"({', '.join(names)} missing from their ApiVersions): its job would start and copy nothing"
     )
     todo = f"Switch transactions on at {flow.target}"
+    if offer.upgrades:
+        todo = f"Take a tier of {offer.title} that has transactions, or another target"
     if _missing(AT_LEAST_ONCE, target):
         return text, todo
     offsets = ", without offsets: same," if flow.keeps_offsets else ""
@@ -70,7 +76,7 @@ def _no_transactions(flow: Flow, names: tuple[str, ...], target: Mapping[int, in
 
 
 def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, int] | None) -> Iterator[_Lack]:
-    newer = "Upgrade its brokers to Kafka 2.4 or later"
+    newer = "Have its brokers upgraded to Kafka 2.4 or later"
     if flow.delivery is Delivery.AT_LEAST_ONCE and (names := _missing(AT_LEAST_ONCE, target)):
         yield _Lack(
             flow.target, names, "keeps its positions in a group there", "Switch them on, or take another target"

@@ -12,6 +12,7 @@ from typing import Any
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.changes.findings import Findings
+from reconciler.model.environment.services import offer_of, service_words
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.impact import MarkerRight
@@ -166,6 +167,9 @@ def flows_into(topology: Topology, cluster: str) -> str:
 
 def marker_todo(topology: Topology, cluster: str, principal: str, command: str) -> str:
     """``command``: of kafka-acls, which gives the right. Where git declares access it is a rule there."""
+    if offer_of(topology.clusters[cluster]).cluster_action is False:
+        who = service_words(topology.clusters[cluster])
+        return f"No principal can be given it on {cluster} ({who}); offsets: translated does not need it"
     give = f"Give it where that matters more than what the right opens (every topic can be read with it): {command}"
     if not topology.access_declared or principal.startswith("User:<"):
         return give

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import Reason, Role, Why
+from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Topic, TopicRef, Topology, Undeclared
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.replication.policy import HEARTBEATS
@@ -78,6 +79,7 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
     """For each topic of a known cluster. A declared remote topic is one desired state in which the declared wins."""
     topics = _declared(topology, live)
     policies = {name: undeclared(layers_of(topology, name)) for name in topology.clusters}
+    offers = {name: offer_of(declared) for name, declared in topology.clusters.items()}
     for route in routing.routes:
         source, ref = live.topic(route.source), route.remote
         source_live = len(source.partitions) if source else None
@@ -89,8 +91,8 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
             reason=Reason(Why.FLOW_MATCHES, f"flow {route.flow} mirrors {route.source}"),
             partitions=route.partitions,
             new_partitions=route.partitions,
-            replication_factor=topology.flows[route.flow].replication_factor,
-            new_factor=route.replication_factor,
+            replication_factor=offers[ref.cluster].factor(topology.flows[route.flow].replication_factor),
+            new_factor=offers[ref.cluster].factor(route.replication_factor),
             configs=configs.set,
             reset=configs.reset,
             unreadable=_unread(route, route.configs) if isinstance(route.configs, Unknown) else None,
@@ -139,6 +141,7 @@ def _declared_on(
     topology: Topology, cluster: LiveCluster, said: Mapping[str, int], words: Sequence[int]
 ) -> dict[str, DesiredTopic]:
     topics: dict[str, DesiredTopic] = {}
+    offer = offer_of(topology.clusters[cluster.name])
     kept: dict[tuple[int, int], DesiredTopic] = {}
     laid: dict[tuple[int, int], _Values] = {}
     here, there = cluster.name, cluster.topics
@@ -161,8 +164,8 @@ def _declared_on(
                 partitions=topic.partitions,
                 exact=topic.partitions is not None,
                 new_partitions=values.partitions,
-                replication_factor=topic.replication_factor,
-                new_factor=values.replication_factor,
+                replication_factor=offer.factor(topic.replication_factor),
+                new_factor=offer.factor(values.replication_factor),
                 configs=values.configs,
                 undeclared=values.undeclared,
             )
@@ -213,8 +216,10 @@ def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
                 reason=Reason(Why.MIRROR_NEEDS, topic.reason),
                 partitions=topic.partitions,
                 new_partitions=topic.partitions,
-                replication_factor=replication_factor(layers_of(topology, topic.ref.cluster)),
-                new_factor=replication_factor(layers_of(topology, topic.ref.cluster)) or internal_factor(cluster),
+                replication_factor=(offer := offer_of(topology.clusters[topic.ref.cluster])).factor(
+                    factor := replication_factor(layers_of(topology, topic.ref.cluster))
+                ),
+                new_factor=offer.factor(factor or internal_factor(cluster)),
                 configs=_needed(topic, cluster),
             )
             for topic in internal_topics(topology)
@@ -243,13 +248,14 @@ def _audit(topology: Topology, live: LiveState) -> Iterator[DesiredTopic]:
     place = topology.audit_place()
     cluster = live.known(place.cluster) if place else None
     if place and cluster:
-        factor = replication_factor(layers_of(topology, place.cluster))
+        offer = offer_of(topology.clusters[place.cluster])
+        factor = offer.factor(replication_factor(layers_of(topology, place.cluster)))
         yield DesiredTopic(
             ref=place,
             role=Role.INTERNAL,
             reason=Reason(Why.AUDIT, "each run of the reconciler is recorded there"),
             new_partitions=1,
             replication_factor=factor,
-            new_factor=factor or internal_factor(cluster),
+            new_factor=factor or offer.factor(internal_factor(cluster)),
             configs={key: DesiredConfig(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
         )

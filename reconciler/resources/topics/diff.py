@@ -20,13 +20,16 @@ from reconciler.model.changes import (
 )
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.config_values import THROTTLES, number
-from reconciler.model.environment.topology import TopicRef
+from reconciler.model.environment.services import offer_of
+from reconciler.model.environment.topology import Cluster, TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.diff_configs import (
     carried,
     compare_configs,
     lower_limit,
+    not_offered,
+    refused_by_service,
     throttle,
     unknown_key_ignored,
     unknown_key_refused,
@@ -45,8 +48,10 @@ class Surroundings:
     there to show them. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics
     that get their desired factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names
     that may be there, unseen by us. ``taken_off``: overrides, of any cluster, that were taken off since the last apply.
+    ``declared``: the cluster in git, whose service may offer less than Kafka.
     """
 
+    declared: Cluster
     place_for: Callable[[int], int]
     names: Callable[[], Mapping[str, set[str]]]
     keys: Collection[str]
@@ -123,6 +128,9 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
         elif around.keys and key not in around.keys:
             refused.extend(unknown_key_refused(desired, key))
             ignored.extend(unknown_key_ignored(desired, key))
+        elif lacking := not_offered(desired, key, around.declared):
+            refused += lacking.refused
+            ignored += lacking.ignored
         else:
             config = ConfigChange(key, None, "", wanted.value, wanted.origin)
             # A copy that is yet to be made is compared with what it would be without. Others review a source that no
@@ -195,6 +203,9 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
     if desired.partitions > live and desired.ref.name in around.in_flight:
         text = f"{desired.partitions} are desired; they are added when the running reassignment has ended"
         return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
+    if desired.partitions > live and offer_of(around.declared).more_partitions is False:
+        text = f"{desired.ref} has {counted(live, 'partition')}, and {desired.partitions} are desired"
+        return Findings(refused=(refused_by_service(subject, around.declared, text, "adds none by Kafka's requests"),))
     if desired.partitions > live:
         reason = Reason(Why.MORE_PARTITIONS_WISHED, desired.reason.text)
         if desired.source is not None and desired.partitions == desired.source_partitions:
@@ -245,7 +256,7 @@ def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundin
     factor = desired.replication_factor if desired.ref.name in around.replicated else min(factors, default=None)
     if refused := tuple(_min_insync(desired, factor)):
         return Findings(refused=refused)
-    return compare_configs(desired, topic, around.fallback, around.taken_off)
+    return compare_configs(desired, topic, around.fallback, around.declared, around.taken_off)
 
 
 def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:

@@ -15,13 +15,16 @@ from reconciler.model.changes import (
     Reason,
     Refused,
     Role,
+    Subject,
     Why,
     of_topic,
 )
 from reconciler.model.changes.findings import Findings, Settled
 from reconciler.model.config_values import THROTTLES, human, same
-from reconciler.model.environment.topology import TopicRef, Undeclared
+from reconciler.model.environment.services import offer_of, service_words
+from reconciler.model.environment.topology import Cluster, TopicRef, Undeclared
 from reconciler.model.live import ConfigValue, LiveTopic, Source
+from reconciler.model.state.lock import WISHES
 from reconciler.resources.topics.desired import DesiredTopic
 from reconciler.resources.topics.limits import loses_earlier
 
@@ -30,6 +33,7 @@ def compare_configs(
     desired: DesiredTopic,
     topic: LiveTopic,
     fallback: Mapping[str, ConfigValue],
+    cluster: Cluster,
     taken_off: Container[tuple[TopicRef, str]] = (),
 ) -> Findings:
     """``taken_off``: overrides that were taken off since the last apply."""
@@ -63,6 +67,9 @@ def compare_configs(
             refused.append(held_back)
         elif same(key, entry.value, wanted.value):
             settled.append(Settled(of_topic(desired.ref), key))
+        elif lacking := not_offered(desired, key, cluster, entry.value):
+            refused += lacking.refused
+            ignored += lacking.ignored
         else:
             change = ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin, wanted.goal)
             changes.append(carried(desired, change, wanted.value))
@@ -140,6 +147,29 @@ def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
         return ()
     text = f"set on {desired.source}, but the brokers of {desired.ref.cluster} do not have it"
     return (Ignored(of_topic(desired.ref, key), "not-known-by-target", text),)
+
+
+def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | None = None) -> Findings | None:
+    """Of a value that the cluster's service lets nobody set: refused where git declares it or a mirror needs it, left
+    out where it is the source's, or only a wish of ours. ``now``: what the topic has; None before it is made."""
+    if not (why := offer_of(cluster).why_not_set(key, now is None)):
+        return None
+    subject, wanted = of_topic(desired.ref, key), desired.configs[key]
+    compacts = key == "cleanup.policy" and "compact" not in (now or "")
+    wish = key in WISHES or (desired.reason.code is Why.MIRROR_NEEDS and not compacts)
+    if wanted.origin.startswith("source ") or (desired.role is Role.INTERNAL and wish):
+        text = f"{human(key, wanted.value)} ({wanted.origin}) is left out: {service_words(cluster)}, {why}"
+        return Findings(ignored=(Ignored(subject, "not-offered-by-service", text),))
+    text = f"{desired.ref} wants {key} {human(key, wanted.value)}"
+    return Findings(refused=(refused_by_service(subject, cluster, text, why),))
+
+
+def refused_by_service(subject: Subject, cluster: Cluster, wanted: str, why: str) -> Refused:
+    text = f"{wanted}, and {cluster.name} is on {service_words(cluster)}, which {why}"
+    todo = f"Leave it out for {cluster.name}, or set it with the service's own tools where these can"
+    if not cluster.service:
+        todo += f"; if it is another service, write service: under cluster {cluster.name}"
+    return Refused.of(subject, Why.NOT_OFFERED_BY_SERVICE, text, todo)
 
 
 def _reason(desired: DesiredTopic) -> Reason:

@@ -6,6 +6,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,29 @@ from reconciler.backends.connections.credentials import client_settings, secrets
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.client.errors import name_of
+from reconciler.model.environment.services import SERVICES
 from reconciler.model.environment.topology import Cluster, Principal
 
 SPEAKER = errors.Speaker("east", ("east.example:9092",), "apply", "User:apply")
 CREATE = errors.create_topic("orders")
 CODES = {name_of(code).partition(" (")[0]: code for code in range(-1, 130)}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("UNKNOWN_SERVER_ERROR", "ask Confluent support"),
+        ("UNSUPPORTED_VERSION", "Confluent upgrades its brokers"),
+        ("SECURITY_DISABLED", "Leave access out"),
+    ],
+)
+def test_users_of_a_service_are_not_sent_to_its_brokers(name: str, hint: str) -> None:
+    hosted = replace(SPEAKER, offer=SERVICES["confluent-cloud"])
+    assert hint in errors.translate(hosted, CODES[name], CREATE, "what the broker said").todo
+    assert hint not in errors.translate(SPEAKER, CODES[name], CREATE, "what the broker said").todo
+    missing = errors.too_old(hosted, CREATE, "no CreateAcls")
+    assert "Confluent Cloud may not offer it" in missing.todo
+    assert "upgrade them" in errors.too_old(SPEAKER, CREATE, "no CreateAcls").todo
 
 
 @pytest.mark.parametrize(

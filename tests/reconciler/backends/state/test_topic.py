@@ -15,7 +15,7 @@ from reconciler.kafka.client.errors import BrokerError
 from reconciler.model.state.lock import lock_topic_configs, lock_topic_factors
 from tests.support.builders import cluster
 
-EXISTS, NO_FACTOR, DENIED = 36, 38, 29
+EXISTS, NO_FACTOR, DENIED, POLICY = 36, 38, 29, 44
 
 
 class Broker:
@@ -30,7 +30,7 @@ class Broker:
     def send(self, asked: Asked, kind: object, broker: int, *, topics: list[Any], **_: object) -> SimpleNamespace:
         assert broker == self.wire.controller
         configs = {config.name: config.value for config in topics[0].configs}
-        self.asked.append((topics[0].replication_factor, configs["min.insync.replicas"]))
+        self.asked.append((topics[0].replication_factor, configs.get("min.insync.replicas", "")))
         code = self.answers.pop(0)
         if code is None:
             raise ClusterError("east", "unreachable", asked.verb)
@@ -49,7 +49,8 @@ class Broker:
         (2, [0], [(3, "2")], None),
         (2, [NO_FACTOR, 0], [(3, "2"), (2, "1")], None),
         (2, [DENIED], [(3, "2")], "denied"),
-        (2, [NO_FACTOR, NO_FACTOR], [(3, "2"), (2, "1")], "invalid"),
+        (2, [NO_FACTOR] * 4, [(3, "2"), (2, "1"), (3, ""), (2, "")], "invalid"),
+        (3, [POLICY, 0], [(3, "2"), (3, "")], None),  # it refuses what is only wished
         (3, [None, EXISTS], [(3, "2"), (3, "2")], None),
     ],
 )

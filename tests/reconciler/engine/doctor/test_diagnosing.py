@@ -59,6 +59,21 @@ def with_setting(key: str, value: str | None) -> dict[int, Mapping[str, str | No
     return {1: FINE, 2: {**FINE, key: value}}
 
 
+def test_a_service_is_named_and_its_users_upgrade_and_set_nothing() -> None:
+    changes: dict[str, Any] = {"features": {}, "brokers": with_setting("auto.create.topics.enable", "true")}
+    hosted, told = replace(WISH, service="confluent-cloud"), {}
+    for one in cluster_findings(hosted, replace(FACTS, **changes), target=True, now_s=NOW):
+        told[one.check] = one
+    assert told["service"].text == "Confluent Cloud"
+    assert told["features"].todo == ("Confluent upgrades its brokers.",)
+    assert "Confluent sets it" in told["auto-create"].todo[0]
+    assert "Upgrade the brokers" in judged(**changes)["features"].todo[0]
+    assert "service" not in judged()
+    address = replace(hosted, service="", bootstrap_servers=("pkc-1.eu.aws.confluent.cloud:9092",))
+    guessed = {one.check: one for one in cluster_findings(address, FACTS, target=True, now_s=NOW)}["service"]
+    assert "by its address; write service: apache" in guessed.text
+
+
 def test_a_cluster_in_order_has_nothing_but_ok() -> None:
     assert {one.verdict for one in judged().values()} == {DoctorVerdict.OK}
 

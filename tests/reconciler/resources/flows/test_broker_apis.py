@@ -12,7 +12,7 @@ from reconciler.model.changes import Refused
 from reconciler.model.environment.topology import Delivery, Groups, OffsetsKept
 from reconciler.model.reports.impact import ClusterFeatures
 from reconciler.resources.flows.broker_apis import TRANSACTIONS, without_apis
-from tests.support.builders import flow, topic, topology, world
+from tests.support.builders import cluster, flow, topic, topology, world
 
 ALL = dict.fromkeys(range(70), 20)
 
@@ -41,6 +41,13 @@ def test_at_least_once_is_the_way_out() -> None:
     assert refused(target=missing, delivery=Delivery.AT_LEAST_ONCE) == []
     [same] = refused(target=missing, offsets=OffsetsKept.SAME)
     assert "without offsets: same" in same.todo
+
+
+def test_a_service_is_not_asked_to_switch_them_on() -> None:
+    hosted = cluster("west", service="event-hubs")
+    wished = topology(topic("orders"), hosted, flow("east", "west", "orders"))
+    [one] = without_apis(wished, {"west": ClusterFeatures(apis=without(24, 25, 26, 28))})
+    assert one.todo.startswith("Take a tier of Azure Event Hubs that has transactions, or another target, or agree")
 
 
 def test_at_least_once_is_not_offered_where_it_would_not_copy_either() -> None:

@@ -25,8 +25,9 @@ from reconciler.replication.handover import Naming, Start
 from reconciler.replication.offsets.same import FILLER_LIMIT
 from reconciler.resources.acls.roles import mirror_rights
 from reconciler.resources.flows.routes import find_routes
+from reconciler.resources.flows.same_offsets import marker_todo
 from reconciler.resources.mirrors.handover import mirror_handover
-from tests.support.builders import flow, topic, topology, world
+from tests.support.builders import cluster, flow, topic, topology, world
 
 
 def kept(**fields: Any) -> Flow:
@@ -230,8 +231,8 @@ def test_groups_both_ways_are_read_and_written_on_the_source() -> None:
 
 def seen_there(metadata: str | None, end: int) -> Plan:
     seen = world("east", "west")
-    for cluster, name in (("east", "orders"), ("west", "east.orders")):
-        seen.clusters[cluster].put(name, 1)
+    for place, name in (("east", "orders"), ("west", "east.orders")):
+        seen.clusters[place].put(name, 1)
     desired = topology(topic("orders", partitions=1), kept())
     there = old_copies(desired, seen.look(desired))
     assert copies_asked(desired, (), there) == {"west": {("east.orders", 0): LATEST}}
@@ -256,3 +257,11 @@ def test_a_topic_that_is_there_is_judged_by_the_positions_of_its_flow(
     made = seen_there(metadata, end)
     assert (refusals(made) == ["same-offsets-not-new"]) is refused
     assert any("ends at 9" in note for note in made.notes) is noted
+
+
+def test_a_right_that_a_service_grants_to_nobody_is_not_asked_for() -> None:
+    hosted = topology(topic("orders"), cluster("west", service="confluent-cloud"), flow("east", "west", "orders"))
+    way = marker_todo(hosted, "west", "User:mirror", "kafka-acls.sh ...")
+    assert way.startswith("No principal can be given it on west (Confluent Cloud)")
+    assert "kafka-acls.sh" not in way
+    assert "kafka-acls.sh" in marker_todo(topology(flow("east", "west")), "west", "User:mirror", "kafka-acls.sh ...")

@@ -1,0 +1,208 @@
+"""Kafka as a service: what each offers, as its documentation says. What was not found there is None: unknown.
+
+Read on 2026-11-27, and none of them was reached:
+
+* MSK: docs.aws.amazon.com/msk/latest/developerguide, pages ``kafka-actions`` (WriteTxnMarkers by IAM since 3.8),
+  ``serverless-config``, ``limits``, ``msk-configuration-express-read-only``.
+* Confluent Cloud: docs.confluent.io/cloud/current, pages ``topics/manage``, ``clusters/cluster-types``,
+  ``security/access-control/acls/operations``.
+* Event Hubs: learn.microsoft.com/azure/event-hubs, pages ``azure-event-hubs-apache-kafka-overview``,
+  ``apache-kafka-configurations``, ``use-log-compaction``, ``dynamically-add-partitions``.
+* Aiven: aiven.io/docs/products/kafka, pages ``concepts/acl``, ``howto/manage-acls``.
+* Google: cloud.google.com/managed-service-for-apache-kafka/docs, pages ``limitations``, ``create-topic``,
+  ``kafka-acls/create-kafka-acls``.
+* Redpanda: docs.redpanda.com, pages ``redpanda-cloud/get-started/create-topic``, ``develop/kafka-clients``.
+* AutoMQ: github.com/AutoMQ/automq. HDInsight: learn.microsoft.com/azure/hdinsight/kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+
+from reconciler.model.environment.topology import Cluster
+
+PAGE = "docs/begin/connecting/services.md"
+APACHE = "apache"
+"""Brokers that somebody runs as Kafka's own documentation says; also where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOffer:
+    """``title``: its name for people. ``hosts``: forms of its bootstrap host names.
+
+    ``topic_configs``: those that can be set, at all (None: not documented); ``fixed_configs``: those that cannot;
+    ``at_creation``: those that cannot be changed afterwards. ``transactions``, ``compaction``, ``log_dirs``
+    (DescribeLogDirs), ``quotas``, ``scram`` and ``acls`` (by Kafka's requests), ``cluster_action`` (can be granted),
+    ``more_partitions`` (CreatePartitions): whether it has them. ``least_factor``: replicas that each topic gets at
+    least, whatever is asked; ``own_factor``: it keeps copies in its own way, and a factor says nothing. ``limits``:
+    what users should know besides. ``log_access``, ``upgrades``, ``settings``: how users come by logs, by another
+    release and by other settings of brokers, as sentences; empty where brokers are the users' own.
+    """
+
+    title: str
+    hosts: tuple[str, ...] = ()
+    topic_configs: frozenset[str] | None = None
+    fixed_configs: frozenset[str] = frozenset()
+    at_creation: frozenset[str] = frozenset()
+    transactions: bool | None = None
+    compaction: bool | None = None
+    log_dirs: bool | None = None
+    quotas: bool | None = None
+    scram: bool | None = None
+    acls: bool | None = None
+    cluster_action: bool | None = None
+    more_partitions: bool | None = None
+    least_factor: int = 1
+    own_factor: bool = False
+    limits: str = ""
+    log_access: str = ""
+    upgrades: str = ""
+    settings: str = ""
+
+    def why_not_set(self, key: str, new: bool) -> str:
+        """Why a topic config cannot be given a value, after the service's name; empty if it can, or nothing is known.
+        ``new``: by the creation of the topic."""
+        if key in self.fixed_configs or (self.topic_configs is not None and key not in self.topic_configs):
+            return f"lets nobody set {key}"
+        if not new and key in self.at_creation:
+            return f"sets {key} only when a topic is created"
+        return ""
+
+    def factor(self, asked: int | None) -> int | None:
+        """The replication factor that is in fact to be asked for, and to be compared. None: it is the service's own."""
+        if self.own_factor:
+            return None
+        return asked if asked is None else max(asked, self.least_factor)
+
+
+NO_SERVICE = ServiceOffer("Apache Kafka")
+SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
+    {
+        "msk": ServiceOffer(
+            "Amazon MSK",
+            ("*.kafka.*.amazonaws.com", "*.kafka.*.amazonaws.com.cn"),
+            transactions=True,
+            compaction=True,
+            acls=True,
+            limits="IAM grants transaction markers from Kafka 3.8 on; before, ACLs of SCRAM or TLS logins do",
+            log_access="Broker logs go to CloudWatch, S3 or Firehose where the MSK cluster delivers them.",
+            upgrades="Brokers of MSK get another release by an update of the cluster's Apache Kafka version there.",
+            settings="Change it in the MSK configuration of the cluster.",
+        ),
+        "msk-serverless": ServiceOffer(
+            "MSK Serverless",
+            ("*.kafka-serverless.*.amazonaws.com", "*.kafka-serverless.*.amazonaws.com.cn"),
+            topic_configs=frozenset(
+                {
+                    "cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.difference.max.ms",
+                    "message.timestamp.type", "retention.bytes", "retention.ms",
+                }
+            ),
+            at_creation=frozenset({"cleanup.policy"}),
+            compaction=True,
+            scram=False,
+            limits="IAM is the only login; partitions and compacted partitions are limited by quotas",
+            log_access="AWS keeps its brokers: ask AWS support, with the time of the request.",
+            upgrades="AWS upgrades its brokers.",
+            settings="AWS sets it; topics may have values of their own.",
+        ),
+        "confluent-cloud": ServiceOffer(
+            "Confluent Cloud",
+            ("*.confluent.cloud",),
+            fixed_configs=frozenset({"compression.type"}),
+            transactions=True,
+            compaction=True,
+            acls=True,
+            cluster_action=False,
+            least_factor=3,
+            limits="cleanup.policy goes from delete to compact,delete by way of compact only",
+            log_access="Confluent keeps its brokers: ask Confluent support, with the time of the request.",
+            upgrades="Confluent upgrades its brokers.",
+            settings="Confluent sets it, a few settings of Dedicated clusters aside; topics may have their own.",
+        ),
+        "event-hubs": ServiceOffer(
+            "Azure Event Hubs",
+            ("*.servicebus.windows.net", "*.servicebus.chinacloudapi.cn", "*.servicebus.usgovcloudapi.net"),
+            fixed_configs=frozenset({"retention.ms"}),
+            compaction=True,
+            scram=False,
+            acls=False,
+            cluster_action=False,
+            more_partitions=False,
+            own_factor=True,
+            limits=(
+                "transactions (a preview) and compressed records need the tier Premium or Dedicated, and gzip is the "
+                "only compression; partitions are added, and retention is set, in Azure"
+            ),
+            log_access="It has no brokers to look at: see the namespace's logs and metrics in Azure Monitor.",
+            upgrades="Microsoft upgrades it; some features depend on the namespace's tier.",
+            settings="Microsoft sets it.",
+        ),
+        "aiven": ServiceOffer(
+            "Aiven",
+            ("*.aivencloud.com",),
+            compaction=True,
+            log_access="Aiven keeps its brokers: see the service's logs in the Aiven console, or ask Aiven support.",
+            upgrades="Aiven upgrades its brokers, in the service's maintenance.",
+            settings="Change it in the advanced configuration of the Aiven service.",
+        ),
+        "gcp": ServiceOffer(
+            "Google Managed Kafka",
+            ("*.managedkafka.*.cloud.goog",),
+            acls=True,
+            cluster_action=True,
+            limits="compression.type zstd is not supported; the replication factor of a topic cannot be changed",
+            log_access="Google keeps its brokers: see the project's Cloud Logging, or ask Google support.",
+            upgrades="Google upgrades its brokers.",
+            settings="Change it in the broker configuration of the Google cluster, as far as Google allows.",
+        ),
+        "redpanda": ServiceOffer(
+            "Redpanda Cloud",
+            ("*.cloud.redpanda.com",),
+            fixed_configs=frozenset({"delete.retention.ms"}),
+            compaction=True,
+            scram=True,
+            least_factor=3,
+            limits="a user has one SCRAM mechanism; tombstones of compacted topics stay, unless they are also deleted",
+            log_access="Redpanda keeps its brokers: ask Redpanda support, with the time of the request.",
+            upgrades="Redpanda upgrades its brokers.",
+            settings="Redpanda sets it; topics may have values of their own.",
+        ),
+        "automq": ServiceOffer(
+            "AutoMQ",
+            limits="records lie in object storage, and a replication factor above 1 keeps no more copies",
+        ),
+        "hdinsight": ServiceOffer(
+            "Azure HDInsight",
+            ("wn[0-9]*-*.internal.cloudapp.net",),
+            transactions=True,
+            compaction=True,
+            limits="brokers advertise names of the virtual network, unless they are told otherwise in Ambari",
+            log_access="Broker logs are on the worker nodes, and in Ambari.",
+            upgrades="Another release needs another HDInsight cluster.",
+            settings="Change it in Ambari.",
+        ),
+    }
+)  # fmt: skip
+
+
+def guessed_service(cluster: Cluster) -> str:
+    """A key of ``SERVICES`` whose host names all bootstrap servers have; else ``apache``."""
+    hosts = [server.rpartition(":")[0].lower() for server in cluster.bootstrap_servers]
+    for name, offer in SERVICES.items():
+        if hosts and all(any(fnmatchcase(host, form) for form in offer.hosts) for host in hosts):
+            return name
+    return APACHE
+
+
+def offer_of(cluster: Cluster) -> ServiceOffer:
+    """What the cluster's service offers, by ``service`` or else by its addresses."""
+    return SERVICES.get(cluster.service or guessed_service(cluster), NO_SERVICE)
+
+
+def service_words(cluster: Cluster) -> str:
+    """``MSK Serverless``, and that it was guessed where it was."""
+    return offer_of(cluster).title + ("" if cluster.service else ", by its address")

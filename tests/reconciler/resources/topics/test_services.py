@@ -1,0 +1,100 @@
+"""What a service does not offer is refused where git declares it, and left out where it is a source's or ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.engine.plan.wishes import modest, without_wishes
+from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, ReassignReplicas
+from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from tests.support.builders import changed, cluster, codes, flow, rules, topic, topology, world
+
+
+def test_a_declared_config_that_the_service_does_not_have_is_refused() -> None:
+    serverless = cluster("east", service="msk-serverless")
+    planned = world("east").plan(topology(serverless, topic("orders", configs={"segment.bytes": "1048576"})))
+    [refused] = planned.refused
+    assert refused.reason.code == "not-offered-by-service"
+    assert "MSK Serverless, which lets nobody set segment.bytes" in refused.reason.text
+    allowed = world("east").plan(topology(serverless, topic("orders", configs={"retention.ms": "3600000"})))
+    assert allowed.refused == ()
+
+
+def test_a_guessed_service_can_be_denied_in_the_file() -> None:
+    address = ("boot-a.c1.kafka-serverless.us-east-1.amazonaws.com:9098",)
+    wished = topic("orders", configs={"segment.bytes": "1048576"})
+    planned = world("east").plan(topology(cluster("east", bootstrap_servers=address), wished))
+    assert "write service: under cluster east" in planned.refused[0].todo
+    corrected = cluster("east", bootstrap_servers=address, service="apache")
+    assert world("east").plan(topology(corrected, wished)).refused == ()
+
+
+def test_wishes_of_our_own_topics_are_left_out() -> None:
+    wished = topology(cluster("west", service="msk-serverless"), topic("orders", partitions=1), flow("east", "west"))
+    planned = world().plan(wished)
+    made = changed(planned, CreateTopic)
+    assert {config.key for config in made[f"west/{OFFSETS_TOPIC}"].configs} == {"cleanup.policy"}
+    assert {config.key for config in made[f"west/{STATUS_TOPIC}"].configs} == {"cleanup.policy", "retention.ms"}
+    assert planned.refused == ()
+    assert "not-offered-by-service" in rules(planned.ignored)
+
+
+def test_a_policy_that_cannot_be_changed_later_stays_where_it_compacts() -> None:
+    wished = topology(cluster("west", service="msk-serverless"), topic("orders", partitions=1), flow("east", "west"))
+    there = world()
+    there.clusters["west"].put(STATUS_TOPIC, 1, 1, **{"cleanup.policy": "compact", "retention.ms": str(7 * 86_400_000)})
+    planned = there.plan(wished)
+    assert planned.refused == ()
+    assert f"west/{STATUS_TOPIC}" not in changed(planned, AlterConfigs)
+    there = world()
+    there.clusters["west"].put(STATUS_TOPIC)
+    assert codes(there.plan(wished)) == {"not-offered-by-service"}
+
+
+def test_a_factor_that_the_service_raises_is_no_difference() -> None:
+    wished = topology(cluster("east", service="redpanda"), topic("orders", partitions=1, replication_factor=1))
+    there = world("east", brokers=3)
+    assert changed(there.plan(wished), CreateTopic)["east/orders"].replication_factor == 3
+    there.apply(wished)
+    assert there.plan(wished).changes == ()
+    apache = replace(wished, clusters={"east": replace(wished.clusters["east"], service="apache")})
+    assert list(changed(there.plan(apache), ReassignReplicas)) == ["east/orders"]
+
+
+def test_event_hubs_keep_replicas_themselves_and_get_no_partitions_by_kafka() -> None:
+    wished = topology(cluster("east", service="event-hubs"), topic("orders", partitions=1, replication_factor=3))
+    there = world("east")
+    created = there.plan(wished)
+    assert changed(created, CreateTopic)["east/orders"].replication_factor is None
+    assert created.refused == ()
+    there.apply(wished)
+    grown = topology(cluster("east", service="event-hubs"), topic("orders", partitions=2))
+    planned = there.plan(grown)
+    assert codes(planned) == {"not-offered-by-service"}
+    assert changed(planned, AddPartitions) == {}
+
+
+def test_a_wish_that_brokers_refuse_is_left_out_and_said() -> None:
+    wished = topology(topic("orders", partitions=1), flow("east", "west"))
+    planned = world().plan(wished)
+    change = changed(planned, CreateTopic)[f"west/{OFFSETS_TOPIC}"]
+    accepted = modest(planned, {change.subject: "POLICY_VIOLATION"})
+    assert [each.configs for each in accepted.values()] == [
+        tuple(config for config in change.configs if config.key == "cleanup.policy")
+    ]
+    narrowed = without_wishes(planned, accepted)
+    kept = changed(narrowed, CreateTopic)[f"west/{OFFSETS_TOPIC}"].configs
+    assert [config.key for config in kept] == ["cleanup.policy"]
+    assert "segment.bytes, segment.ms of west/__mirror_offsets: left out" in narrowed.notes[-1]
+    assert modest(planned, {changed(planned, CreateTopic)["west/east.orders"].subject: "no"}) == {}
+
+
+def test_an_alteration_of_wishes_alone_goes_and_nothing_waits_for_it() -> None:
+    wished = topology(topic("orders", partitions=1), flow("east", "west"))
+    there = world()
+    there.clusters["west"].put(OFFSETS_TOPIC, 8, 1, **{"cleanup.policy": "compact"})
+    planned = there.plan(wished)
+    [altered] = [each for each in planned.changes if isinstance(each.change, AlterConfigs)]
+    narrowed = without_wishes(planned, modest(planned, {altered.change.subject: "no"}))
+    assert altered.id not in {each.id for each in narrowed.changes}
+    assert not any(altered.id in each.needs for each in narrowed.changes)
