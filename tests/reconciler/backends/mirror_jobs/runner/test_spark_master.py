@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.mirror_jobs.runner.machine import addresses_of, spark_master, standalone
+from reconciler.backends.mirror_jobs.runner.machine import addresses_of, machine, spark_master, standalone
 from reconciler.errors import Unknown
 
 PAGE = {
@@ -118,3 +118,21 @@ def test_yarn_is_found_by_a_folder_that_has_its_configuration(tmp_path: Path) ->
 def test_of_kubernetes_only_the_api_servers_port_is_asked(port: int) -> None:
     found = spark_master(f"k8s://https://127.0.0.1:{port}", "x", 2.0)
     assert (found.reached, found.free_cores) == (f"127.0.0.1:{port} takes connections", None)
+
+
+@pytest.mark.parametrize(
+    ("jar", "words"),
+    [
+        ("spark-core_2.12-3.5.6-amzn-2.jar", "Spark 3.5.6-amzn-2 of SPARK_HOME: "),
+        ("spark-core_2.13-4.3.0.jar", "Spark 4.3.0 of SPARK_HOME: "),
+        ("other.jar", "spark-submit of SPARK_HOME: "),
+    ],
+)
+def test_the_release_of_spark_home_is_that_of_its_jar(
+    jar: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in (tmp_path / "bin" / "spark-submit", tmp_path / "jars" / jar):
+        file.parent.mkdir()
+        file.touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert machine(tmp_path).spark == f"{words}{tmp_path / 'bin' / 'spark-submit'}"
