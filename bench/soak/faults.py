@@ -270,6 +270,32 @@ def written_at_the_source(world: World) -> None:
     world.await_copied("twin")
 
 
+def end_lost(world: World) -> None:
+    """The target's broker comes back without its last transaction of a copy, as after an unclean election."""
+    world.write(VOTING, ELECTED, [(b"k", b"%d" % number) for number in range(20)])
+    world.await_copied("elected")
+    world.signal_broker("target", SIGKILL)
+    folder = world.cluster("target").folder / "broker-1" / "data" / f"{VOTING}.{ELECTED}-0"
+    raw, at, batches = (log := max(folder.glob("*.log"))).read_bytes(), 0, [0]
+    while at < len(raw):
+        at += 12 + int.from_bytes(raw[at + 8 : at + 12])
+        batches.append(at)
+    log.write_bytes(raw[: batches[-3]])  # without its records and their marker
+    world.start_broker("target")
+    world.await_said("the target has lost records", lambda document: "target_truncated" in codes(document, "elected"))
+
+
+def copied_again(world: World) -> None:
+    """From the offset that the condition names."""
+    flow = world.status()["mirrors"]["west"]["flows"]["elected"]
+    [todo] = [each["todo"] for each in flow["conditions"] if each["code"] == "target_truncated"]
+    first = todo.partition("--to ")[2].partition(".")[0]
+    world.cli("mirror", "seek", str(world.env), "elected", "--topic", ELECTED, "--to", first, "--yes")
+    world.await_said("nothing is stopped", lambda document: not codes(document, "elected"))
+    world.write(VOTING, ELECTED, [(b"k", b"after")])
+    world.await_copied("elected")
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("kill -9 of a Python worker", killed("worker", everyone=False), lasts_s=5),
     Fault("kill -9 of the Python driver", killed("driver"), lasts_s=5),
@@ -312,6 +338,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("position group deleted while the mirror is stopped; seek", group_deleted, group_restored, 5),
     Fault("another client commits a position of a partition that is copied", committed_beside, lasts_s=5),
     Fault("a stranger writes to a copy at the same offsets", written_by_a_stranger, written_at_the_source, 5),
+    Fault("the target loses the end of a copy; seek", end_lost, copied_again, 5),
     Fault("retention passes a paused position; seek", retention_passed, position_moved, 25),
 )
 """Over the topic ``soak``, but for the stranger, the group, the last one and the election."""

@@ -22,7 +22,7 @@ cluster of three brokers, for a topic of its own: the fault fails unless status 
 frozen application the new one is started with an empty folder of runs, as another machine would; the fault fails
 unless the old one leaves by itself when it goes on. A position that another client commits while the mirror is stopped
 has to be named (`position_foreign`), and so has a stranger's record in a copy at the same offsets (`offsets_diverged`)
-while its source writes nothing.
+while its source writes nothing, and what a broker of the target lost after it had acknowledged it (`target_truncated`).
 
 {facts} {total.records:,} records: {total.missing} lost, {total.doubled} doubled, {total.reordered} out of order,
 {total.foreign} of nobody; {wrong}.

@@ -46,6 +46,7 @@ _HOLDER = lock.Holder("id", "ada", "host", 7, "place", "apply", 5)
 _DESIRED = DesiredMirror("test", "west", 1, DesiredState.RUNNING, "f", {"a": 1}, {}, "ada", "c", 5)
 _TEXTS: Mapping[str, tuple[bytes, ...]] = {
     "position": (positions.encode(("t", 0), positions.LanePosition(7, "id", 3, Claim(2, "app"), 4, (1, 2))).encode(),),
+    "scope": (b"control/e/f/t/3", b"control/e/f/t/" + b"9" * 5000),
     "pause": (pauses.dumps(pauses.Pause(pauses.Scope("f"), 1, "ada", "why")),),
     "left": (left_by_apply.dumps(LeftCluster("id", 5, "ada", {"t": LeftTopic("x", 3, {"a": "b"})}, {"c": "d"})),),
     "lock": (lock.dumps(lock.LockRecord(_HOLDER, 5)),),

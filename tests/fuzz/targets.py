@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
@@ -168,6 +169,14 @@ def _position(data: bytes) -> object:
     return positions.decode(("t", 0), 7, data.decode("utf-8", "replace"))
 
 
+def _chunk(key: bytes, value: bytes) -> object:
+    with suppress(offset_map.ChunkError):
+        place, stretch = offset_map.decode(key, value)
+        if stretch.end < 1 << 63:
+            assert (offset_map.place_of(key, value), offset_map.end_of(key, value)) == (place, stretch.end)
+    return offset_map.end_of(key, value)
+
+
 _SCOPE = pauses.Scope("west")
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
@@ -176,10 +185,11 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "fetch11": _fetch(11),
         "fetch13": _fetch(13),
         "codecs": _codecs,
-        "chunk": _refused_as(offset_map.ChunkError, lambda data: offset_map.decode(*parted(data))),
+        "chunk": _refused_as(offset_map.ChunkError, lambda data: _chunk(*parted(data))),
         "checkpoint": _refused_as(ValueError, lambda data: read_checkpoint(*parted(data))),
         "position": _never(_position),
         "pause": _never(lambda data: pauses.loads(_SCOPE, data)),
+        "scope": _never(lambda data: pauses.scope_of("e", data.decode("utf-8", "replace"))),
         "left": _never(left_by_apply.loads),
         "lock": _refused_as(ValueError, lock.loads),
         "home": _refused_as(ValueError, home.loads),

@@ -125,7 +125,10 @@ def decode_key(key: bytes) -> tuple[str, str, int, int]:
 def end_of(key: bytes, value: bytes) -> int:
     """Where the chunk's stretch ends, without reading its runs. Raises ChunkError."""
     _check(key, value)
-    return sum(_numbers(value[:64], 34, 2))  # two varints of at most ten bytes
+    begin, length = [*_numbers(value[:64], 34, 2), -1, -1][:2]  # two varints of at most ten bytes
+    if min(begin, length) < 0 or begin + length >= 1 << 63:
+        raise ChunkError(f"the chunk {key.decode('utf-8', 'replace')} covers no offsets of a log")
+    return begin + length
 
 
 def place_of(key: bytes, value: bytes) -> MapPartition:

@@ -15,7 +15,16 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError
 from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.codec import ChunkError, Ids, MapPartition, decode, decode_key, end_of, place_of
+from reconciler.replication.offsets.codec import (
+    ChunkError,
+    Ids,
+    MapPartition,
+    decode,
+    decode_key,
+    encode,
+    end_of,
+    place_of,
+)
 from reconciler.replication.offsets.map import PartitionMap, Stretch
 
 Record = tuple[bytes, bytes]
@@ -74,6 +83,34 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
     return sum(map(len, gone.values()))
 
 
+async def cut(target: ClusterClient, flow: str, key: Key, end: int) -> None:
+    """Takes out what the map says of target offsets from ``end`` on, whose records the target lost: what is copied
+    again later gets other offsets. ``key``: source partition. Raises BrokerError or ConnectionLostError; doing it again
+    does no harm."""
+    holder = (OFFSETS_TOPIC, holder_of(flow, key, len(await partitions(target))))
+    chunks: dict[bytes, bytes] = {}
+    async for name, value in logs.read_whole(target, [holder]):
+        with suppress(ChunkError):
+            if decode_key(name)[:3] != (flow, *key):
+                continue
+            chunks.pop(name, None)
+            if value is not None:
+                chunks[name] = value
+    changed: list[logs.KeyValue] = []
+    for name, value in chunks.items():
+        with suppress(ChunkError):
+            place, stretch = decode(name, value)
+            left = [
+                run._replace(records=min(run.records, end - run.target)) for run in stretch.runs if run.target < end
+            ]
+            if left and stretch.runs[-1].target_end > end:
+                changed.append(encode(place, Stretch(stretch.begin, left[-1].source_end, tuple(left), stretch.first)))
+            elif stretch.runs and not left:
+                changed.append((name, None))
+    if changed:
+        await append(target, flow, {key: changed})
+
+
 FIRST_WINDOW, LARGER, MOST_READ = 250, 4, 20_000
 """Records of the map: read from the end of each of its partitions at first, how much further back next, and together.
 A partition that copies has a chunk written every second, so those of the last minutes are found first."""
@@ -102,12 +139,8 @@ async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, I
         if error.code != UNKNOWN_TOPIC and error.code not in DENIED:
             raise
         return {}
-    chunks: dict[Key, Record] = {}
-    for key, chunk in newest.items():
-        with suppress(ChunkError):  # of a later release
-            if place_of(*chunk).is_of(wanted[key]):  # and not of a topic that was recreated since
-                chunks[key] = chunk
-    return chunks
+    # Not of a topic that was recreated since.
+    return {key: chunk for key, chunk in newest.items() if place_of(*chunk).is_of(wanted[key])}
 
 
 def copied_to(chunk: Record) -> int:
@@ -135,9 +168,10 @@ async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -
         async for answer in logs.read(target, lower, upper):
             for name, value in logs.key_values(answer):
                 if value is not None and name.startswith(prefix):
-                    with suppress(ChunkError):  # a later release writes another key; what it says is unknown here
+                    # What a later release or another program wrote says nothing here, and hides no earlier chunk.
+                    with suppress(ChunkError):
                         _, topic, partition, _ = decode_key(name)
-                        if (topic, partition) in missing:
+                        if (topic, partition) in missing and end_of(name, value) >= 0:
                             newest[topic, partition] = (name, value)
         left -= sum(upper[part] - lower[part] for part in holding)
         upper |= lower

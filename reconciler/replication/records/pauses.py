@@ -6,11 +6,13 @@ deleting the record (a tombstone) resumes. The topic is compacted: a pause outli
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from reconciler.replication.json_codec import Codec, JsonRecord
 
 _PREFIX = "control"
+_NUMBER = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +71,7 @@ def scope_of(environment: str, key: str) -> Scope | None:
             return Scope(flow)
         case [flow, topic]:
             return Scope(flow, topic)
-        case [flow, topic, partition] if partition.isdecimal():
+        case [flow, topic, partition] if _NUMBER.fullmatch(partition):
             return Scope(flow, topic, int(partition))
     return None
 

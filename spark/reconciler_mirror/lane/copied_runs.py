@@ -139,6 +139,10 @@ class Copied:
         self.anchored, self.target_end, self.lost = False, -1, None
         self._before = self.chunk if self.chunk is not None and self.chunk.end > self.chunk.begin else None
 
+    def lose(self) -> None:
+        """The target has lost some of it: nothing that is not in the map yet is written there."""
+        self.chunk, self.full, self._before, self._written = None, [], None, self.version
+
     @property
     def newest(self) -> OffsetChunk | None:
         """The chunk that anchors the position once the map has it."""

@@ -13,7 +13,7 @@ from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, Brok
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.codec import end_of
-from reconciler.replication.offsets.map_topic import MapReader, Record, copied_before, copied_to, newest_chunks
+from reconciler.replication.offsets.map_topic import MapReader, Record, copied_before, copied_to, cut, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
@@ -249,7 +249,12 @@ class Starter:
                 raise now
             if now < end and partition not in losses:
                 losses[partition] = TargetLoss(now, end)
-        return {p: await self._placed_loss(p, loss) for p, loss in losses.items()}
+        losses = {p: await self._placed_loss(p, loss) for p, loss in losses.items()}
+        for partition, loss in losses.items():
+            if begun[partition].lost is None and self._seen_again(partition):
+                partition.copied.lose()
+                await cut(self._lane.target, self._lane.spec.state, partition.source, loss.end)
+        return losses
 
     def _lost_before(self, partition: Partition) -> TargetLoss | None:
         """What an earlier session of this lane has seen."""
@@ -263,7 +268,9 @@ class Starter:
         reader = MapReader(self._lane.target, spec.state, frozenset({topic}))
         try:
             await reader.refresh()
-        except BrokerError:
+        except BrokerError as error:
+            if error.retriable:
+                raise
             return loss  # no map, or none that may be read
         first = reader.partition(topic, partition.spec.partition, self._lane.ids(partition)).upstream(loss.end)
         return replace(loss, source=first.offset) if first.exact and first.offset is not None else loss
@@ -271,8 +278,7 @@ class Starter:
     def _stop_lost(self, partition: Partition, known: positions.LanePosition, loss: TargetLoss) -> None:
         """Seen a second time, the position remembers it: later records, of aborted transactions for one, make the log
         longer again. The first time a broker may have answered that did not know yet that it leads no more."""
-        before = partition.hold.condition
-        again = partition.copied.lost is not None or (before is not None and before.code == "target_truncated")
+        again = self._seen_again(partition)
         if known.lost is None and again:
             self._write_soon(partition)
         partition.copied.lost = loss if again or known.lost is not None else None
@@ -289,6 +295,10 @@ class Starter:
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
             self._write_soon(partition)
+
+    def _seen_again(self, partition: Partition) -> bool:
+        before = partition.hold.condition
+        return partition.copied.lost is not None or (before is not None and before.code == "target_truncated")
 
     async def _begin_behind_same_offsets(self, kept: Mapping[Partition, positions.LanePosition]) -> None:
         """Until now the flow kept offsets, so the target's log end says how far it came; the position lags behind."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.lane import transactional
+from reconciler_mirror.lane import copied_runs, transactional
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.run import batch_path
@@ -21,7 +21,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.high_offsets import lose_end
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, running
-from tests.support.lanes.truth import map_topic
+from tests.support.lanes.truth import map_topic, offset_map, placed
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(60)]
@@ -78,6 +78,40 @@ def test_it_is_seen_while_the_lane_runs_and_remembered_once_the_log_has_grown(
     fill(flow.source, flow.topic, RECORDS[:1])
     report, _ = flow.run(batch_path)
     assert report.progress.conditions == ()
+
+
+def test_what_is_copied_again_is_translated_by_its_new_offsets_alone(
+    plain: Sandbox, unique: str, create_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk of the map for each commit, 20 records and their marker; copied again in other pieces. A group that is
+    translated by an offset that a lost record had would miss records."""
+    monkeypatch.setattr(copied_runs, "CHUNK_RUNS", 1)
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    flow = Flow(plain["east"], plain["west"], unique)
+    map_topic(flow.target)
+    create_topic(flow.source, flow.topic, retention_ms="-1")
+    create_topic(flow.target, flow.remote, retention_ms="-1")
+    values = [(b"%d" % i, b"%d" % i, (), NOW) for i in range(140)]
+    with running(Lane(flow.lane())) as lane:
+        for end in range(20, 121, 20):
+            fill(flow.source, flow.topic, values[end - 20 : end])
+            lane.until(lambda p: [each.position for each in p.partitions] == [end])  # noqa: B023
+        lose_end(flow.target, flow.remote, 63)
+        lane.until(has("target_truncated"))
+        give_up = time.monotonic() + 40
+        while '"g":[63,125,60]' not in flow.position().metadata:
+            assert time.monotonic() < give_up, flow.position()
+            time.sleep(0.1)
+    flow.set_position(60)
+    with running(Lane(flow.lane())) as lane:
+        lane.until(caught_up)
+        fill(flow.source, flow.topic, values[120:])
+        lane.until(lambda p: [each.position for each in p.partitions] == [140])
+    there = placed(flow.target, flow.remote)
+    assert list(there) == [value for _, value, _, _ in values]
+    known = offset_map(flow)
+    sources = placed(flow.source, flow.topic)
+    assert {value: known.downstream(at).offset for value, at in sources.items()} == there
 
 
 def test_deleted_records_and_a_marker_at_the_end_are_no_loss(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,9 @@ from reconciler_mirror.model.lane import Claim, LaneProgress, PartitionSpec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import NO_ID
-from reconciler.replication.offsets.map_topic import copied_before
-from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
+from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
+from reconciler.replication.offsets.map_topic import copied_before, holder_of
+from tests.support.lanes.lane_runs import Content, Flow, caught_up, conditions, fill, has
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic
 
@@ -137,6 +138,27 @@ def test_a_position_that_went_back_stops_the_partition_until_it_is_right_again(f
     fill(flow.source, flow.topic, RECORDS[:1])
     flow.run(batch_path)
     assert flow.target_content()[0] == flow.source_content()[0]
+
+
+def test_records_of_others_in_the_map_hide_nothing_and_stop_nothing(flow: Flow) -> None:
+    """Under the key of the partition's newest chunk, as a program writes them that takes the topic for its own."""
+    [spec] = flow.specs()
+    holder = holder_of(flow.topic, (flow.topic, 0), OFFSETS_PARTITIONS)
+    key, ids = f"{flow.topic}/{flow.topic}/0/", b"\1\0" + bytes(32)
+    values = (b"", b"\1", b"{}", b"\2" * 80, ids, ids + b"\1", ids + b"\x80" * 40, ids + b"\xff" * 9 + b"\1" * 9, None)
+    garbage = [
+        (f"{key}{begin}".encode(), value, (), NOW) for begin in (0, 60, 10**18) for value in values if begin or value
+    ]
+    fill(flow.target, OFFSETS_TOPIC, [*garbage, (b"\xff/\0", b"\xff", (), NOW), (b"a/b/c/d", b"x", (), NOW)], holder)
+    fill(flow.source, flow.topic, RECORDS[:1])
+    report, control = flow.run(batch_path)
+    assert conditions(control.reports) == []
+    assert len(flow.target_content()[0]) == 61
+    fill(flow.target, OFFSETS_TOPIC, garbage, holder)
+    old = positions.encode((flow.remote, 0), LanePosition(20, spec.topic_id, 0, Claim(1, "test")))
+    flow.set_position(20, metadata=old)
+    report, _ = flow.run(batch_path, has("position_regressed"))
+    assert "had been committed" in report.progress.conditions[0].text
 
 
 def test_a_seek_to_an_earlier_offset_goes_on_there_and_after_a_restart(flow: Flow) -> None:

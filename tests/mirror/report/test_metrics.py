@@ -8,10 +8,12 @@ import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from reconciler_mirror.board.board import Board
@@ -210,6 +212,17 @@ def test_no_fault_makes_an_alert_on_lag_blind(fault: Callable[[Board], None]) ->
     assert (of(found, "mirror_flow_lag_unknown_partitions", flow=FLOW.name) or 0) >= 1
     [unknown] = [rule["expr"] for rule in alert_rules() if rule["alert"] == "MirrorLagUnknown"]
     assert unknown.startswith("mirror_flow_lag_known == 0 unless")
+
+
+@pytest.mark.parametrize("odd", ['a"b', "a\\b\nc", 'a{b="c"} 1\n# EOF', "é\u2028}", "."])
+def test_odd_names_come_back_from_the_exposition_as_they_are(odd: str) -> None:
+    """Kafka takes letters, digits, dots, hyphens and underscores; ids and names of others may hold anything."""
+    spec = PartitionSpec("A.b_c-D.0", 0, "east.A.b_c-D.0", "id")
+    snapshot = replace(seen(board_of(spec)), who=Application(odd, 1, odd, 2))
+    text = generate_latest(SimpleNamespace(collect=lambda: families(snapshot))).decode()
+    labels = [one.labels for family in text_string_to_metric_families(text) for one in family.samples]
+    assert odd in {one.get("application_id") for one in labels}
+    assert "A.b_c-D.0" in {one.get("topic") for one in labels}
 
 
 def test_latency_is_a_cumulative_histogram(busy: Board) -> None:

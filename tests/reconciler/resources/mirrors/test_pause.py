@@ -51,6 +51,7 @@ def test_whatever_is_written_under_the_key_of_a_pause_pauses(scope: Scope, value
 def test_keys_of_status_records_are_no_pauses() -> None:
     assert scope_of("sandbox", "sandbox/west") is None
     assert scope_of("sandbox", "control/sandbox/f/t/p") is None
+    assert scope_of("sandbox", f"control/sandbox/f/t/{'9' * 5000}") is None, "more digits than an int takes"
 
 
 @given(SCOPES, SCOPES, NAMES, st.integers(0, 3))
