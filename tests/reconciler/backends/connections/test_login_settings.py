@@ -121,6 +121,12 @@ def client_with(setting: str, files: Files) -> Client:
             return oidc | {setting: value}
         case "sasl.oauthbearer.token.endpoint.url":
             return oidc | {setting: f"https://127.0.0.1:1/{setting}"}
+        case _ if setting.startswith("sasl.kerberos."):
+            return tls | {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "GSSAPI",
+                setting: files.path("locked.key"),
+            }
         case _ if setting.startswith("sasl."):
             return oidc | {setting: f"value of {setting}"}
         case "ssl.ca.pem":
@@ -156,6 +162,9 @@ def arrived(setting: str, client: Client, made: ConnectionSettings, files: Files
         case "sasl.mechanism" | "sasl.mechanisms" | "sasl.username" | "sasl.password":
             assert made.sasl is not None
             return client[setting] == getattr(made.sasl, setting.removeprefix("sasl.").removesuffix("s"))
+        case _ if setting.startswith("sasl.kerberos."):
+            assert made.sasl is not None
+            return client[setting] == getattr(made.sasl.kerberos, setting.split(".")[2])
         case _ if setting.startswith(("sasl.", "https.")):
             assert made.sasl is not None
             return made.sasl.oauth[setting.replace("client.credentials.", "")] == client[setting]
