@@ -75,7 +75,7 @@ FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certif
          "sasl.oauthbearer.assertion.private.key.file", "sasl.kerberos.keytab")  # fmt: skip
 """Settings whose value is a path."""
 
-_OWN = "The mirror, the lock and other records of this program go over connections of our own"
+_OWN = "The mirror and all commands go over connections of our own"
 _CONFIGURATION = "remove it, and set {} in the OpenSSL configuration (OPENSSL_CONF) of the machines that run the mirror"
 _PKCS12 = (
     "convert the keystore once, openssl pkcs12 -in client.p12 -clcerts -out client.pem, and name client.pem as "
