@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from reconciler.backends.clusters.configs import broker_configs
@@ -18,7 +19,11 @@ from reconciler.backends.connections.credentials import client_settings
 from reconciler.backends.connections.dial import dial
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ReconcilerError, Unknown, or_unknown_why
+from reconciler.kafka.address import host_port
+from reconciler.kafka.client.auth.settings import kerberos_login
+from reconciler.kafka.client.auth.supported_settings import by_kerberos
 from reconciler.kafka.client.connection import Connection as WireConnection
+from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.reports.doctor import Address, ClusterFacts
@@ -38,7 +43,10 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
             settings = client_settings(cluster, principal)
         except ReconcilerError as error:
             return Address(server, error.what)
-        return dial(server, settings, cluster.client_for(principal))
+        reached = dial(server, settings, cluster.client_for(principal))
+        if reached.error or not by_kerberos(settings):
+            return reached
+        return replace(reached, error=_no_ticket(settings, host_port(server).host))
 
     with ThreadPoolExecutor(len(cluster.bootstrap_servers)) as pool:
         addresses = tuple(pool.map(address, cluster.bootstrap_servers))
@@ -63,10 +71,31 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
                 skew_ms=skew if isinstance(skew, Unknown) else skew[0],
                 skew_error_ms=0 if isinstance(skew, Unknown) else skew[1],
                 quotas=or_unknown_why(subject, partial(mutation_quotas, requests)),
+                tickets=tickets(requests, client_settings(cluster, principal)),
             )
     except ReconcilerError as error:
         silent = Unknown.of(subject, error)
         return ClusterFacts(cluster.name, addresses, None, silent, silent, silent, {}, silent, 0, silent)
+
+
+def tickets(requests: Requests, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """See ClusterFacts. A ticket is for a name, so that of a bootstrap server says nothing of the others. Raises
+    ReconcilerError."""
+    if not by_kerberos(settings):
+        return {}
+    places = sorted(map(requests.wire.address_of, requests.brokers()))
+    return {f"{host}:{port}": _no_ticket(settings, host) for host, port in places}
+
+
+def _no_ticket(settings: Mapping[str, str], host: str) -> str:
+    """Why there is no Kerberos ticket for a broker; empty where there is one."""
+    from reconciler.kafka.client.auth import gssapi  # loads a library that others need not have
+
+    try:
+        gssapi.ticket(kerberos_login(settings), host)
+    except WireError as error:
+        return str(error)
+    return ""
 
 
 def skew_ms(requests: Requests) -> tuple[int, int]:

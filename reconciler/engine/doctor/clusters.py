@@ -75,6 +75,7 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
         yield identity.problem(text, "this may be another cluster, so every command refuses", todo)
     else:
         yield identity.ok(f"{facts.cluster_id}, as declared")
+    yield from _tickets(Check(subject, "tickets"), facts)
     offer = offer_of(declared)
     if offer is not NO_SERVICE:
         limits = offer.limits or "plans count with what it does not offer"
@@ -90,6 +91,18 @@ def _by_service(finding: Finding, way: str) -> Finding:
     """``way``: of changing what is wrong; empty where the finding's own is one."""
     wrong = finding.verdict in (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING)
     return replace(finding, todo=(way,)) if wrong and way else finding
+
+
+def _tickets(check: Check, facts: ClusterFacts) -> Iterator[Finding]:
+    """Of Kerberos: whoever reaches one broker is sent to the others by the names that these advertise."""
+    missing = {broker: why for broker, why in facts.tickets.items() if why}
+    for broker, problem in missing.items():
+        text = f"no ticket for broker {broker}: {problem}"
+        yield check.problem(
+            text, "partitions that it leads cannot be read or written", "Correct its name, or add it to the KDC"
+        )
+    if facts.tickets and not missing:
+        yield check.ok(f"Kerberos has one for each of {counted(len(facts.tickets), 'broker')}")
 
 
 def _features(check: Check, facts: ClusterFacts) -> Finding:

@@ -107,7 +107,8 @@ class ClusterFacts:
     """Facts of one cluster, as its plan principal sees them. ``features``: name -> finalized level.
 
     ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: who -> rate of
-    controller_mutation_rate. ``brokers``: broker id -> its configs. ``late``: why nothing of all this is known.
+    controller_mutation_rate. ``tickets``: with Kerberos, ``host:port`` as a broker advertises it -> why there is no
+    ticket for it, or empty. ``brokers``: broker id -> its configs. ``late``: why nothing of all this is known.
     """
 
     name: str
@@ -121,6 +122,7 @@ class ClusterFacts:
     skew_error_ms: int = 0
     quotas: Mapping[str, float] | Unknown = field(default_factory=dict)
     late: Unknown | None = None
+    tickets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def zookeeper(self) -> bool:

@@ -85,11 +85,7 @@ class Client:
             self._login(prop)
         elif prop is None and protocol.startswith("SASL"):
             # Java then has the login from a file that a system property names.
-            mechanism = self._get("sasl.mechanism")
-            if mechanism is not None and mechanism.value.strip() in BY_PASSWORD:
-                for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
-                    words = f"the {kind} of KafkaClient in the file of java.security.auth.login.config"
-                    self._add(setting, self._variable(setting, words), None)
+            self._add_login("of KafkaClient in the file of java.security.auth.login.config", None)
         self._files()
         self._others()
         return tuple(self.settings)
@@ -147,12 +143,44 @@ class Client:
         self.notes.secrets.setdefault(name, words)
         return f"${{env:{name}}}"
 
+    def _add_login(self, where: str, origin: Property | None) -> None:
+        """Variables for what the file does not say."""
+        mechanism = self._get("sasl.mechanism")
+        kinds = {"sasl.username": "user", "sasl.password": "password"}
+        if mechanism is None or mechanism.value.strip() == "GSSAPI":
+            self._add_gssapi(origin)
+            kinds = {"sasl.kerberos.keytab": "keyTab", "sasl.kerberos.principal": "principal"}
+        elif mechanism.value.strip() not in BY_PASSWORD and origin is None:
+            return
+        for setting, kind in kinds.items():
+            self._add(setting, self._variable(setting, f"the {kind} {where}"), origin)
+
+    def _add_gssapi(self, origin: Property | None) -> None:
+        """Java's default, which files leave out."""
+        if self._get("sasl.mechanism") is None:
+            self._add("sasl.mechanism", "GSSAPI", origin)
+
+    def _kerberos(self, prop: Property, options: Mapping[str, str]) -> None:
+        """Of the login modules of OpenJDK and of IBM, whose useKeytab is an URL."""
+        self._add_gssapi(prop)
+        keytab = options.get("keyTab", options.get("useKeytab", "")).removeprefix("file://")
+        if keytab:
+            self._add("sasl.kerberos.keytab", self._plain(prop, keytab), prop)
+        elif options.get("useKeyTab", "").lower() == "true":
+            self.notes.mistake(prop, "useKeyTab is true, and no keyTab is named. Name the file, and import again.")
+        else:
+            cache = f"KRB5CCNAME={options['ticketCache']}" if "ticketCache" in options else "KRB5CCNAME"
+            self.notes.differs(f"{prop.where}: tickets come from the ticket cache of the process: {cache}")
+        if "principal" in options:
+            self._add("sasl.kerberos.principal", self._plain(prop, options["principal"]), prop)
+        if "serviceName" in options and not self._get("sasl.kerberos.service.name"):
+            self._add("sasl.kerberos.service.name", options["serviceName"], prop)
+
     def _login(self, prop: Property) -> None:
         """JAAS: ``module flag option=value ...;``."""
         text = prop.value.strip()
         if "${" in text and _REFERENCE.fullmatch(text):
-            for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
-                self._add(setting, self._variable(setting, f"the {kind} in {prop.name} at {prop.where}"), prop)
+            self._add_login(f"in {prop.name} at {prop.where}", prop)
             return
         module = text.split()[0].rsplit(".", 1)[-1] if text.split() else ""
         options = {
@@ -183,11 +211,13 @@ class Client:
                 self._pairs(prop, options, (("clientId", f"{of}id"), ("clientSecret", f"{of}secret")))
                 if "scope" in options and not self._get("sasl.oauthbearer.scope"):
                     self._add("sasl.oauthbearer.scope", self._plain(prop, options["scope"]), prop)
+            case "Krb5LoginModule":
+                self._kerberos(prop, options)
             case _:
                 self.notes.mistake(
                     prop,
-                    "the login module is none of PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule. "
-                    "librdkafka has nothing like it here, Kerberos and cloud identities included. "
+                    "the login module is none of PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule and "
+                    "Krb5LoginModule. Nothing like it can log in here, cloud identities included. "
                     "Give the mirror a SCRAM or TLS identity and import again.",
                 )
 

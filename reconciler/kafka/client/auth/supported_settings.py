@@ -163,11 +163,14 @@ def forbidden(client: Iterable[str]) -> tuple[Refusal, ...]:
     return tuple(_refusal(setting) for setting in unlisted if not setting.startswith(_LIBRDKAFKA_ONLY))
 
 
+def by_kerberos(client: Mapping[str, str]) -> bool:
+    return client.get("sasl.mechanisms", client.get("sasl.mechanism", "")).upper() == "GSSAPI"
+
+
 def not_by_librdkafka(client: Mapping[str, str]) -> str:
     """Why librdkafka is given nothing of these settings; empty where it may log in with them. It renews tickets by
     ``kinit`` in a shell, also where no keytab is named."""
-    mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", ""))
-    if mechanism.upper() != "GSSAPI":
+    if not by_kerberos(client):
         return ""
     return "sasl.mechanism is GSSAPI: Kerberos is spoken by connections of our own, and librdkafka is given none of it"
 

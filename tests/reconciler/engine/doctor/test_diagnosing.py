@@ -74,6 +74,17 @@ def test_a_service_is_named_and_its_users_upgrade_and_set_nothing() -> None:
     assert "by its address; write service: apache" in guessed.text
 
 
+def test_brokers_without_a_ticket_are_named_each() -> None:
+    tickets = {"b1:9092": "", "b2:9092": "the KDC has no principal kafka/b2", "b3:9092": "the KDC has no principal"}
+    found = [
+        one for one in cluster_findings(WISH, replace(FACTS, tickets=tickets), True, NOW) if one.check == "tickets"
+    ]
+    assert [one.text.partition(":")[0] for one in found] == ["no ticket for broker b2", "no ticket for broker b3"]
+    assert {one.verdict for one in found} == {DoctorVerdict.PROBLEM}
+    assert judged(tickets={"b1:9092": ""})["tickets"].text == "Kerberos has one for each of 1 broker"
+    assert "tickets" not in judged()
+
+
 def test_a_cluster_in_order_has_nothing_but_ok() -> None:
     assert {one.verdict for one in judged().values()} == {DoctorVerdict.OK}
 

@@ -156,9 +156,14 @@ def test_a_password_is_a_reference_and_is_never_shown(
         (BASE + 'A.security.protocol="SSL"', 5, 'it is "SSL", and quotes are part of the value'),
         (BASE.replace("A,", '"A",').replace("A, ", '"A", '), 1, "and quotes are part of the value"),
         (
-            BASE + "A.security.protocol=SASL_SSL\nA.sasl.jaas.config=x.Krb5LoginModule required;",
+            BASE + "A.security.protocol=SASL_SSL\nA.sasl.jaas.config=x.IAMLoginModule required;",
             6,
             "the login module is none of",
+        ),
+        (
+            BASE + "A.security.protocol=SASL_SSL\nA.sasl.jaas.config=x.Krb5LoginModule required useKeyTab=true;",
+            6,
+            "useKeyTab is true, and no keyTab is named",
         ),
         (BASE + "A.consumer.auto.offset.reset=none", 5, "earliest or latest"),
     ],
@@ -166,6 +171,38 @@ def test_a_password_is_a_reference_and_is_never_shown(
 def test_what_cannot_be_imported_is_told_with_its_line(text: str, line: int, words: str) -> None:
     place = f"mm2.properties:{line}:" if line else "mm2.properties: "
     assert any(place in one and words in one for one in refused(text).splitlines()), refused(text)
+
+
+_KRB5 = "A.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required "
+_KEYTAB = {"sasl.kerberos.keytab": "/etc/mm.keytab", "sasl.kerberos.principal": "mm@REALM"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "login"),
+    [
+        (
+            f'{_KRB5}useKeyTab=true storeKey=true keyTab="/etc/mm.keytab" principal="mm@REALM" serviceName="kfk";',
+            {**_KEYTAB, "sasl.kerberos.service.name": "kfk"},
+        ),
+        (
+            f"A.sasl.mechanism=GSSAPI\nA.sasl.kerberos.service.name=kafka\n{_KRB5}\\\n  keyTab=/etc/mm.keytab \\\n"
+            "  principal=mm@REALM;",
+            {**_KEYTAB, "sasl.kerberos.service.name": "kafka"},
+        ),
+        (
+            "A.sasl.jaas.config=com.ibm.security.auth.module.Krb5LoginModule required credsType=both "
+            'useKeytab="file:///etc/mm.keytab" principal="mm@REALM";',
+            _KEYTAB,
+        ),
+        (f"{_KRB5}useTicketCache=true;", {}),
+        ("", {name: f"${{env:A_{name.upper().replace('.', '_')}}}" for name in _KEYTAB}),
+    ],
+    ids=["keytab", "several lines", "IBM", "ticket cache", "a JAAS file"],
+)
+def test_a_login_by_kerberos_is_taken_over(lines: str, login: dict[str, str]) -> None:
+    """GSSAPI is what Java takes where no mechanism is named."""
+    client = topology(f"{BASE}A.security.protocol=SASL_PLAINTEXT\n{lines}\n").clusters["A"].client
+    assert client == {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI", **login}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +297,7 @@ def test_what_validate_refuses_is_told_at_the_line_it_comes_from(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mm2.properties"
-    file.write_text(BASE + 'A->B.topics=ok, [\nsecurity.protocol=SASL_SSL\nA.bootstrap.servers=a"\\ b:1\n')
+    file.write_text(BASE + 'A->B.topics=ok, [\nsecurity.protocol=SASL-SSL\nA.bootstrap.servers=a"\\ b:1\n')
     code, told = imported(capfd, tmp_path / "env", file)
     assert code == 1
     assert "mm2.properties:5:1: A->B.topics: " in told
