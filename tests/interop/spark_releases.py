@@ -73,7 +73,7 @@ def test_records_are_copied_and_verified(
     release: str, kind: str, plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     east, west = plain["east"], plain["west"]
-    create_topic(east, unique, partitions=4)
+    create_topic(east, unique, partitions=4, retention_ms="-1")  # awkward records are as old as 1970
     write_awkward(east, unique, 4, RECORDS)
     spark, env = home_of(release), tmp_path / unique
     env.mkdir()
