@@ -16,10 +16,12 @@ from reconciler.kafka.address import HostPort, host_port
 
 VARIABLE = "RECONCILER_ALLOW"
 _HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.*]+\]|[A-Za-z0-9_.*?!\[\]-]+)(:[0-9*?]+)?")
-KINDS = ("host", "env", "file", "policy")
+KINDS = ("host", "env", "file", "policy", "token")
 """Addresses (a port may follow), variables of ``${env:}``, folders of ``${file:}`` and of files in client settings,
-naming policies. A kind that is not named is not limited; policies are: code is imported for them."""
+naming policies, providers of tokens. A kind that is not named is not limited; the last two are: code is imported for
+them."""
 POLICY_GROUP = "reconciler.naming_policies"
+TOKEN_GROUP = "reconciler.token_providers"  # noqa: S105 - a name
 """Entry points of installed packages (their metadata is read, nothing is imported)."""
 
 
@@ -74,10 +76,18 @@ def permit_policies(listed: Allowed) -> None:
 
 def policy_permitted(policy: str) -> bool:
     """``policy``: ``package.module:Class``. Imports nothing of it."""
-    from importlib import metadata  # who has no policy of their own does not wait for it
+    return _Permitted.listed.lists("policy", policy) or _declared(POLICY_GROUP, policy)
 
-    declared = (point.value for point in metadata.entry_points(group=POLICY_GROUP))
-    return _Permitted.listed.lists("policy", policy) or policy in declared
+
+def provider_permitted(provider: str, listed: Allowed) -> bool:
+    """``provider``: ``package.module:function`` of ``sasl.oauthbearer.method``. Imports nothing of it."""
+    return listed.lists("token", provider) or _declared(TOKEN_GROUP, provider)
+
+
+def _declared(group: str, value: str) -> bool:
+    from importlib import metadata  # who has no code of their own does not wait for it
+
+    return value in (point.value for point in metadata.entry_points(group=group))
 
 
 def _fits(kind: str, pattern: str, value: str) -> bool:

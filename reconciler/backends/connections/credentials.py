@@ -15,7 +15,7 @@ from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
 from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.replication.allowed import VARIABLE, allowed
+from reconciler.replication.allowed import TOKEN_GROUP, VARIABLE, allowed, provider_permitted
 from reconciler.replication.secret_references import REFERENCE, SET_IT, MissingReference, is_from_outside, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
@@ -60,9 +60,18 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
         raise ClusterError(
             cluster.name, "invalid", f"cluster {cluster.name}: {refused[0].what}", refused[0].why, refused[0].todo
         )
+    allow = allowed(os.environ)
+    method = client.get("sasl.oauthbearer.method", "")
+    if ":" in method and not provider_permitted(method, allow):
+        raise ClusterError(
+            cluster.name,
+            "withheld",
+            f"cluster {cluster.name} is not contacted: sasl.oauthbearer.method is {method}, which nothing allows",
+            "To import a provider of tokens is to run its code",
+            f"Set {VARIABLE}=token:{method} where this program runs, or declare it as an entry point {TOKEN_GROUP}",
+        )
     # Where credentials go. What is no address is refused: two clients could read two in it. A token endpoint is judged
     # wherever it is used, so it is looked at here only where the allowed hosts are a list.
-    allow = allowed(os.environ)
     try:
         addresses = [str(host_port(server)) for server in cluster.bootstrap_servers]
         if "host" in allow.patterns and (endpoint := client.get(TOKEN_ENDPOINT)) is not None:

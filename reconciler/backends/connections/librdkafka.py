@@ -28,6 +28,7 @@ from reconciler.backends.connections.errors import (
     unreachable,
 )
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.auth.oauth import librdkafka_settings
 from reconciler.kafka.client.auth.supported_settings import not_by_librdkafka
 from reconciler.kafka.client.auth.tls import unreadable_file
 from reconciler.model.environment.topology import Cluster, Principal
@@ -112,7 +113,7 @@ class AdminConnection:
             raise bad_settings(self.speaker, reason)
         try:
             callbacks = {"error_cb": self.heard, "throttle_cb": self.heard.throttled}
-            self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())
+            self._admin = AdminClient({**librdkafka_settings(settings), **callbacks}, logger=DebugLog())
         except (KafkaException, TypeError, ValueError) as error:
             unreadable = unreadable_file(settings, self._written)
             said = error.args[0] if error.args else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from reconciler.kafka.client.auth.oauth import librdkafka_settings
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import forbidden
 from reconciler.kafka.client.errors import SettingError
@@ -35,7 +36,7 @@ def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:
     """
     if refused := forbidden(endpoint.client):
         raise SettingError(f"cluster {endpoint.cluster}: {refused[0]}")
-    given = resolve(endpoint.client, os.environ, read_secret)
+    given = librdkafka_settings(resolve(endpoint.client, os.environ, read_secret))
     settings: dict[str, Any] = {key: value for key, value in given.items() if not key.startswith(_PRODUCER_ONLY)}
     must = {
         "bootstrap.servers": ",".join(endpoint.bootstrap_servers),

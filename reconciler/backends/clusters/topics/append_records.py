@@ -14,6 +14,7 @@ from reconciler.backends.connections.credentials import client_settings
 from reconciler.backends.connections.errors import Asked
 from reconciler.backends.connections.librdkafka import AdminConnection, DebugLog
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.auth.oauth import librdkafka_settings
 from reconciler.model.environment.topology import Cluster, Principal
 
 SECONDS = 30.0
@@ -35,7 +36,7 @@ class TopicWriter:
         description = self._connection.topic(topic)
         self.partitions: int | None = None if description is None else len(description.partitions)
         settings = {
-            **client_settings(cluster, principal),
+            **librdkafka_settings(client_settings(cluster, principal)),
             "enable.idempotence": True,
             "message.max.bytes": LARGEST,
             "delivery.timeout.ms": int(SECONDS * 1000),

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from reconciler.errors import RunnerError
@@ -192,20 +193,34 @@ _PASSED_ON = re.compile(
     r"|PYSPARK_.*|PYTHON.*|HADOOP_.*|YARN_.*|KUBECONFIG|KUBERNETES_.*|KRB5.*|OPENSSL_CONF|SSL_CERT_.*"
     rf"|https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY|RECONCILER_STATE|{VARIABLE}|MALLOC_.*|OMP_NUM_THREADS"
 )
+_OF_IDENTITIES = {
+    "aws_": ("AWS_",),
+    "azure": ("AZURE_", "IDENTITY_ENDPOINT", "IDENTITY_HEADER"),
+    "gcp": ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST"),
+}
+"""How variables begin that say who a job is in a cloud, by how a ``sasl.oauthbearer.method`` begins."""
+_METHOD = re.compile(r'"sasl\.oauthbearer\.method"\s*:\s*"([^"]+)"')
 JOB_VARIABLES = "RECONCILER_JOB_VARIABLES"
 
 
 def job_environment(
     master: str, handover: str, environ: Mapping[str, str], deploy_mode: str = CLIENT
 ) -> dict[str, str]:
-    """Of ``environ`` what Spark and Python need, what ``handover`` refers to, and what the variable
-    RECONCILER_JOB_VARIABLES names (patterns between spaces): the secrets of ``apply`` are no business of a job."""
+    """Of ``environ`` what Spark and Python need, what ``handover`` refers to, what its logins by a cloud's identity
+    read, and what the variable RECONCILER_JOB_VARIABLES names (patterns between spaces): the secrets of ``apply`` are
+    no business of a job."""
     referred = {name for kind, name in REFERENCE.findall(handover) if kind == "env"}
     also = environ.get(JOB_VARIABLES, "").split()
+    methods = [method.lower() for method in _METHOD.findall(handover)]
+    begins = [words for begin, words in _OF_IDENTITIES.items() if any(method.startswith(begin) for method in methods)]
+    of_identity = tuple(chain.from_iterable(begins))
     kept = {
         name: value
         for name, value in environ.items()
-        if name in referred or _PASSED_ON.fullmatch(name) or any(fnmatchcase(name, pattern) for pattern in also)
+        if name in referred
+        or _PASSED_ON.fullmatch(name)
+        or name.startswith(of_identity)
+        or any(fnmatchcase(name, pattern) for pattern in also)
     }
     if master.startswith("local"):
         kept.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where Spark's page listens

@@ -9,18 +9,13 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import secrets
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Generator, Mapping
 
-from reconciler.kafka.address import url_address
+from reconciler.kafka.client.auth.oauth import token
 from reconciler.kafka.client.auth.settings import SaslSettings
-from reconciler.kafka.client.auth.tls import trusting
-from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
+from reconciler.kafka.client.auth.tokens.web import claims
+from reconciler.kafka.client.errors import AuthenticationFailedError
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -41,15 +36,23 @@ def exchange(settings: SaslSettings, host: str = "") -> Exchange:
 
             yield from gssapi.exchange(settings.kerberos, host)
         case _:
-            text, extensions = token(settings.oauth)
-            extra = "".join(f"\x01{name}={value}" for name, value in extensions.items())
-            answer = yield f"n,,\x01auth=Bearer {text}{extra}\x01\x01".encode()
+            given = token(settings.oauth)
+            extra = "".join(f"\x01{name}={value}" for name, value in given.extensions.items())
+            answer = yield f"n,,\x01auth=Bearer {given.text}{extra}\x01\x01".encode()
             if answer:
                 # A broker answers with its reason, and only ends the exchange once it has got an empty message.
                 yield b"\x01"
-                raise AuthenticationFailedError(
-                    f"the broker refused the OAUTHBEARER token: {answer[:200].decode(errors='replace')}"
-                )
+                why = answer[:200].decode(errors="replace")
+                raise AuthenticationFailedError(f"the broker refused the OAUTHBEARER token: {why}{_says(given.text)}")
+
+
+def _says(text: str) -> str:
+    """What a broker compares of a token, none of which is secret."""
+    of_token = claims(text)
+    named = ", ".join(
+        f"{name} {of_token[name]!r}" for name in ("iss", "aud", "sub", "scope", "exp") if name in of_token
+    )
+    return f". The token has {named}; compare it with sasl.oauthbearer.expected.* of the broker" if named else ""
 
 
 def _scram(settings: SaslSettings, digest: str) -> Exchange:
@@ -82,75 +85,3 @@ def _scram(settings: SaslSettings, digest: str) -> Exchange:
 
 def _fields(message: str) -> Mapping[str, str]:
     return {part[0]: part[2:] for part in message.split(",") if len(part) > 1 and part[1] == "="}
-
-
-_UNSECURED = ("principalClaimName", "principal", "scopeClaimName", "scope", "lifeSeconds")
-
-
-def token(oauth: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """An access token and the extensions to send with it (KIP-342). Blocks for at most ten seconds.
-
-    Raises SettingError or AuthenticationFailedError, without a secret in their text.
-    """
-    if oauth.get("sasl.oauthbearer.method", "").lower() == "oidc":
-        return _by_client_credentials(oauth), _pairs(oauth.get("sasl.oauthbearer.extensions", "").split(","))
-    return _unsecured(_pairs(oauth.get("sasl.oauthbearer.config", "").split()))
-
-
-def _pairs(words: list[str]) -> dict[str, str]:
-    named = (word.strip().partition("=") for word in words if word.strip())
-    return {name: value for name, _, value in named}
-
-
-def _unsecured(config: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """As librdkafka's ``sasl.oauthbearer.config`` says it: a JWS without a signature (RFC 7515, appendix A.5)."""
-    extensions = {name.removeprefix("extension_"): v for name, v in config.items() if name.startswith("extension_")}
-    unknown = [name for name in config if name not in _UNSECURED and not name.startswith("extension_")]
-    life = config.get("lifeSeconds", "3600")
-    if unknown or not config.get("principal") or not life.isdecimal():
-        raise SettingError(
-            "sasl.oauthbearer.config must hold principal=NAME, and may hold "
-            f"{', '.join(name for name in _UNSECURED if name != 'principal')} and extension_NAME, each as name=value"
-        )
-    now = time.time()
-    claims: dict[str, object] = {config.get("principalClaimName", "sub"): config["principal"]}
-    claims |= {"iat": round(now, 3), "exp": round(now + int(life), 3)}
-    if config.get("scope"):
-        claims[config.get("scopeClaimName", "scope")] = config["scope"].split(",")
-    return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}.", extensions
-
-
-def _base64url(part: Mapping[str, object]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-
-
-def _by_client_credentials(oauth: Mapping[str, str]) -> str:
-    names = ("token.endpoint.url", "client.id", "client.secret")
-    missing = [f"sasl.oauthbearer.{name}" for name in names if not oauth.get(f"sasl.oauthbearer.{name}")]
-    if missing:
-        raise SettingError(f"OAUTHBEARER needs {', '.join(missing)}")
-    url, identity, secret = (oauth[f"sasl.oauthbearer.{name}"] for name in names)
-    try:
-        where = url_address(url).host
-    except ValueError as error:
-        raise SettingError(f"sasl.oauthbearer.token.endpoint.url: {error}") from None
-    form = {"grant_type": "client_credentials"}
-    if oauth.get("sasl.oauthbearer.scope"):
-        form["scope"] = oauth["sasl.oauthbearer.scope"]
-    basic = base64.b64encode(f"{urllib.parse.quote(identity)}:{urllib.parse.quote(secret)}".encode()).decode()
-    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-        url, urllib.parse.urlencode(form).encode(), {"Authorization": f"Basic {basic}", "Accept": "application/json"}
-    )
-    try:
-        context = trusting(oauth, "https.ca") if url.startswith("https") else None
-    except OSError as error:
-        raise SettingError(f"https.ca.location or https.ca.pem cannot be used: {error}") from None
-    try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
-            document = json.load(answer).get("access_token", "")
-    except (OSError, ValueError, AttributeError) as error:
-        reason = error.code if isinstance(error, urllib.error.HTTPError) else type(error).__name__
-        raise AuthenticationFailedError(f"no token from {where}: {reason}") from None
-    if not isinstance(document, str) or not document:
-        raise AuthenticationFailedError(f"the answer of {where} has no access_token")
-    return document

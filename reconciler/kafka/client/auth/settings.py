@@ -12,16 +12,13 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.kafka.client.auth.oauth import oauth_settings
 from reconciler.kafka.client.auth.supported_settings import refusals
 from reconciler.kafka.client.auth.tls import Renewed
 from reconciler.kafka.client.errors import SettingError
 
 MOST_BYTES = 1 << 20
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
-_ALIASES = {
-    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +63,7 @@ def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
     if protocol.startswith("sasl"):
         mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", "")).upper()
         if mechanism == "OAUTHBEARER":
-            of_oauth = ("sasl.oauth", "https.", "enable.sasl.oauth")
-            oauth = {_ALIASES.get(name, name): value for name, value in client.items() if name.startswith(of_oauth)}
-            sasl = SaslSettings(mechanism, oauth=oauth)
+            sasl = SaslSettings(mechanism, oauth=oauth_settings(client))
         elif mechanism == "GSSAPI":
             sasl = SaslSettings(mechanism, kerberos=kerberos_login(client))
         elif missing := [name for name in ("sasl.username", "sasl.password") if not client.get(name)]:

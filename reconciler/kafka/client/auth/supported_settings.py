@@ -7,6 +7,7 @@ libraries or call a shell. A setting that decides about security is honoured or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,6 +26,15 @@ HONOURED = frozenset(
         "sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.credentials.client.secret",
         "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope", "sasl.oauthbearer.extensions",
         "sasl.oauthbearer.grant.type", "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config",
+        "sasl.oauthbearer.audience", "sasl.oauthbearer.client.authentication", "sasl.oauthbearer.assertion.algorithm",
+        "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.private.key.file",
+        "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.claim.aud", "sasl.oauthbearer.assertion.claim.iss",
+        "sasl.oauthbearer.assertion.claim.sub", "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds", "sasl.oauthbearer.assertion.claim.jti.include",
+        "sasl.oauthbearer.aws.region", "sasl.oauthbearer.aws.role_arn", "sasl.oauthbearer.aws.role_session_name",
+        "sasl.oauthbearer.aws.role_external_id", "sasl.oauthbearer.aws.profile", "sasl.oauthbearer.azure.tenant_id",
+        "sasl.oauthbearer.azure.certificate.location", "sasl.oauthbearer.gcp.credentials.location",
         "enable.sasl.oauthbearer.unsecure.jwt",
         "sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab",
         "https.ca.location", "https.ca.pem", "ssl.ca.location", "ssl.ca.pem", "ssl.crl.location",
@@ -35,7 +45,7 @@ HONOURED = frozenset(
 )  # fmt: skip
 HARMLESS = ("sasl.oauthbearer.sub.claim.name",)
 """Settings that matter only in librdkafka's own log."""
-_LIBRDKAFKA_ONLY = ("ssl.keystore.", "ssl.sigalgs.list", "ssl.ca.certificate.stores", "sasl.oauthbearer.assertion.")
+_LIBRDKAFKA_ONLY = ("ssl.keystore.", "ssl.sigalgs.list", "ssl.ca.certificate.stores", "sasl.oauthbearer.assertion.jwt.")
 """Beginnings. They name keys and algorithms; our own connections do not honour them."""
 TUNING = frozenset(
     {
@@ -69,10 +79,13 @@ TUNING = frozenset(
     }
 )  # fmt: skip
 """Settings for speed and patience of a client. They change neither its peer nor what it runs or reads."""
+TOKEN_METHODS = ("oidc", "aws_msk_iam", "aws_sts", "azure", "gcp")
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a name
 FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location",
          "ssl.keystore.location", "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.jwt.template.file",
-         "sasl.oauthbearer.assertion.private.key.file", "sasl.kerberos.keytab")  # fmt: skip
+         "sasl.oauthbearer.assertion.private.key.file", "sasl.oauthbearer.azure.certificate.location",
+         "sasl.oauthbearer.gcp.credentials.location", "sasl.kerberos.keytab")  # fmt: skip
 """Settings whose value is a path."""
 
 _OWN = "The mirror and all commands go over connections of our own"
@@ -94,9 +107,9 @@ _INSTEAD: Mapping[str, tuple[str, str]] = {
     ),
     "offset.store.": ("It writes files, and the mirror keeps its own positions", "remove it"),
     "ssl.ca.certificate.stores": ("It is for Windows only", "name the certificates as a file, ssl.ca.location"),
-    "sasl.oauthbearer.assertion.": (
-        f"{_OWN}, which sign no assertions",
-        "use client credentials: sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.jwt.": (
+        f"{_OWN}, which take no template",
+        "write its claims as sasl.oauthbearer.assertion.claim.*, and its alg as sasl.oauthbearer.assertion.algorithm",
     ),
     "ssl.truststore.": (
         "It is a setting of the Java clients",
@@ -108,17 +121,25 @@ _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "security.protocol": (PROTOCOLS, ""),
     "sasl.mechanism": (tuple(map(str.lower, MECHANISMS)), ""),
     "sasl.mechanisms": (tuple(map(str.lower, MECHANISMS)), ""),
-    "sasl.oauthbearer.method": (("oidc", "default"), ""),
-    "sasl.oauthbearer.grant.type": (("client_credentials",), f"{_OWN}, which sign no assertions"),
-    "sasl.oauthbearer.metadata.authentication.type": (("none",), f"{_OWN}, which ask no cloud for its identity"),
+    "sasl.oauthbearer.method": ((*TOKEN_METHODS, "default"), ""),
+    "sasl.oauthbearer.grant.type": (("client_credentials", JWT_BEARER), ""),
+    "sasl.oauthbearer.client.authentication": (("client_secret_basic", "client_secret_post", "private_key_jwt"), ""),
+    "sasl.oauthbearer.assertion.algorithm": (("rs256", "es256"), ""),
+    "sasl.oauthbearer.assertion.claim.jti.include": (("true", "false"), ""),
+    "sasl.oauthbearer.metadata.authentication.type": (
+        ("none",),
+        "A cloud's identity is a method here: sasl.oauthbearer.method azure for azure_imds, aws_sts for aws_iam",
+    ),
     "ssl.endpoint.identification.algorithm": (("https", "none"), ""),
     "enable.ssl.certificate.verification": (("true", "false"), ""),
     "enable.sasl.oauthbearer.unsecure.jwt": (("true", "false"), ""),
     "broker.address.family": (("any", "v4", "v6"), ""),
 }
 """Settings of few values, in lower case, and why there are only these where it is not plain."""
+_MSK_IAM = "It is a mechanism of Java clients; MSK takes OAUTHBEARER with sasl.oauthbearer.method aws_msk_iam, too"
 _WHY_NOT: Mapping[tuple[str, str], str] = {
-    ("sasl.mechanism", "aws_msk_iam"): "It is a login module of Java clients; MSK takes SCRAM-SHA-512, too",
+    ("sasl.mechanism", "aws_msk_iam"): _MSK_IAM,
+    ("sasl.mechanisms", "aws_msk_iam"): _MSK_IAM,
     ("ssl.endpoint.identification.algorithm", ""): "A blank turns the check of host names off in Java clients only",
 }
 """Why a value that people write is none of ``_WORDS``."""
@@ -190,6 +211,8 @@ def _refusal(setting: str) -> Refusal:
 def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     for setting, (words, why) in _WORDS.items():
         value = client.get(setting)
+        if setting == "sasl.oauthbearer.method" and ":" in (value or ""):
+            continue  # module:function of others, which RECONCILER_ALLOW or an entry point has to name
         if value is not None and value.lower() not in words:
             shown = [word.upper() if setting.startswith("sasl.mechanism") else word for word in words if word]
             todo = f"Use {_any_of(shown)}"
@@ -201,10 +224,41 @@ def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         except ValueError as error:
             why = "The client secret is sent there, and other programs could read another host in it"
             yield Refusal(TOKEN_ENDPOINT, f"{TOKEN_ENDPOINT}: {error}", why, "Write https://host:port/path")
+    yield from _of_methods(client)
     curves = client.get("ssl.curves.list")
     if curves and len([name for name in curves.replace(",", ":").split(":") if name]) > 1:
         problem, why = f'ssl.curves.list is "{curves}"', f"{_OWN}, which can be held to one curve and not to a list"
         yield Refusal("ssl.curves.list", problem, why, "Name one curve, or remove it")
+
+
+def _of_methods(client: Mapping[str, str | None]) -> Iterator[Refusal]:
+    """Values that a method of tokens cannot use, and settings of another method."""
+    method = (client.get("sasl.oauthbearer.method") or "").lower()
+    for setting, pattern, example in _SHAPES:
+        value = client.get(setting)
+        if value is not None and not pattern.fullmatch(value):
+            yield Refusal(setting, f'{setting} is "{value}"', "No token could be had", f"Write {example}")
+    for setting in sorted(client):
+        owner = setting.removeprefix("sasl.oauthbearer.").partition(".")[0]
+        if not setting.startswith("sasl.oauthbearer.") or owner not in ("aws", "azure", "gcp"):
+            continue
+        if method and method != owner and not method.startswith(f"{owner}_") and ":" not in method:
+            fitting = [name for name in TOKEN_METHODS if name.startswith(owner)]
+            problem = f'{setting} is set, and sasl.oauthbearer.method is "{method}"'
+            todo = f"Set sasl.oauthbearer.method to {_any_of(fitting)}, or remove {setting}"
+            yield Refusal(setting, problem, "The method does not use it", todo)
+
+
+_SHAPES = (
+    ("sasl.oauthbearer.aws.region", re.compile("[a-z]{2}(-[a-z]+)+-[0-9]"), "a region, such as eu-west-1"),
+    (
+        "sasl.oauthbearer.aws.role_arn",
+        re.compile("arn:aws[a-z-]*:iam::[0-9]{12}:role/.+"),
+        "arn:aws:iam::ACCOUNT:role/NAME",
+    ),
+    ("sasl.oauthbearer.assertion.claim.exp.seconds", re.compile("[0-9]{1,6}"), "whole seconds"),
+    ("sasl.oauthbearer.assertion.claim.nbf.seconds", re.compile("[0-9]{1,6}"), "whole seconds"),
+)
 
 
 def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
@@ -224,8 +278,9 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     unsecured = client.get("enable.sasl.oauthbearer.unsecure.jwt", "false")
     if method is not None and method.lower() == "default" and unsecured is not None and unsecured.lower() == "false":
         setting = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
-        problem = f"{setting} is OAUTHBEARER and sasl.oauthbearer.method is not oidc"
-        yield Refusal(setting, problem, "Nothing says where a token comes from", "Set sasl.oauthbearer.method to oidc")
+        problem = f"{setting} is OAUTHBEARER and sasl.oauthbearer.method is not set"
+        todo = f"Set sasl.oauthbearer.method to {_any_of(TOKEN_METHODS)}"
+        yield Refusal(setting, problem, "Nothing says where a token comes from", todo)
 
 
 def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
@@ -244,13 +299,8 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     setting = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), "")
     mechanism = (client.get(setting) or "").upper()
     needed = ["sasl.username", "sasl.password"] if mechanism in BY_PASSWORD else []
-    oauth = (
-        client.get("sasl.oauthbearer.method", "default"),
-        client.get("sasl.oauthbearer.grant.type", "client_credentials"),
-        client.get("sasl.oauthbearer.metadata.authentication.type", "none"),
-    )
-    if mechanism == "OAUTHBEARER" and oauth == ("oidc", "client_credentials", "none"):
-        needed = [f"sasl.oauthbearer.{name}" for name in ("token.endpoint.url", "client.id", "client.secret")]
+    if mechanism == "OAUTHBEARER":
+        needed = [f"sasl.oauthbearer.{name}" for name in _needed(client)]
     # librdkafka has two names for identity and secret of a client.
     by_other_name = {
         name: name.replace("oauthbearer.client.", "oauthbearer.client.credentials.client.") for name in needed
@@ -259,6 +309,27 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     if lacking:
         todo = f"Add {_all_of(lacking)}; secrets are written as ${{env:NAME}} or ${{file:PATH}}"
         yield Refusal(setting, f"{setting} is {mechanism} without {_all_of(lacking)}", "No login is possible", todo)
+
+
+def _needed(client: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Without the prefix sasl.oauthbearer. What a cloud's variables may give, too, is not needed here."""
+    method = (client.get("sasl.oauthbearer.method", "default") or "").lower()
+    key = next(
+        (f"assertion.{name}" for name in ("file", "private.key.pem") if f"sasl.oauthbearer.assertion.{name}" in client),
+        "assertion.private.key.file",
+    )
+    match method, client.get("sasl.oauthbearer.grant.type"), client.get("sasl.oauthbearer.client.authentication"):
+        case "oidc", str() as grant, _ if grant.lower() == JWT_BEARER:
+            return ("token.endpoint.url", key)
+        case "oidc", _, str() as by if by.lower() == "private_key_jwt":
+            return ("token.endpoint.url", "client.id", key)
+        case "oidc", _, _:
+            return ("token.endpoint.url", "client.id", "client.secret")
+        case "azure", _, _:
+            return ("scope",)
+        case "aws_sts", _, _:
+            return ("audience",)
+    return ()
 
 
 def _any_of(words: tuple[str, ...] | list[str], last: str = "or") -> str:

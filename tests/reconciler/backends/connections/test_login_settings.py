@@ -93,6 +93,24 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(folder)
 
 
+_METHODS = {"aws": "aws_msk_iam", "azure": "azure", "gcp": "gcp"}
+_OF_METHODS = {
+    "sasl.oauthbearer.client.authentication": "client_secret_post",
+    "sasl.oauthbearer.assertion.algorithm": "ES256",
+    "sasl.oauthbearer.assertion.claim.exp.seconds": "60",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": "60",
+    "sasl.oauthbearer.assertion.claim.jti.include": "false",
+    "sasl.oauthbearer.aws.region": "eu-west-1",
+    "sasl.oauthbearer.aws.role_arn": "arn:aws:iam::123456789012:role/mirror",
+    "sasl.oauthbearer.aws.role_session_name": "mirror",
+    "sasl.oauthbearer.aws.role_external_id": "external",
+    "sasl.oauthbearer.aws.profile": "mirror",
+    "sasl.oauthbearer.azure.tenant_id": "tenant",
+    "sasl.oauthbearer.azure.certificate.location": "/etc/app.pem",
+    "sasl.oauthbearer.gcp.credentials.location": "/etc/key.json",
+}
+
+
 def client_with(setting: str, files: Files) -> Client:
     """Settings that name ``setting`` and what it needs beside it."""
     tls = {"security.protocol": "SSL", "ssl.ca.location": files.path("ca.pem")}
@@ -126,6 +144,11 @@ def client_with(setting: str, files: Files) -> Client:
                 "security.protocol": "SASL_SSL",
                 "sasl.mechanism": "GSSAPI",
                 setting: files.path("locked.key"),
+            }
+        case _ if setting in _OF_METHODS:
+            return oidc | {
+                "sasl.oauthbearer.method": _METHODS.get(setting.split(".")[2], "oidc"),
+                setting: _OF_METHODS[setting],
             }
         case _ if setting.startswith("sasl."):
             return oidc | {setting: f"value of {setting}"}
@@ -351,4 +374,8 @@ def test_every_setting_arrives_in_librdkafkas_configuration(
                 continue
             with pytest.raises(CaughtError) as caught:
                 LIBRDKAFKA[path](declared)
-            assert caught.value.settings[setting] == client[setting]
+            if setting.startswith(("sasl.oauth", "https.")) and client.get("sasl.oauthbearer.method"):
+                assert callable(caught.value.settings["oauth_cb"])  # which has them from us
+                assert setting not in caught.value.settings
+            else:
+                assert caught.value.settings[setting] == client[setting]

@@ -66,6 +66,13 @@ def test_a_job_is_given_the_secrets_of_its_hand_over_and_no_others() -> None:
     assert "AWS_SECRET_ACCESS_KEY" in job_environment("yarn", HANDOVER, {**here, "RECONCILER_JOB_VARIABLES": "X AWS_*"})
 
 
+def test_a_job_is_given_the_variables_of_the_cloud_that_it_logs_in_by() -> None:
+    here = {"AWS_SECRET_ACCESS_KEY": "a", "AZURE_CLIENT_SECRET": "b", "IDENTITY_HEADER": "c", "GCE_METADATA_HOST": "d"}
+    for method, given in (("aws_msk_iam", "a"), ("azure", "bc"), ("GCP", "d"), ("oidc", "")):
+        handover = f'{{"client": {{"sasl.oauthbearer.method": "{method}"}}}}'
+        assert set(here.values()) & set(job_environment("yarn", handover, here).values()) == set(given)
+
+
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,512]"])
 def test_a_mirror_of_this_machine_alone_listens_on_loopback(master: str, tmp_path: Path) -> None:
     words = submit_command(Mirror("m", ("f",), master=master), tmp_path)

@@ -104,7 +104,10 @@ def test_no_security_setting_of_librdkafka_is_forgotten() -> None:
         ("ssl.keystore.location", "client.p12", "openssl pkcs12 -in client.p12 -clcerts -out client.pem"),
         ("ssl.sigalgs.list", "RSA+SHA512", "OPENSSL_CONF"),
         ("sasl.mechanism", "EXTERNAL", "Use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"),
-        ("sasl.oauthbearer.grant.type", "urn:ietf:params:oauth:grant-type:jwt-bearer", "Use client_credentials"),
+        ("sasl.oauthbearer.grant.type", "password", "Use client_credentials or urn:ietf:params:oauth:grant-type:jwt"),
+        ("sasl.oauthbearer.metadata.authentication.type", "azure_imds", "Use none"),
+        ("sasl.oauthbearer.aws.region", "evil.example.net", "eu-west-1"),
+        ("sasl.oauthbearer.method", "kerberos", "Use oidc, aws_msk_iam, aws_sts, azure, gcp or default"),
         ("ssl.curves.list", "X25519:P-256", "Name one curve"),
     ],
 )

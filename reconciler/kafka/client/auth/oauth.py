@@ -1,0 +1,165 @@
+"""The one seam for access tokens: our own connections and librdkafka get them here, whatever gives them.
+
+A token is kept in this process until 80 % of its life, per settings, and asked for by one thread at a time. Where it
+cannot be renewed, it is used as long as it is valid. After a refusal the endpoint is left alone for a while: identity
+providers limit requests, and lock clients.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedError
+from reconciler.kafka.client.errors import SettingError
+
+RENEWED_AT = 0.8
+FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED = 1.0, 30.0, 5.0
+"""Seconds between questions: doubled where the endpoint is busy; after a refusal for good at most the last."""
+_SPARE = 1.0
+_METHOD = "sasl.oauthbearer.method"
+_ALIASES = {
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
+
+
+class _Kept:
+    """What is known under one set of settings. ``lock`` is held while the endpoint is asked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.token: AccessToken | None = None
+        self.renew_at = 0.0
+        self.ask_at = 0.0
+        self.failures = 0
+        self.error: TokenRefusedError | None = None
+
+    def valid(self) -> AccessToken | None:
+        return self.token if self.token is not None and time.time() < self.token.expires_at - _SPARE else None
+
+
+_kept: dict[tuple[tuple[str, str], ...], _Kept] = {}
+_lock = threading.Lock()
+
+
+def oauth_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Those of ``client`` that decide about tokens."""
+    of_oauth = ("sasl.oauth", "https.", "enable.sasl.oauth")
+    return {_ALIASES.get(name, name): value for name, value in client.items() if name.startswith(of_oauth)}
+
+
+def token(oauth: Mapping[str, str]) -> AccessToken:
+    """A valid token. ``oauth``: ``oauth_settings`` of a client, secrets resolved. Blocks while an endpoint is asked.
+
+    Raises SettingError or AuthenticationFailedError, without a secret in their text.
+    """
+    with _lock:
+        kept = _kept.setdefault(tuple(sorted(oauth.items())), _Kept())
+    valid = kept.valid()
+    if valid is not None and time.time() < kept.renew_at:
+        return valid
+    # Who has a valid token does not wait for another thread's question.
+    if not kept.lock.acquire(blocking=valid is None):
+        assert valid is not None
+        return valid
+    try:
+        return _renewed(kept, oauth)
+    finally:
+        kept.lock.release()
+
+
+def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
+    now = time.time()
+    valid = kept.valid()
+    if valid is not None and now < kept.renew_at:
+        return valid
+    if time.monotonic() >= kept.ask_at:
+        try:
+            fresh = _source(oauth)(oauth)
+            kept.token, kept.error, kept.failures = fresh, None, 0
+            kept.renew_at = now + (fresh.expires_at - now) * RENEWED_AT
+            return fresh
+        except TokenRefusedError as error:
+            longest = LONGEST_PAUSE if error.busy else LONGEST_REFUSED
+            pause = min(FIRST_PAUSE * 2**kept.failures, longest) * random.uniform(0.8, 1)  # noqa: S311 - no secret
+            kept.ask_at = time.monotonic() + min(max(pause, error.retry_after or 0.0), 10 * LONGEST_PAUSE)
+            kept.failures = min(kept.failures + 1, 10)
+            kept.error = error
+    if (valid := kept.valid()) is not None:
+        return valid
+    assert kept.error is not None
+    raise kept.error
+
+
+def _source(oauth: Mapping[str, str]) -> Callable[[Mapping[str, str]], AccessToken]:
+    """What gets a token by the method; modules are imported for the method that is used."""
+    method = oauth.get(_METHOD, "default")
+    extensions = pairs(oauth.get("sasl.oauthbearer.extensions", "").split(","))
+    match method.lower():
+        case "default":
+            from reconciler.kafka.client.auth.tokens import unsecured
+
+            config = pairs(oauth.get("sasl.oauthbearer.config", "").split())
+            return lambda _: unsecured.token(config)
+        case "oidc":
+            from reconciler.kafka.client.auth.tokens import oidc
+
+            return lambda settings: oidc.token(settings, extensions)
+        case "aws_msk_iam":
+            from reconciler.kafka.client.auth.tokens import aws
+
+            return aws.of_msk_iam
+        case "aws_sts":
+            from reconciler.kafka.client.auth.tokens import aws
+
+            return lambda settings: aws.of_sts(settings, extensions)
+        case "azure":
+            from reconciler.kafka.client.auth.tokens import azure
+
+            return lambda settings: azure.token(settings, extensions)
+        case "gcp":
+            from reconciler.kafka.client.auth.tokens import gcp
+
+            return gcp.token
+    return lambda settings: _provided(method, settings)
+
+
+def _provided(method: str, settings: Mapping[str, str]) -> AccessToken:
+    """``method``: package.module:function. It is called with the settings and returns token, end of its life (seconds
+    since 1970), and extensions if there are any (KIP-342). That it may be imported was asked before
+    (``backends.connections.credentials``), as of naming policies. Whatever comes out of it is one sentence."""
+    module, colon, name = method.partition(":")
+    if not colon:
+        raise SettingError(f"sasl.oauthbearer.method is {method}, which is no method and no package.module:function")
+    try:
+        answer = getattr(importlib.import_module(module), name)(dict(settings))
+        text, expires_at, *rest = answer
+        return AccessToken(str(text), float(expires_at), dict(rest[0]) if rest else {})
+    except Exception as error:  # noqa: BLE001 - user code; its text may hold a secret
+        raise TokenRefusedError(f"no token from the provider {method}: {type(error).__name__}. See its log") from None
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    named = (word.strip().partition("=") for word in words if word.strip())
+    return {name: value for name, _, value in named}
+
+
+def librdkafka_settings(client: Mapping[str, str]) -> dict[str, object]:
+    """``client`` for a client of librdkafka: its tokens come from here, by ``oauth_cb``. Secrets are resolved."""
+    mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", "")).upper()
+    if mechanism != "OAUTHBEARER" or client.get(_METHOD, "default").lower() == "default":
+        return dict(client)
+    oauth = oauth_settings(client)
+
+    def given(_: str) -> tuple[str, float, str, dict[str, str]]:
+        held = token(oauth)
+        return held.text, held.expires_at, "", dict(held.extensions)
+
+    kept = {
+        name: value for name, value in client.items() if not name.startswith(("sasl.oauth", "https.", "enable.sasl."))
+    }
+    return {**kept, "oauth_cb": given}

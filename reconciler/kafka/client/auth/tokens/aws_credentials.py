@@ -1,0 +1,179 @@
+"""Keys of an AWS identity, in the order of AWS' own clients: environment, web identity, container, instance (IMDSv2).
+
+Addresses come from the variables that AWS' clients read, never from a topology. Profiles and SSO are botocore's,
+where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import time
+import urllib.parse
+from calendar import timegm
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, signed_post
+from reconciler.kafka.client.auth.tokens.web import IdentityEndpoint, TokenRefusedError, ask, ask_json, text_of
+from reconciler.kafka.client.errors import SettingError
+
+_PREFIX = "sasl.oauthbearer.aws."
+_SESSION = "kafka-topology-reconciler"
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost")
+
+
+def region(oauth: Mapping[str, str]) -> str:
+    """Raises SettingError: a region decides which host is spoken to."""
+    named = oauth.get(f"{_PREFIX}region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION", "")
+    if not re.fullmatch("[a-z]{2}(-[a-z]+)+-[0-9]", named):
+        raise SettingError(f'{_PREFIX}region is "{named}", which is no region of AWS. Write one, such as eu-west-1')
+    return named
+
+
+def keys(oauth: Mapping[str, str]) -> AwsKeys:
+    """Those to sign with, of the role ``aws.role_arn`` where one is set. Raises SettingError, TokenRefusedError."""
+    own = _of_profile(oauth[f"{_PREFIX}profile"]) if oauth.get(f"{_PREFIX}profile") else _default(oauth)
+    if not (role := oauth.get(f"{_PREFIX}role_arn")):
+        return own
+    form = _role_form("AssumeRole", role, oauth.get(f"{_PREFIX}role_session_name", _SESSION))
+    if external := oauth.get(f"{_PREFIX}role_external_id"):
+        form["ExternalId"] = external
+    todo = f"Let the identity of key {own.access} assume role {role}, in the role's trust policy and by sts:AssumeRole"
+    return _sts_keys(oauth, form, own, todo)
+
+
+def _default(oauth: Mapping[str, str]) -> AwsKeys:
+    env = os.environ
+    if env.get("AWS_ACCESS_KEY_ID"):
+        if not env.get("AWS_SECRET_ACCESS_KEY"):
+            raise SettingError("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY. Set both, or neither")
+        return AwsKeys(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"], env.get("AWS_SESSION_TOKEN", ""))
+    if path := env.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
+        if not (role := env.get("AWS_ROLE_ARN")):
+            raise SettingError("AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN. Set the role, too")
+        form = _role_form("AssumeRoleWithWebIdentity", role, env.get("AWS_ROLE_SESSION_NAME", _SESSION))
+        form["WebIdentityToken"] = _read("AWS_WEB_IDENTITY_TOKEN_FILE", path)
+        todo = f"Let the service account of the token in {path} assume role {role}, in the role's trust policy"
+        return _sts_keys(oauth, form, None, todo)
+    if env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") or env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        return _of_container(oauth)
+    if env.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true":
+        return _of_instance(oauth)
+    raise SettingError(
+        "there are no AWS credentials: no AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE or container credentials, and "
+        "AWS_EC2_METADATA_DISABLED is true. Set one of them where this program runs"
+    )
+
+
+def _role_form(action: str, role: str, session: str) -> dict[str, str]:
+    return {"Action": action, "Version": "2011-06-15", "RoleArn": role, "RoleSessionName": session}
+
+
+def sts(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, todo: str) -> ElementTree.Element:
+    """The answer of AWS STS to ``form``, signed by ``by`` unless the action wants no signature."""
+    at = region(oauth)
+    suffix = "amazonaws.com.cn" if at.startswith("cn-") else "amazonaws.com"
+    url = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{at}.{suffix}/"
+    hidden = [text for text in (form.get("WebIdentityToken"), by and by.secret, by and by.session) if text]
+    endpoint = IdentityEndpoint(url, oauth, todo, hidden)
+    headers = (
+        _FORM if by is None else signed_post(by, url, urllib.parse.urlencode(form).encode(), (at, "sts"), time.time())
+    )
+    _, body = ask(endpoint, headers, form)
+    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # what STS never sends, and a parser could be kept busy with
+        raise TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}")
+    try:
+        return ElementTree.fromstring(body)  # noqa: S314 - no entities, see above
+    except ElementTree.ParseError:
+        raise TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}") from None
+
+
+def sts_text(answer: ElementTree.Element, name: str) -> str:
+    value = answer.findtext(f".//{{*}}{name}")
+    if not value:
+        raise TokenRefusedError(f"the answer of AWS STS has no {name}")
+    return value
+
+
+def _sts_keys(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, todo: str) -> AwsKeys:
+    answer = sts(oauth, form, by, todo)
+    key, secret, session, end = (
+        sts_text(answer, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+    )
+    return AwsKeys(key, secret, session, _seconds(end))
+
+
+def _of_container(oauth: Mapping[str, str]) -> AwsKeys:
+    """ECS, and EKS' pod identity: a token in a file, which is renewed there."""
+    env = os.environ
+    relative = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+    url = f"http://169.254.170.2{relative}" if relative else env["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
+    host = urllib.parse.urlsplit(url).hostname or ""
+    if not url.startswith("https://") and host not in _CONTAINER_HOSTS and not host.startswith("127."):
+        raise SettingError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI is {url}: over http only {', '.join(_CONTAINER_HOSTS)}")
+    proof = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
+    if path := env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
+        proof = _read("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", path)
+    todo = "Check the role of the task or pod, and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
+    endpoint = IdentityEndpoint(url, oauth, todo, [proof], local=True)
+    return _of_document(ask_json(endpoint, {"Authorization": proof} if proof else {}), endpoint)
+
+
+def _of_instance(oauth: Mapping[str, str]) -> AwsKeys:
+    """IMDSv2: a session's token by PUT, then the role's name, then its keys."""
+    base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
+    todo = "Set AWS_ACCESS_KEY_ID, or give the instance a role; in a container its metadata hop limit has to be 2"
+
+    def at(path: str) -> IdentityEndpoint:
+        return IdentityEndpoint(f"{base}{path}", oauth, todo, local=True)
+
+    _, session = ask(at("/latest/api/token"), {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, method="PUT")
+    headers = {"X-aws-ec2-metadata-token": session.decode("ascii", "replace").strip()}
+    roles = "/latest/meta-data/iam/security-credentials/"
+    _, listed = ask(at(roles), headers)
+    role = listed.decode(errors="replace").split("\n")[0].strip()
+    if not re.fullmatch(r"[\w+=,.@-]+", role):
+        raise TokenRefusedError(f"no token from {at(roles).where}: it names no role of the instance. {todo}")
+    return _of_document(ask_json(at(f"{roles}{role}"), headers), at(roles))
+
+
+def _of_document(document: Mapping[str, object], endpoint: IdentityEndpoint) -> AwsKeys:
+    key, secret, session = (text_of(document, name, endpoint) for name in ("AccessKeyId", "SecretAccessKey", "Token"))
+    return AwsKeys(key, secret, session, _seconds(text_of(document, "Expiration", endpoint)))
+
+
+def _of_profile(profile: str) -> AwsKeys:
+    try:
+        exceptions = importlib.import_module("botocore.exceptions")
+        session = importlib.import_module("botocore.session")
+    except ImportError:
+        raise SettingError(
+            f"{_PREFIX}profile is {profile}, and botocore, which reads profiles, is missing. "
+            "Install it where this program runs, and on executors"
+        ) from None
+    try:
+        frozen = session.Session(profile=profile).get_credentials().get_frozen_credentials()
+    except (exceptions.BotoCoreError, AttributeError) as error:
+        words = f"no keys of AWS profile {profile}: {error}. Log in again: aws sso login --profile {profile}"
+        raise TokenRefusedError(words) from None
+    return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+
+def _seconds(stamp: str) -> float:
+    """Of ``2026-11-27T18:00:00Z``, in seconds since 1970; TokenRefusedError for another text."""
+    try:
+        return timegm(time.strptime(re.sub(r"\.\d+", "", stamp), "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        raise TokenRefusedError(f"the keys of AWS expire at {stamp[:40]!r}, which is no time") from None
+
+
+def _read(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text file"
+        raise SettingError(f"{variable} names {path}, which cannot be read: {why}") from None

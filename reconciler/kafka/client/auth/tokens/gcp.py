@@ -1,0 +1,107 @@
+"""``gcp``: Google's Managed Service for Apache Kafka, by application default credentials.
+
+A file (GOOGLE_APPLICATION_CREDENTIALS: a service account's key or workload identity federation), else the metadata
+server. The access token travels as the third part of what looks like a JWT, as Google's own handlers send it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+
+from reconciler.kafka.client.auth.supported_settings import JWT_BEARER
+from reconciler.kafka.client.auth.tokens.assertions import encoded, signed
+from reconciler.kafka.client.auth.tokens.web import (
+    AccessToken,
+    IdentityEndpoint,
+    TokenRefusedError,
+    access_token,
+    ask,
+    ask_json,
+    text_of,
+)
+from reconciler.kafka.client.errors import SettingError
+
+FILE = "sasl.oauthbearer.gcp.credentials.location"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS = "urn:ietf:params:oauth:token-type:access_token"
+
+
+def token(oauth: Mapping[str, str]) -> AccessToken:
+    path = oauth.get(FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
+    given, email = _of_file(oauth, path) if path else _of_metadata(oauth)
+    claims = {"exp": given.expires_at, "iss": "Google", "iat": time.time(), "scope": "kafka", "sub": email}
+    head = encoded({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"})
+    return AccessToken(f"{head}.{encoded(claims)}.{encoded(given.text)}", given.expires_at)
+
+
+def _of_metadata(oauth: Mapping[str, str]) -> tuple[AccessToken, str]:
+    host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+    base = f"http://{host}/computeMetadata/v1/instance/service-accounts/default"
+    todo = "Give this machine or pod a service account, or set GOOGLE_APPLICATION_CREDENTIALS"
+    flavor = {"Metadata-Flavor": "Google"}
+    endpoint = IdentityEndpoint(f"{base}/token", oauth, todo, local=True)
+    answered, email = ask(IdentityEndpoint(f"{base}/email", oauth, todo, local=True), flavor)
+    if answered.get("Metadata-Flavor") != "Google":
+        raise TokenRefusedError(f"no token from {endpoint.where}: it is no metadata server of Google. {todo}")
+    return access_token(ask_json(endpoint, flavor), endpoint, {}), email.decode(errors="replace").strip()
+
+
+def _of_file(oauth: Mapping[str, str], path: str) -> tuple[AccessToken, str]:
+    try:
+        document = json.loads(Path(path).read_text("utf-8"))
+        kind = document["type"]
+        if kind == "service_account":
+            return _of_key(oauth, document), document["client_email"]
+        if kind == "external_account":
+            return _federated(oauth, document)
+    except OSError as error:
+        raise SettingError(f"{path}, Google's credentials, cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SettingError(f"{path} holds no credentials of Google: JSON with type, and what its type needs") from None
+    raise SettingError(f"{path} holds credentials of type {kind!r}. Use service_account or external_account")
+
+
+def _of_key(oauth: Mapping[str, str], document: Mapping[str, str]) -> AccessToken:
+    """RFC 7523 by the service account's key."""
+    now = int(time.time())
+    url, email = document["token_uri"], document["client_email"]
+    claims = {"iss": email, "scope": _SCOPE, "aud": url, "iat": now, "exp": now + 3600}
+    header = {"alg": "RS256", "typ": "JWT", "kid": document.get("private_key_id", "")}
+    proof = signed(header, claims, document["private_key"])
+    endpoint = IdentityEndpoint(url, oauth, f"Check that service account {email} still has this key", [proof])
+    return access_token(ask_json(endpoint, {}, {"grant_type": JWT_BEARER, "assertion": proof}), endpoint, {})
+
+
+def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tuple[AccessToken, str]:
+    """Workload identity federation (RFC 8693) with a token in a file, then the service account's access token."""
+    source = document["credential_source"]
+    if not isinstance(source, dict) or "file" not in source:
+        raise SettingError("Google's external_account credentials get their token from no file; only a file is read")
+    subject = Path(source["file"]).read_text("utf-8").strip()
+    if isinstance(form := source.get("format"), dict) and form.get("type") == "json":
+        subject = json.loads(subject)[form["subject_token_field_name"]]
+    audience, url = str(document["audience"]), str(document["token_url"])
+    todo = f"Let the workload identity pool {audience} accept the token in {source['file']}"
+    endpoint = IdentityEndpoint(url, oauth, todo, [subject])
+    form = {
+        "grant_type": _EXCHANGE,
+        "audience": audience,
+        "scope": _SCOPE,
+        "requested_token_type": _ACCESS,
+        "subject_token_type": str(document["subject_token_type"]),
+        "subject_token": subject,
+    }
+    federated = access_token(ask_json(endpoint, {}, form), endpoint, {})
+    if not (impersonation := document.get("service_account_impersonation_url")):
+        return federated, audience
+    email = urllib.parse.unquote(str(impersonation).rpartition("/")[2].partition(":")[0])
+    as_account = IdentityEndpoint(str(impersonation), oauth, f"Let it impersonate {email}", [federated.text])
+    bearer = {"Authorization": f"Bearer {federated.text}"}
+    answer = ask_json(as_account, bearer, {"scope": _SCOPE, "lifetime": "3600s"})
+    return AccessToken(text_of(answer, "accessToken", as_account), federated.expires_at), email

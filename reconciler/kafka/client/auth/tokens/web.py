@@ -1,0 +1,193 @@
+"""One request to an identity endpoint, within the time that a login can wait, and what its answer means."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+
+from reconciler.kafka.address import url_address
+from reconciler.kafka.client.auth.tls import trusting
+from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
+
+SECONDS = 10.0
+LARGEST = 1 << 20
+UNKNOWN_LIFE = 60.0
+"""Seconds that an opaque token without ``expires_in`` is used for."""
+_SHOWN = 200
+
+
+class TokenRefusedError(AuthenticationFailedError):
+    """``retry_after``: seconds that the endpoint asked for, or None. ``busy``: it answered 429 or 5xx, or nothing."""
+
+    def __init__(self, text: str, retry_after: float | None = None, busy: bool = False) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+        self.busy = busy
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """``expires_at``: seconds since 1970, by this machine's clock. ``extensions``: KIP-342."""
+
+    text: str = field(repr=False)
+    expires_at: float
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityEndpoint:
+    """``oauth``: settings, for ``https.ca``. ``todo``: what to do where it refuses. ``hidden``: secrets that its answer
+    may repeat. ``local``: an address of this machine or its host, which no proxy reaches."""
+
+    url: str
+    oauth: Mapping[str, str] = field(repr=False)
+    todo: str
+    hidden: Iterable[str] = field(default=(), repr=False)
+    local: bool = False
+
+    @property
+    def where(self) -> str:
+        return url_address(self.url).host
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Credentials in a request's headers would follow a redirect to another host."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def ask(
+    endpoint: IdentityEndpoint,
+    headers: Mapping[str, str],
+    form: Mapping[str, str] | None = None,
+    method: str | None = None,
+) -> tuple[Message, bytes]:
+    """Headers and body of the answer. Raises SettingError for an address that is none, TokenRefusedError else."""
+    try:
+        where = endpoint.where
+    except ValueError as error:
+        raise SettingError(f"{endpoint.url} cannot be asked for a token: {error}") from None
+    body = None if form is None else urllib.parse.urlencode(form).encode()
+    request = urllib.request.Request(endpoint.url, body, dict(headers), method=method)  # noqa: S310 - scheme is checked
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    if endpoint.local:
+        handlers.append(urllib.request.ProxyHandler({}))
+    if endpoint.url.startswith("https"):
+        try:
+            handlers.append(urllib.request.HTTPSHandler(context=trusting(endpoint.oauth, "https.ca")))
+        except OSError as error:
+            raise SettingError(f"https.ca.location or https.ca.pem cannot be used: {error}") from None
+    until = time.monotonic() + SECONDS
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as answer:
+            parts, size = [], 0
+            while part := answer.read1(65_536):
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST or time.monotonic() > until:
+                    raise TokenRefusedError(
+                        f"no token from {where}: its answer does not end. {endpoint.todo}", busy=True
+                    )
+            return answer.headers, b"".join(parts)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refused(endpoint, where, error.code, error.headers, error.read(LARGEST)) from None
+    except OSError as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        said = f"no answer within {SECONDS:g} s" if isinstance(reason, TimeoutError) else str(reason)
+        raise TokenRefusedError(f"no token from {where}: {said}. {endpoint.todo}", busy=True) from None
+    except ValueError as error:  # of http.client: what answers speaks no HTTP
+        raise TokenRefusedError(f"no token from {where}: {type(error).__name__}. {endpoint.todo}", busy=True) from None
+
+
+def ask_json(
+    endpoint: IdentityEndpoint,
+    headers: Mapping[str, str],
+    form: Mapping[str, str] | None = None,
+    method: str | None = None,
+) -> Mapping[str, object]:
+    """As ``ask``, of an answer that is one JSON object."""
+    answered, body = ask(endpoint, {"Accept": "application/json", **headers}, form, method)
+    try:
+        document = json.loads(body)
+        if isinstance(document, dict):
+            return document
+    except ValueError:
+        pass
+    kind = answered.get_content_type()
+    raise TokenRefusedError(f"no token from {endpoint.where}: it answered with {kind}, not JSON. {endpoint.todo}")
+
+
+def text_of(document: Mapping[str, object], name: str, endpoint: IdentityEndpoint) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise TokenRefusedError(f"the answer of {endpoint.where} has no {name}. {endpoint.todo}")
+    return value
+
+
+def access_token(
+    document: Mapping[str, object], endpoint: IdentityEndpoint, extensions: Mapping[str, str]
+) -> AccessToken:
+    """RFC 6749, section 5.1. Azure's metadata service writes ``expires_in`` as a text."""
+    text = text_of(document, "access_token", endpoint)
+    return AccessToken(text, time.time() + _life(document.get("expires_in"), text), extensions)
+
+
+def _life(expires_in: object, text: str) -> float:
+    """In seconds from now: what the answer says, else what the token says, else little."""
+    if isinstance(expires_in, (int, float, str)) and not isinstance(expires_in, bool):
+        try:
+            life = float(expires_in)
+        except ValueError:
+            life = 0.0
+        if 0 < life < 1e9:
+            return life
+    expires = claims(text).get("exp")
+    return max(expires - time.time(), 0.0) if isinstance(expires, (int, float)) else UNKNOWN_LIFE
+
+
+def claims(text: str) -> Mapping[str, object]:
+    """Of a JWT, without looking at its signature; nothing of an opaque token."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        decoded = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message, body: bytes) -> TokenRefusedError:
+    """With error and error_description of RFC 6749, section 5.2, or those of the clouds' services."""
+    if 300 <= code < 400:
+        todo = "Credentials follow no redirect. Write the address that it leads to"
+        return TokenRefusedError(f"no token from {where}: it answered {code}, a redirect. {todo}")
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = {}
+    inner = document.get("error") if isinstance(document, dict) else None
+    fields = inner if isinstance(inner, dict) else document if isinstance(document, dict) else {}
+    names = ("error", "error_description", "code", "Code", "message", "Message")
+    words = ": ".join(str(fields[name]) for name in names if isinstance(fields.get(name), str))
+    if not words and b"<Code>" in body:  # AWS' services
+        parts = [body.partition(f"<{name}>".encode())[2].partition(b"<")[0] for name in ("Code", "Message")]
+        words = ": ".join(part.decode(errors="replace") for part in parts)
+    for secret in endpoint.hidden:
+        words = words.replace(secret, "***") if secret else words
+    words = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:_SHOWN]
+    said = f"{code}, {words.rstrip('.')}" if words else str(code)
+    busy = code == 429 or code >= 500
+    waits = headers.get("Retry-After", "") if busy else ""
+    retry_after = float(waits) if waits.isdecimal() else None
+    todo = "It is asked again" if busy else endpoint.todo
+    return TokenRefusedError(f"no token from {where}: it answered {said}. {todo}", retry_after, busy)

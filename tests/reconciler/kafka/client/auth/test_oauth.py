@@ -1,0 +1,165 @@
+"""Tokens are kept, renewed once, and asked for with pauses; librdkafka gets the same ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from reconciler.kafka.client.auth import oauth
+from reconciler.kafka.client.auth.oauth import librdkafka_settings, oauth_settings, token
+from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedError
+from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
+from tests.support.access.identity import IdentityAnswer, identity_server
+
+SECRET = "s3cret-of-ada"
+
+
+class Given:
+    """A provider of tokens, as installed packages have it."""
+
+    answers: list[object] = []
+    calls = 0
+    gate: threading.Event | None = None
+
+
+def provide(settings: dict[str, str]) -> tuple[str, float]:
+    Given.calls += 1
+    if Given.gate is not None:
+        Given.gate.wait(20)
+    answer = Given.answers.pop(0) if len(Given.answers) > 1 else Given.answers[0]
+    if isinstance(answer, Exception):
+        raise answer
+    assert isinstance(answer, tuple)
+    return answer
+
+
+OWN = {"sasl.oauthbearer.method": f"{__name__}:provide"}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth, "_kept", {})
+    Given.answers, Given.calls, Given.gate = [], 0, None
+
+
+def test_a_token_is_asked_for_once_by_many_threads() -> None:
+    Given.answers = [("one", time.time() + 60)]
+    Given.gate = threading.Event()
+    with ThreadPoolExecutor(8) as threads:
+        waiting = [threads.submit(token, OWN) for _ in range(8)]
+        time.sleep(0.1)
+        Given.gate.set()
+        assert {future.result().text for future in waiting} == {"one"}
+    assert Given.calls == 1
+
+
+def test_a_token_is_renewed_after_four_fifths_of_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    clock = [now]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    Given.answers = [("one", now + 100), ("two", now + 200)]
+    assert token(OWN).text == "one"
+    clock[0] = now + 79
+    assert token(OWN).text == "one"
+    clock[0] = now + 81
+    assert token(OWN).text == "two"
+
+
+def test_a_renewal_that_fails_keeps_the_token_as_long_as_it_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    clock = [now]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    Given.answers = [("one", now + 100), TokenRefusedError("busy", busy=True)]
+    assert token(OWN).text == "one"
+    clock[0] = now + 90
+    assert token(OWN).text == "one"
+    assert Given.calls == 2
+    clock[0] = now + 101
+    with pytest.raises(AuthenticationFailedError):
+        token(OWN)
+
+
+def test_who_has_a_valid_token_does_not_wait_for_its_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    clock = [now]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    Given.answers = [("one", now + 100), ("two", now + 200)]
+    token(OWN)
+    Given.gate = threading.Event()
+    clock[0] = now + 85
+    with ThreadPoolExecutor(1) as threads:
+        renewing = threads.submit(token, OWN)
+        while Given.calls < 2:
+            time.sleep(0.01)
+        assert token(OWN).text == "one"
+        Given.gate.set()
+        assert renewing.result().text == "two"
+
+
+def test_a_provider_of_others_says_nothing_secret() -> None:
+    Given.answers = [ValueError(SECRET)]
+    with pytest.raises(AuthenticationFailedError, match="ValueError") as told:
+        token(OWN)
+    assert SECRET not in str(told.value)
+
+
+def _oidc(url: str, **more: str) -> dict[str, str]:
+    named = {"method": "oidc", "token.endpoint.url": url, "client.id": "ada", "client.secret": SECRET, **more}
+    return {f"sasl.oauthbearer.{name}": value for name, value in named.items()}
+
+
+def test_retry_after_is_kept_to() -> None:
+    slow = IdentityAnswer({"error": "slow_down"}, 429, {"Retry-After": "300"})
+    with identity_server(lambda _: slow) as server:
+        for _ in range(5):
+            with pytest.raises(AuthenticationFailedError, match="429, slow_down"):
+                token(_oidc(server.url))
+    assert len(server.asked) == 1
+
+
+def test_a_rotated_secret_is_tried_at_once() -> None:
+    def answers(request: object) -> IdentityAnswer:
+        good = getattr(request, "form", {}).get("client_secret") == "new"
+        return IdentityAnswer(
+            {"access_token": "t", "expires_in": 60} if good else {"error": "invalid_client"}, 200 if good else 401
+        )
+
+    with identity_server(answers) as server:
+        post = {"client.authentication": "client_secret_post"}
+        with pytest.raises(AuthenticationFailedError, match="401, invalid_client") as told:
+            token(_oidc(server.url, **post))
+        assert SECRET not in str(told.value)
+        assert token(_oidc(server.url, **{**post, "client.secret": "new"})).text == "t"
+
+
+def test_expires_in_counts_where_the_token_is_opaque() -> None:
+    with identity_server(lambda _: IdentityAnswer({"access_token": "opaque", "expires_in": "120"})) as server:
+        given = token(_oidc(server.url))
+    assert 100 < given.expires_at - time.time() <= 120
+    assert "opaque" not in repr(given)
+
+
+def test_librdkafka_gets_its_token_from_the_same_seam() -> None:
+    with identity_server(lambda _: IdentityAnswer({"access_token": "opaque", "expires_in": 60})) as server:
+        client = {"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_PLAINTEXT", **_oidc(server.url)}
+        settings = librdkafka_settings(client)
+        token(oauth_settings(client))
+        callback = settings["oauth_cb"]
+        assert callable(callback)
+        assert callback("")[0] == "opaque"
+        assert SECRET not in repr({name: value for name, value in settings.items() if name != "oauth_cb"})
+        AdminClient({**settings, "bootstrap.servers": "127.0.0.1:1"})  # it takes these settings
+    assert len(server.asked) == 1
+
+
+def test_a_method_that_is_none_is_said() -> None:
+    with pytest.raises(SettingError, match="no method"):
+        token({"sasl.oauthbearer.method": "kerberos"})
+
+
+def test_a_token_shows_nowhere() -> None:
+    assert "abc" not in repr(AccessToken("abc", 0.0))
