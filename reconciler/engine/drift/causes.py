@@ -5,6 +5,7 @@ Never a guess: where two causes fit the same facts, the cause is ``not-told`` an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from reconciler.engine.kinds import kind_of
@@ -74,7 +75,7 @@ def _why(change: OutsideChange) -> str:
         case Outside.DELETED:
             return f"deleted{since}: it was {change.before}"
         case Outside.MADE_ANEW:
-            return f"the topic was deleted and made anew{since}: {change.before} -> {change.after}"
+            return f"the topic was deleted and recreated{since}: {change.before} -> {change.after}"
         case _:
             return f"changed{since}: {change.before} -> {change.after}"
 
@@ -112,7 +113,7 @@ def history(lines: Iterable[Line]) -> History:
     A run that has an end was the last word on what earlier runs left open: those are overtaken. A run without an end
     was cut off, unless it did all of its changes.
     """
-    changes: dict[str, tuple[Line, ...]] = {}
+    changes: dict[str, list[Line]] = defaultdict(list)
     open_runs: dict[str, str] = {}
     leftovers: dict[str, object] = {}
     known, overtaken = False, ""
@@ -127,10 +128,12 @@ def history(lines: Iterable[Line]) -> History:
                 overtaken = max([overtaken, *_unfinished(open_runs, leftovers).values()])
                 open_runs.clear()
             case "change" if isinstance(line.get("id"), str):
-                changes[line["id"]] = (*changes.get(line["id"], ()), line)
+                changes[line["id"]].append(line)
                 left = leftovers.get(run)
                 leftovers[run] = left - 1 if isinstance(left, int) else None
-    return History(changes, _unfinished(open_runs, leftovers), known, overtaken)
+    return History(
+        {name: tuple(lines) for name, lines in changes.items()}, _unfinished(open_runs, leftovers), known, overtaken
+    )
 
 
 def _unfinished(open_runs: Mapping[str, str], leftovers: Mapping[str, object]) -> Mapping[str, str]:

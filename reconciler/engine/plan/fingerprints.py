@@ -71,7 +71,7 @@ def _plain(value: Any) -> object:
         return by_name
     if isinstance(value, (tuple, list)):
         return [_plain(inner) for inner in value]
-    return value
+    return value.hex() if isinstance(value, bytes) else value
 
 
 @cache

@@ -28,7 +28,7 @@ MOST_LINES = 40
 _OUTSIDE_SIGNS = {Outside.DELETED: "-", Outside.MADE_ANEW: "!", Outside.MIN_INSYNC: "!"}
 _OUTSIDE_WORDS = {
     Outside.DELETED: "deleted",
-    Outside.MADE_ANEW: "deleted and made anew",
+    Outside.MADE_ANEW: "deleted and recreated",
     Outside.PARTITIONS: "partitions",
 }
 

@@ -426,7 +426,7 @@ def test_a_tombstone_deletes_its_topic_and_no_other(
     assert "can be removed" in after.words
     create_topic(east, f"{unique}-old", 1)
     again = cli("apply", env, "--yes")
-    assert again.code == 3, "made anew under its name, it is another topic"
+    assert again.code == 3, "recreated under its name, it is another topic"
     assert f"{unique}-old" in topics(east)
 
 

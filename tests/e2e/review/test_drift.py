@@ -68,7 +68,7 @@ def test_after_an_apply_of_ours_a_change_by_hand_is_known_to_come_from_outside(
 def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(
     cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
-    """Deleted, made anew, edited, and an override that counts as drift; the record comes from the last apply."""
+    """Deleted, recreated, edited, and an override that counts as drift; the record comes from the last apply."""
     east, names = plain["east"], [f"{unique}-{word}" for word in ("again", "gone", "orders")]
     again, gone, orders = names
     lines = "".join(f"  {name}: {{clusters: [east], partitions: 3, configs: {{flush.ms: 1h}}}}\n" for name in names)
@@ -87,7 +87,7 @@ def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(
     assert planned.code == 2, planned.words
     assert "Changed outside of git (3)" in planned.out
     told = planned.out[planned.out.index("Changed outside of git (3)") : planned.out.index("declared topics")]
-    assert f"! east/{again} deleted and made anew: topic id {ids[again]} -> topic id {topic_id(admin, again)}" in told
+    assert f"! east/{again} deleted and recreated: topic id {ids[again]} -> topic id {topic_id(admin, again)}" in told
     assert f"- east/{gone} deleted: topic id {ids[gone]}, 3 partitions -> no topic, since the apply of 20" in told
     assert f"~ east/{orders} retention.ms: not set -> 1m, since the apply of 20" in told
     report = json.loads(cli("drift", env, "--format", "json").out)

@@ -286,7 +286,7 @@ def rollout() -> Plan:
 
 
 def outside() -> Plan:
-    """Topics deleted, made anew and edited by hand; a lower limit for a copy; a broker default that nobody can meet."""
+    """Topics deleted, recreated and edited by hand; a lower limit for a copy; a broker default that nobody can meet."""
     seen = settled()
     declared = wished()
     west = cluster("west", defaults=TopicDefaults(undeclared=Undeclared.DRIFT))

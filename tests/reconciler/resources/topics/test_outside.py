@@ -163,7 +163,7 @@ def test_the_cause_of_a_difference_is_what_the_record_shows(seen: World) -> None
     edited = Cause.EDITED_OUTSIDE
     assert why["east/gone", "topic-missing"] == (edited, f"deleted {since}: it was topic id {gone}, 2 partitions")
     assert why["east/orders retention.ms", "config"] == (edited, f"changed {since}: 1d -> 1m")
-    assert why["east/again", "partitions"][1].startswith(f"the topic was deleted and made anew {since}")
+    assert why["east/again", "partitions"][1].startswith(f"the topic was deleted and recreated {since}")
 
 
 def test_a_hand_on_a_source_is_the_cause_of_what_its_copy_is_to_get(seen: World) -> None:
