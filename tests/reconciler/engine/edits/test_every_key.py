@@ -220,6 +220,7 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
     for name, key in {
         "bootstrap_servers": Key(["east:9092"], ["other:9092"]),
         "cluster_id": Key("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBA"), "region": Key("eu", "asia"),
+        "service": Key("msk-serverless", "event-hubs"),
         "client": Key({"client.id": "a"}, {"client.id": "b"}),
         "principals": Key({"plan": {"client.id": "a"}}, {"apply": {"client.id": "a"}}),
         **{f"principals.{who}": Key({"client.id": "a"}, {"client.id": "b"}) for who in ("plan", "apply", "mirror")},
