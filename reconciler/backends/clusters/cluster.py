@@ -10,7 +10,7 @@ from typing import assert_never
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.quotas import QuotaControl
 from reconciler.backends.clusters.replicas import KafkaReplicas
-from reconciler.backends.clusters.topics.batches import PlannedTopicChange
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange, topic_items
 from reconciler.backends.clusters.topics.read import metadata, read_cluster
 from reconciler.backends.clusters.topics.write import perform, validate
 from reconciler.backends.clusters.users import UserControl
@@ -128,7 +128,8 @@ class KafkaCluster:
             return ()
         match changes[0].change.kind:
             case KindName.TOPICS:
-                return perform(self._connected(), changes, progress)
+                items = topic_items(changes)  # before a connection is opened for a change that is none of a topic
+                return perform(self._connected(), items, progress)
             case KindName.ACLS:
                 return self.access.perform(changes, progress)
             case KindName.QUOTAS:

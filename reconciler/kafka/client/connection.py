@@ -236,11 +236,21 @@ class Connection:
                 self._loop.add_writer(self._sock.fileno(), self._writable)
             return
         except OSError as error:
-            self.close(lost(f"connection to {self.where} lost", error))
+            self.close(lost(f"connection to {self.where} lost", self._alert() or error))
             return
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._sock.fileno())
+
+    def _alert(self) -> OSError | None:
+        """Why the broker hung up: its alert may wait to be read while a write already fails."""
+        try:
+            self._sock.recv(1)
+        except ssl.SSLError as alert:
+            return alert
+        except OSError:
+            pass
+        return None
 
     def _readable(self) -> None:
         """Short answers are read several at a time; the rest of a long one goes straight to where it shall lie."""

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from reconciler.backends.clusters.configs import DELETE, SET, TOPIC, ConfigEdit, alter_configs
 from reconciler.backends.clusters.in_batches import perform_in_batches
-from reconciler.backends.clusters.topics.batches import PlannedTopicChange, cut, steps, topic_items
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange, cut, steps
 from reconciler.backends.clusters.topics.confirm import Failures, await_agreement, disagreement, obstacle
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections import errors
@@ -23,7 +23,7 @@ from reconciler.backends.connections.requests import CONTROLLER, CONTROLLER_SECO
 from reconciler.errors import ClusterError
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, Subject, TopicChange
-from reconciler.model.plan import Outcome, Planned
+from reconciler.model.plan import Outcome
 
 OPERATION_MS = 15_000
 QUOTA_PATIENCE_SECONDS = 300.0
@@ -117,8 +117,10 @@ def _answers(
     }
 
 
-def perform(requests: Requests, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
-    """Creates, then grows, then configures; one outcome an item, in the order of ``changes``. Never raises for one."""
+def perform(
+    requests: Requests, items: Sequence[PlannedTopicChange], progress: Callable[[Outcome], None]
+) -> tuple[Outcome, ...]:
+    """Creates, then grows, then configures; one outcome an item, in the order of ``items``. Never raises for one."""
 
     def failures(batch: Sequence[PlannedTopicChange]) -> list[str]:
         try:
@@ -127,8 +129,8 @@ def perform(requests: Requests, changes: Sequence[Planned], progress: Callable[[
             failed = {item.id: f"{item.change.ref}: {error}" for item in batch}
         return [failed.get(item.id, "") for item in batch]
 
-    outcomes = {done.id: done for done in perform_in_batches(cut(topic_items(changes)), failures, progress)}
-    return tuple(outcomes[planned.id] for planned in changes)
+    outcomes = {done.id: done for done in perform_in_batches(cut(items), failures, progress)}
+    return tuple(outcomes[item.id] for item in items)
 
 
 def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping[Subject, str]:

@@ -161,7 +161,7 @@ def test_a_client_certificate_that_the_broker_refuses_is_a_login_that_failed(
         Requests(Cluster("east", (server,), client=settings), Principal.PLAN),
     ):
         pass
-    assert caught.value.kind == "authentication", caught.value
+    assert caught.value.kind == "authentication", caught.value.why
 
 
 def test_a_good_certificate_is_told_with_its_names(files: Files) -> None:

@@ -41,7 +41,7 @@ def test_files_that_exist_are_kept_and_named(tmp_path: Path) -> None:
 
 
 def test_whose_actions_they_are_is_left_to_decide_and_said(tmp_path: Path) -> None:
-    assert any("left to decide: OWNER" in line for line in written(tmp_path, ""))
+    assert any("the OWNER of the actions" in line for line in written(tmp_path, ""))
     assert "uses: OWNER/kafka-topology-reconciler/" in (tmp_path / ".github/workflows/plan.yml").read_text()
 
 

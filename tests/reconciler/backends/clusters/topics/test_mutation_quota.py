@@ -14,7 +14,6 @@ from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AddPartitions, CreateTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
-from reconciler.model.plan import Planned
 
 THROTTLED = ClusterError("east", "quota", "throttled")
 
@@ -82,7 +81,7 @@ def test_a_topic_of_twelve_thousand_partitions_is_made_and_then_grown_until_a_st
 ) -> None:
     reason = Reason(Why.DECLARED, "")
     created = CreateTopic(TopicRef("east", "t"), 12_000, 1, (), Role.DECLARED, reason)
-    large = Planned("c", created, "topics", "low", "", "reversible")
+    large = PlannedTopicChange("c", created)
     refused = ClusterError("east", "invalid", "no more")
     for fails_at in (3, 1):
         sent: list[TopicChange] = []
