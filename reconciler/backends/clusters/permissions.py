@@ -60,7 +60,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
                     if (kind := errors.kind_of(topic.error_code)) == "denied":
                         denied.add(topic.name)
                     elif not topic.error_code:
-                        operations[topic.name] = _named(topic.topic_authorized_operations)
+                        operations[topic.name] = _named(topic.authorized_operations)
                     elif kind not in ("missing", "invalid"):
                         requests.check(topic.error_code, errors.describe_topic(topic.name))
             because = Reason(Why.PROBE, "asked without being made")
@@ -89,7 +89,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         described=allows("groups", describe_groups, ask.described),
         reads=allows("reading", fetch_nothing, ask.reads),
         writes=allows("writing", produce_nothing, ask.writes),
-        cluster=_named(described.cluster_authorized_operations),
+        cluster=_named(described.authorized_operations),
         markers=may_write_markers(cluster, principal) if ask.markers else None,
     )
 
@@ -106,10 +106,9 @@ def _described(requests: Requests, names: Collection[str]) -> Any:
     ).topics
 
 
-def _named(operations: int) -> frozenset[str]:
-    """``operations``: a bit for each, none where brokers do not say."""
-    bits = max(0, operations)
-    return frozenset(operation.name for number, operation in OPERATIONS.items() if bits >> number & 1)
+def _named(operations: Collection[int]) -> frozenset[str]:
+    """``operations``: their numbers; brokers that do not say give one that is none of them."""
+    return frozenset(operation.name for number, operation in OPERATIONS.items() if number in operations)
 
 
 def tried(
