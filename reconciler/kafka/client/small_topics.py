@@ -19,6 +19,7 @@ from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.produce import Produced
 from reconciler.kafka.records.batches import CONTROL, scan, seal
 from reconciler.kafka.records.codecs import GZIP, LZ4
 from reconciler.kafka.records.records import Record, encode, key_and_value, records_of, tail_of
@@ -96,16 +97,22 @@ async def append_in(
     cluster: ClusterClient, key: Key, records: Sequence[KeyValue], writer: Identity, sequence: int
 ) -> None:
     """Into the open transaction of ``writer``; may be repeated with the same sequence number. Raises as ``append``."""
+    await append_batch(cluster, key, encode(_records(records, int(time.time() * 1000)), GZIP), writer, sequence)
+
+
+async def append_batch(cluster: ClusterClient, key: Key, batch: bytearray, writer: Identity, sequence: int) -> Produced:
+    """As ``append_in``, of records as ``encode`` gives them; outside of a transaction for a ``writer`` without one."""
     await leaders(cluster, [key[0]])
-    raw = memoryview(encode(_records(records, int(time.time() * 1000)), GZIP))
-    seal(raw, (writer.producer_id, writer.epoch), sequence, transactional=True)
-    for node in _by_leader(cluster, [key]):
-        await _append_at(cluster, node, {key: raw}, writer)
+    raw = memoryview(batch)
+    seal(raw, (writer.producer_id, writer.epoch), sequence, transactional=writer.transactional)
+    [node] = _by_leader(cluster, [key])
+    [answer] = await _append_at(cluster, node, {key: raw}, writer)
+    return answer
 
 
 async def _append_at(
     cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
-) -> None:
+) -> list[Produced]:
     connection = await cluster.connection(node, "append")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     version = writer.produce_version if writer is not None else producing.CLASSIC
@@ -121,6 +128,7 @@ async def _append_at(
             if answer.error in MOVED:
                 cluster.topics.pop(answer.topic, None)
             raise BrokerError(answer.error, f"appending to {answer.topic}-{answer.partition} on {cluster.name}")
+    return answers
 
 
 async def read(

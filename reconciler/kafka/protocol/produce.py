@@ -24,13 +24,15 @@ Key = tuple[str, int]
 
 
 class Produced(NamedTuple):
-    """One partition's answer. ``message``: the broker's words about a refusal."""
+    """One partition's answer. ``message``: the broker's words about a refusal. ``stamp``: the time in ms that the topic
+    gives records in place of their own, -1 where they keep it."""
 
     topic: str
     partition: int
     error: int
     base_offset: int
     message: str
+    stamp: int = -1
 
 
 def pack(
@@ -91,10 +93,10 @@ def unpack(version: int, frame: memoryview) -> tuple[int, list[Produced]]:
 
 
 def _partition(reader: ResponseReader, topic: str) -> Produced:
-    index, error, base, _, _ = reader.fixed(_ANSWER)
+    index, error, base, stamp, _ = reader.fixed(_ANSWER)
     if not error and reader.frame.startswith(_NOTHING_SAID, reader.at):
         reader.at += len(_NOTHING_SAID)
-        return Produced(topic, index, error, base, "")
+        return Produced(topic, index, error, base, "", stamp)
     said: list[str] = []
     for _ in range(reader.count()):
         reader.int32()
@@ -102,4 +104,4 @@ def _partition(reader: ResponseReader, topic: str) -> Produced:
         reader.tags()
     said.append(reader.string())
     reader.tags()
-    return Produced(topic, index, error, base, "; ".join(dict.fromkeys(part for part in said if part)))
+    return Produced(topic, index, error, base, "; ".join(dict.fromkeys(part for part in said if part)), stamp)

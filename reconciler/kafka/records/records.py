@@ -243,10 +243,15 @@ def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator
         yield Rebuilt(encode(held, codec), spans_of(held), len(held), last.next_offset), last
 
 
-def tail_of(key: bytes, value: bytes | None) -> memoryview:
-    """The bytes of a record behind its offset delta, without headers. ``value`` None: a tombstone."""
-    tail = (varint(-1),) if value is None else (varint(len(value)), value)
-    return memoryview(b"".join((varint(len(key)), key, *tail, b"\0")))
+def tail_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]] = ()) -> memoryview:
+    """The bytes of a record behind its offset delta. None is Kafka's null; as ``value``, a tombstone."""
+    pieces = [_field(key), _field(value), varint(len(headers))]
+    pieces += (_field(part) for header in headers for part in header)
+    return memoryview(b"".join(pieces))
+
+
+def _field(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
 
 
 def key_and_value(record: Record) -> tuple[bytes | None, bytes | None]:

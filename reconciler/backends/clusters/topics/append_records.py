@@ -1,25 +1,26 @@
 """Appends records to a topic unchanged: key, value, headers and timestamp, each to a named partition.
 
-The producer is idempotent, so a record that it sends again is written once.
+The producer is idempotent, so a batch that it sends again is written once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
-
-from reconciler.backends.connections.credentials import client_settings
-from reconciler.backends.connections.errors import Asked
-from reconciler.backends.connections.librdkafka import AdminConnection, DebugLog
-from reconciler.errors import ClusterError
-from reconciler.kafka.client.auth.oauth import librdkafka_settings
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.requests import AGAIN_SECONDS, Requests
+from reconciler.kafka.client.errors import TOO_LARGE, BrokerError, ConnectionLostError
+from reconciler.kafka.client.small_topics import append_batch
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.records.batches import next_sequence
+from reconciler.kafka.records.codecs import LZ4
+from reconciler.kafka.records.records import GATHER_BYTES, Record, encode, tail_of
 from reconciler.model.environment.topology import Cluster, Principal
 
 SECONDS = 30.0
-LARGEST = 100_000_000
-"""Bytes of a record that are sent at all: the broker judges by the topic's ``max.message.bytes``."""
 
 
 class TopicWriter:
@@ -27,28 +28,29 @@ class TopicWriter:
     ``restamped``: how many records the topic gave the time of its broker in place of their timestamp."""
 
     def __init__(self, cluster: Cluster, principal: Principal, topic: str) -> None:
-        """Raises ClusterError."""
         self.topic = topic
+        self.partitions: int | None = None
         self.restamped = 0
-        self._asked = Asked(f"write to topic {topic}", "Write", f"--topic {topic}")
-        self._failed: KafkaError | None = None
-        self._connection = AdminConnection(cluster, principal)
-        description = self._connection.topic(topic)
-        self.partitions: int | None = None if description is None else len(description.partitions)
-        settings = {
-            **librdkafka_settings(client_settings(cluster, principal)),
-            "enable.idempotence": True,
-            "message.max.bytes": LARGEST,
-            "delivery.timeout.ms": int(SECONDS * 1000),
-            "error_cb": self._connection.heard,
-        }
-        self._producer = Producer(settings, logger=DebugLog())
+        self._asked = errors.write_topic(topic)
+        self._held: dict[int, list[Record]] = {}
+        self._bytes = 0
+        self._sequences: dict[int, int] = {}
+        self._writer: Identity | None = None
+        self._requests = Requests(cluster, principal)
 
     def __enter__(self) -> TopicWriter:
+        """Raises ClusterError."""
+        self._requests.__enter__()
+        try:
+            described = self._requests.topic(self.topic)
+        except BaseException:
+            self._requests.__exit__()
+            raise
+        self.partitions = None if described is None else len(described.leaders)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._connection.close()
+        self._requests.__exit__()
 
     def append(
         self,
@@ -59,40 +61,40 @@ class TopicWriter:
         headers: Sequence[tuple[str, bytes | None]],
     ) -> None:
         """``timestamp`` in ms since 1970. Raises ClusterError if the broker refused this record or an earlier one."""
-        while True:
-            self._require_taken()
-            try:
-                self._producer.produce(
-                    self.topic,
-                    value,
-                    key,
-                    partition,
-                    on_delivery=self._delivered,
-                    timestamp=max(0, timestamp),
-                    headers=list(headers),
-                )
-            except BufferError:
-                self._producer.poll(0.1)
-                continue
-            except KafkaException as error:
-                raise self._connection.error(error.args[0], self._asked) from None
-            self._producer.poll(0)
-            return
+        tail = tail_of(key, value, [(name.encode(), held) for name, held in headers])
+        self._held.setdefault(partition, []).append(Record(0, max(0, timestamp), 0, tail))
+        self._bytes += len(tail)
+        if self._bytes >= GATHER_BYTES:
+            self.finish()
 
     def finish(self) -> None:
         """Returns once all is written. Raises ClusterError; then some may be."""
-        left = self._producer.flush(SECONDS + 5)
-        self._require_taken()
-        if left:
-            text = f"{self._connection.speaker.cluster}: {left} records of topic {self.topic} were not answered"
-            raise ClusterError(self._connection.speaker.cluster, "unreachable", text)
+        held, self._held, self._bytes = self._held, {}, 0
+        self._requests.run(self._asked, lambda: self._write(held))
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed = self._failed or error
-        elif message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
-            self.restamped += 1
+    async def _write(self, held: Mapping[int, Sequence[Record]]) -> None:
+        if self._writer is None:
+            self._writer = Identity(self._requests.wire, None, "")
+            await self._writer.start()
+        for partition, records in held.items():
+            await self._write_to(partition, records, self._writer)
 
-    def _require_taken(self) -> None:
-        if self._failed is not None:
-            raise self._connection.error(self._failed, self._asked)
+    async def _write_to(self, partition: int, records: Sequence[Record], writer: Identity) -> None:
+        until, sequence = time.monotonic() + SECONDS, self._sequences.get(partition, 0)
+        while True:
+            try:
+                key = self.topic, partition
+                answer = await append_batch(self._requests.wire, key, encode(records, LZ4), writer, sequence)
+            except (BrokerError, ConnectionLostError) as error:
+                if isinstance(error, BrokerError) and error.code in TOO_LARGE and len(records) > 1:
+                    middle = len(records) // 2
+                    await self._write_to(partition, records[:middle], writer)
+                    await self._write_to(partition, records[middle:], writer)
+                    return
+                if (isinstance(error, BrokerError) and not error.retriable) or time.monotonic() > until:
+                    raise
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                self._sequences[partition] = next_sequence(sequence, len(records))
+                self.restamped += len(records) if answer.stamp >= 0 else 0
+                return
