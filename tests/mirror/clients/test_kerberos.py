@@ -1,0 +1,78 @@
+"""A lane that logs in by Kerberos on both sides: sessions of 20 s, tickets of 8 s, and what stops it meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model.lane import LaneEnd
+from reconciler_sandbox.brokers import kerberos as kdc
+from reconciler_sandbox.handles import Sandbox
+
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
+
+CreateTopic = Callable[..., str]
+NOW = int(time.time() * 1000)
+
+
+@pytest.fixture
+def flow(kerberos: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    east, west = kerberos["east"], kerberos["west"]
+    made = Flow(east, west, unique, clients=(east.kerberos_client("mirror", tls=True), west.kerberos_client("mirror")))
+    create_topic(made.source, made.topic)
+    create_topic(made.target, made.remote)
+    produce(made, 0)
+    return made
+
+
+def produce(flow: Flow, at: int) -> None:
+    fill(flow.source, flow.topic, [(b"%d" % (at + n), b"v" * 100, (), NOW) for n in range(100)])
+
+
+def test_a_lane_outlives_its_sessions_and_tickets(kerberos: Sandbox, flow: Flow) -> None:
+    kdc.kadmin(kerberos.home, "modprinc -maxlife 8s mirror")
+    try:
+        lane = flow.lane()
+        control = UntilControl(lane.partitions, lambda _: False, 120)
+        thread = threading.Thread(target=control.copy, args=(lane,))
+        thread.start()
+        for at in range(100, 900, 100):
+            time.sleep(4)
+            produce(flow, at)
+            control.until_all_copy()
+        control.done = caught_up
+        thread.join(60)
+    finally:
+        kdc.kadmin(kerberos.home, "modprinc -maxlife 1day mirror")
+    assert control.over is not None
+    assert control.over.end is LaneEnd.STOPPED, control.over  # type: ignore[attr-defined]
+    assert [report.conditions for report in control.reports if report.conditions] == []
+    assert flow.target_content() == flow.source_content()
+
+
+def test_what_refuses_a_login_is_a_condition_and_ends_with_its_cause(
+    kerberos: Sandbox, flow: Flow, tmp_path: Path
+) -> None:
+    keytab = tmp_path / "mirror.keytab"
+    assert flow.clients is not None
+    lane = replace(flow, clients=(flow.clients[0], {**flow.clients[1], "sasl.kerberos.keytab": str(keytab)})).lane()
+
+    def condition() -> str:
+        report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+        assert report.end is LaneEnd.FAILED, report
+        [one] = report.progress.conditions
+        assert one.code == "authentication_failed"
+        return one.text
+
+    assert f"sasl.kerberos.keytab names {keytab}, which cannot be read: No such file" in condition()
+    keytab.write_bytes(kdc.keytab(kerberos.home, "plan").read_bytes())
+    assert f"is mirror@SANDBOX.TEST, and the keytab {keytab} holds plan@SANDBOX.TEST" in condition()
+    keytab.write_bytes(kdc.keytab(kerberos.home, "mirror").read_bytes())
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
