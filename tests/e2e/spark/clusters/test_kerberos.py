@@ -1,0 +1,83 @@
+"""A whole environment whose clusters are logged in to by Kerberos alone: each command, a mirror, and a failover."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from reconciler_sandbox.brokers import kerberos as kdc
+from reconciler_sandbox.handles import Sandbox
+
+from tests.support.jobs.environments import Running, exactly
+from tests.support.jobs.verify_runs import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+CLUSTER = """\
+  {name}:
+    bootstrap_servers: ["{servers}"]
+    cluster_id: {id}
+    client: {{security.protocol: SASL_PLAINTEXT, sasl.mechanism: GSSAPI}}
+    defaults: {{partitions: 3, replication_factor: 1}}
+    principals:
+      plan: {{sasl.kerberos.principal: plan, sasl.kerberos.keytab: "${{env:SANDBOX_PLAN_KEYTAB}}"}}
+      apply: {{sasl.kerberos.principal: admin@SANDBOX.TEST, sasl.kerberos.keytab: "${{env:SANDBOX_ADMIN_KEYTAB}}"}}
+      mirror: {{sasl.kerberos.keytab: "${{env:SANDBOX_MIRROR_KEYTAB}}"}}
+"""
+REST = """\
+topics:
+  {topic}: {{clusters: [east]}}
+flows:
+  east-to-west: {{source: east, target: west, topics: [{topic}], lanes: 1, groups: {{sync_offsets: true}}}}
+mirrors:
+  west: {{}}
+"""
+
+
+@pytest.fixture
+def running(kerberos: Sandbox, tmp_path: Path, unique: str) -> Iterator[Running]:
+    folder = tmp_path / "env"
+    folder.mkdir()
+    clusters = "".join(
+        CLUSTER.format(name=name, servers=handle.kerberos_bootstrap_servers, id=handle.cluster_id)
+        for name, handle in kerberos.clusters.items()
+    )
+    (folder / "topology.yaml").write_text(f"clusters:\n{clusters}{REST.format(topic=unique)}")
+    made = Running(folder, kerberos.clusters, {"RECONCILER_STATE": str(tmp_path / "state"), **kerberos.secrets()})
+    yield made
+    made.stop()
+
+
+def test_an_environment_on_kerberos_is_planned_mirrored_verified_and_failed_over(
+    running: Running, kerberos: Sandbox, unique: str
+) -> None:
+    env = str(running.folder)
+    running.reconciler("validate", env)
+    running.reconciler("plan", env, code=2)
+    running.apply()
+    running.reconciler("plan", env)
+    written = running.write("east", unique, 600)
+    read = [running.read("east", f"group-{unique}", unique, 150)]
+
+    def status() -> dict[str, object]:
+        told = json.loads(running.reconciler("status", env, "--format", "json"))
+        assert isinstance(told, dict)
+        return told
+
+    until("the mirror has caught up", lambda: '"behind": 0' in json.dumps(status()), 120)
+    told = running.reconciler("verify", env, told=True)
+    assert "sasl.mechanism is GSSAPI: Kerberos is spoken by connections of our own" in told
+    doctor = running.reconciler("doctor", env, told=True)
+    assert "Kerberos has one for each of 1 broker" in doctor
+
+    running.reconciler("failover", env, "east-to-west", "--yes")
+    read.append(running.read("west", f"group-{unique}", rf"east\\.{unique}", 10_000))
+    assert exactly(read, written)
+
+
+def test_what_stops_a_login_is_told_by_plan(running: Running, kerberos: Sandbox, tmp_path: Path) -> None:
+    running.environ["SANDBOX_PLAN_KEYTAB"] = str(kdc.keytab(kerberos.home, "user"))
+    told = running.reconciler("plan", str(running.folder), code=1, told=True)
+    assert "sasl.kerberos.principal is plan, and the keytab" in told
+    assert "holds user@SANDBOX.TEST" in told
