@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -35,6 +36,14 @@ def test_reads_the_cluster_itself(subject: Subject) -> None:
 def test_a_named_topic_that_does_not_exist_is_left_out_and_not_made(subject: Subject) -> None:
     assert subject.topic("absent") is None
     assert subject.named("absent") not in subject.admin.read().topics
+
+
+def test_threads_may_ask_at_the_same_time(subject: Subject) -> None:
+    """A plan asks about topics, quotas and the lock's topic of a cluster at once."""
+    subject.stranger.make(subject.named("orders"), 3)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(subject.admin.read, (subject.named("orders"),)) for _ in range(40)]
+        assert {len(answer.result().topics) for answer in asked} == {1}
 
 
 def test_reads_partitions_replicas_and_the_source_of_each_config(subject: Subject) -> None:

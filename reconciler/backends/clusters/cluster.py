@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import assert_never
 
 from reconciler.backends.clusters.acls import AccessControl
@@ -39,7 +40,7 @@ from reconciler.model.reports.health import ClusterHealth, Short, lacks_replicas
 
 class KafkaCluster:
     """Connects, and resolves secrets, at the first request. Methods raise ClusterError, or SecretError for a reference
-    that cannot be resolved. One thread at a time; a context manager."""
+    that cannot be resolved. Threads may share it, and take turns; a context manager."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class KafkaCluster:
         self.users = UserControl(cluster, principal, environment)
         self._ahead = ahead
         self._requests: Requests | None = None
+        self._connecting = Lock()
 
     @property
     def name(self) -> str:
@@ -173,6 +175,7 @@ class KafkaCluster:
         self.close()
 
     def _connected(self) -> Requests:
-        if self._requests is None:
-            self._requests = Requests(self.cluster, self.principal).__enter__()
-        return self._requests
+        with self._connecting:
+            if self._requests is None:
+                self._requests = Requests(self.cluster, self.principal).__enter__()
+            return self._requests

@@ -48,8 +48,8 @@ Answer = TypeVar("Answer")
 
 
 class Requests:
-    """A context manager, for one thread; connects when entered, and again if a connection was lost since the last
-    request. Raises ClusterError, never with a secret in it."""
+    """A context manager, whose threads take turns; connects when entered, and again if a connection was lost since the
+    last request. Raises ClusterError, never with a secret in it."""
 
     patience = PATIENCE_SECONDS
 
@@ -57,6 +57,7 @@ class Requests:
         self.speaker = speaker_of(cluster, principal)
         self._secrets = secrets_in(cluster.client_for(principal), client_settings(cluster, principal))
         self._declared, self._principal = cluster, principal
+        self._turn = threading.Lock()
 
     def __enter__(self) -> Self:
         self._runner, began = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop), time.monotonic()
@@ -75,8 +76,9 @@ class Requests:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.wire.close()
-        self._runner.close()
+        with self._turn:
+            self.wire.close()
+            self._runner.close()
 
     def brokers(self) -> tuple[int, ...]:
         """Ids of the brokers that are up now, ascending."""
@@ -198,6 +200,10 @@ class Requests:
 
     def run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """What ``ask`` gives, which uses ``wire``. ``asked`` words a refusal."""
+        with self._turn:
+            return self._run(asked, ask)
+
+    def _run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         answers: list[Answer] = []
 
         async def run() -> None:  # asyncio has what a task ends with spelled out: a second for ten thousand topics
