@@ -13,6 +13,9 @@ Read on 2026-11-27, and none of them was reached:
   ``kafka-acls/create-kafka-acls``.
 * Redpanda: docs.redpanda.com, pages ``redpanda-cloud/get-started/create-topic``, ``develop/kafka-clients``.
 * AutoMQ: github.com/AutoMQ/automq. HDInsight: learn.microsoft.com/azure/hdinsight/kafka.
+
+Not read there, but general knowledge: the sentences about logs, upgrades and settings of Aiven, Google and HDInsight,
+and how MSK delivers logs.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class ServiceOffer:
         """Why a topic config cannot be given a value, after the service's name; empty if it can, or nothing is known.
         ``new``: by the creation of the topic."""
         if key in self.fixed_configs or (self.topic_configs is not None and key not in self.topic_configs):
-            return f"lets nobody set {key}"
+            return f"does not let anyone set {key}"
         if not new and key in self.at_creation:
             return f"sets {key} only when a topic is created"
         return ""

@@ -150,8 +150,8 @@ def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
 
 
 def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | None = None) -> Findings | None:
-    """Of a value that the cluster's service lets nobody set: refused where git declares it or a mirror needs it, left
-    out where it is the source's, or only a wish of ours. ``now``: what the topic has; None before it is made."""
+    """Of a value that the cluster's service does not let anyone set: refused where git declares it or a mirror needs
+    it, left out where it is the source's, or a wish of ours. ``now``: what the topic has; None before it exists."""
     if not (why := offer_of(cluster).why_not_set(key, now is None)):
         return None
     subject, wanted = of_topic(desired.ref, key), desired.configs[key]

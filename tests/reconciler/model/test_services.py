@@ -49,7 +49,7 @@ def test_factors_and_configs() -> None:
     redpanda, hubs, serverless = (SERVICES[name] for name in ("redpanda", "event-hubs", "msk-serverless"))
     assert [redpanda.factor(asked) for asked in (None, 1, 3, 5)] == [None, 3, 3, 5]
     assert hubs.factor(3) is None
-    assert serverless.why_not_set("segment.bytes", new=True) == "lets nobody set segment.bytes"
+    assert serverless.why_not_set("segment.bytes", new=True) == "does not let anyone set segment.bytes"
     assert serverless.why_not_set("cleanup.policy", new=True) == ""
     assert serverless.why_not_set("cleanup.policy", new=False) == "sets cleanup.policy only when a topic is created"
     assert SERVICES["msk"].why_not_set("segment.bytes", new=True) == ""

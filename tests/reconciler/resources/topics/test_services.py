@@ -15,7 +15,7 @@ def test_a_declared_config_that_the_service_does_not_have_is_refused() -> None:
     planned = world("east").plan(topology(serverless, topic("orders", configs={"segment.bytes": "1048576"})))
     [refused] = planned.refused
     assert refused.reason.code == "not-offered-by-service"
-    assert "MSK Serverless, which lets nobody set segment.bytes" in refused.reason.text
+    assert "MSK Serverless, which does not let anyone set segment.bytes" in refused.reason.text
     allowed = world("east").plan(topology(serverless, topic("orders", configs={"retention.ms": "3600000"})))
     assert allowed.refused == ()
 
