@@ -22,6 +22,7 @@ from reconciler.kafka.client.errors import (
     UNKNOWN_TOPIC,
     AuthenticationFailedError,
     BrokerError,
+    CertificateRefusedError,
     ConnectionLostError,
     MalformedResponseError,
     SettingError,
@@ -216,7 +217,7 @@ class Requests:
         except (WireError, OSError, ValueError) as error:  # of a name that is none, of a file that went
             words = self.clean(str(error))
             match error:
-                case AuthenticationFailedError():
+                case AuthenticationFailedError() | CertificateRefusedError():
                     written = self._declared.client_for(self._principal)
                     refusal = tls_refusal(self.speaker.bootstrap_servers, self._settings(), written)
                     raise errors.authentication(self.speaker, self.clean(refusal) or words) from None

@@ -62,7 +62,7 @@ class BrokerConnections:
             except ConnectionLostError as lost:
                 pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 self._failures[node] = (failed + 1, time.monotonic() + pause)
-                raise ConnectionLostError(f"cluster {self.name}: {lost}") from None
+                raise type(lost)(f"cluster {self.name}: {lost}") from None
             self._failures.pop(node, None)
             self._connections[key] = connection
             return connection

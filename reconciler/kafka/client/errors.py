@@ -70,12 +70,16 @@ class ConnectionLostError(WireError):
     """The broker cannot be reached, closed the connection, or did not answer in time. Try again."""
 
 
-def lost(words: str, error: OSError) -> WireError:
-    """What a failed socket means. A broker that refuses a client's certificate ends the connection with an alert, after
-    the handshake from TLS 1.3 on; that of a lost connection would be tried again."""
+class CertificateRefusedError(ConnectionLostError):
+    """The broker ended the connection with an alert about our certificate: from TLS 1.3 on it does so after the
+    handshake. A lane tries again, since certificates are renewed in place; a command calls it a login that failed."""
+
+
+def lost(words: str, error: OSError) -> ConnectionLostError:
+    """What a failed socket means."""
     reason = (getattr(error, "reason", "") or "").upper()
     refused = "_ALERT_" in reason and any(why in reason for why in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE"))
-    return AuthenticationFailedError(f"{words}: {reason}") if refused else ConnectionLostError(f"{words}: {error}")
+    return (CertificateRefusedError if refused else ConnectionLostError)(f"{words}: {error}")
 
 
 class MalformedResponseError(WireError):
