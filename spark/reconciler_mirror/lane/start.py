@@ -13,12 +13,13 @@ from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, Brok
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.codec import end_of
-from reconciler.replication.offsets.map_topic import MapReader, Record, copied_before, copied_to, cut, newest_chunks
+from reconciler.replication.offsets.map_topic import Record, copied_before, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.target_losses import TargetLosses, seen_before
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Condition, TargetLoss
 
@@ -37,6 +38,7 @@ class Starter:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self._losses = TargetLosses(lane)
         self._pending: set[Partition] = set()
         self._wake = asyncio.Event()
         self._at_target = False
@@ -192,8 +194,8 @@ class Starter:
                 kept[partition] = known
             else:
                 begun[partition] = known
-        acknowledged = self._acknowledged(begun, chunks)
-        losses = await self._losses(begun, acknowledged)
+        acknowledged = self._losses.acknowledged(begun, chunks)
+        losses = await self._losses.of(begun, acknowledged)
         for partition, known in begun.items():
             self._begin(partition, known)
             partition.copied.target_end = acknowledged.get(partition, -1)
@@ -218,67 +220,10 @@ class Starter:
         chunks = await newest_chunks(target, lane.spec.state, ids)
         return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
 
-    def _acknowledged(
-        self, begun: Mapping[Partition, positions.LanePosition], chunks: Mapping[Key, Record]
-    ) -> Mapping[Partition, int]:
-        """The target offset behind what had been committed, by the lane itself, else by the offset map. None after a
-        seek, until something has been copied: its user has decided."""
-        acknowledged: dict[Partition, int] = {}
-        for partition, known in begun.items():
-            copied, ids = partition.copied, self._lane.ids(partition)
-            if known.topic_id == "" or NO_ID in ids:
-                continue
-            if copied.of == ids and copied.target_end >= 0:
-                acknowledged[partition] = copied.target_end
-            elif (chunk := chunks.get(partition.source)) is not None:
-                acknowledged[partition] = copied_to(chunk)
-        return acknowledged
-
-    async def _losses(
-        self, begun: Mapping[Partition, positions.LanePosition], acknowledged: Mapping[Partition, int]
-    ) -> Mapping[Partition, TargetLoss]:
-        """Of copies that end before what had been committed there: an unclean election of the target, or a disk that
-        was restored. Retention moves the beginning of a log, compaction moves neither."""
-        losses = {p: loss for p, known in begun.items() if (loss := known.lost or self._lost_before(p)) is not None}
-        losses = {p: loss for p, loss in losses.items() if begun[p].topic_id}
-        asked = {p.target: LATEST for p in acknowledged}
-        ends = await self._lane.target.list_offsets(asked, committed=False) if asked else {}
-        for partition, end in acknowledged.items():
-            now = ends[partition.target]
-            if isinstance(now, BrokerError):
-                raise now
-            if now < end and partition not in losses:
-                losses[partition] = TargetLoss(now, end)
-        losses = {p: await self._placed_loss(p, loss) for p, loss in losses.items()}
-        for partition, loss in losses.items():
-            if begun[partition].lost is None and self._seen_again(partition):
-                partition.copied.lose()
-                await cut(self._lane.target, self._lane.spec.state, partition.source, loss.end)
-        return losses
-
-    def _lost_before(self, partition: Partition) -> TargetLoss | None:
-        """What an earlier session of this lane has seen."""
-        return partition.copied.lost if partition.copied.of == self._lane.ids(partition) else None
-
-    async def _placed_loss(self, partition: Partition, loss: TargetLoss) -> TargetLoss:
-        """With the source offset of the first record that is gone, where the offset map says it exactly."""
-        if loss.source >= 0:
-            return loss
-        spec, topic = self._lane.spec, partition.spec.topic
-        reader = MapReader(self._lane.target, spec.state, frozenset({topic}))
-        try:
-            await reader.refresh()
-        except BrokerError as error:
-            if error.retriable:
-                raise
-            return loss  # no map, or none that may be read
-        first = reader.partition(topic, partition.spec.partition, self._lane.ids(partition)).upstream(loss.end)
-        return replace(loss, source=first.offset) if first.exact and first.offset is not None else loss
-
     def _stop_lost(self, partition: Partition, known: positions.LanePosition, loss: TargetLoss) -> None:
         """Seen a second time, the position remembers it: later records, of aborted transactions for one, make the log
         longer again. The first time a broker may have answered that did not know yet that it leads no more."""
-        again = self._seen_again(partition)
+        again = seen_before(partition)
         if known.lost is None and again:
             self._write_soon(partition)
         partition.copied.lost = loss if again or known.lost is not None else None
@@ -295,10 +240,6 @@ class Starter:
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
             self._write_soon(partition)
-
-    def _seen_again(self, partition: Partition) -> bool:
-        before = partition.hold.condition
-        return partition.copied.lost is not None or (before is not None and before.code == "target_truncated")
 
     async def _begin_behind_same_offsets(self, kept: Mapping[Partition, positions.LanePosition]) -> None:
         """Until now the flow kept offsets, so the target's log end says how far it came; the position lags behind."""

@@ -19,6 +19,8 @@ from reconciler_mirror.lane.state import RestartError
 from reconciler_mirror.model.lane import PartitionSpec, TargetLoss
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import BrokerError
 from tests.support.lanes.high_offsets import lose_end
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, running
 from tests.support.lanes.truth import map_topic, offset_map, placed
@@ -123,6 +125,30 @@ def test_deleted_records_and_a_marker_at_the_end_are_no_loss(flow: Flow, monkeyp
         began = time.monotonic()
         _, control = flow.run(batch_path, lambda p: caught_up(p) and time.monotonic() - began > 1)  # noqa: B023
         assert conditions(control.reports) == []
+
+
+def test_a_copy_without_a_leader_holds_up_no_other(
+    plain: Sandbox, unique: str, create_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Flow(plain["east"], plain["west"], unique, 2)
+    map_topic(flow.target)
+    for cluster, topic in ((flow.source, flow.topic), (flow.target, flow.remote)):
+        create_topic(cluster, topic, 2, retention_ms="-1")
+    for partition in (0, 1):
+        fill(flow.source, flow.topic, RECORDS, partition)
+    flow.run(batch_path)
+    for partition in (0, 1):
+        fill(flow.source, flow.topic, RECORDS, partition)
+    ask = ClusterClient.list_offsets
+
+    async def without_a_leader(cluster: ClusterClient, wanted: Any, *, committed: bool) -> Any:
+        gone = {(flow.remote, 1): BrokerError(5, "LEADER_NOT_AVAILABLE")}
+        answers = await ask(cluster, {key: wanted[key] for key in wanted if key not in gone}, committed=committed)
+        return answers | {key: error for key, error in gone.items() if key in wanted}
+
+    monkeypatch.setattr(ClusterClient, "list_offsets", without_a_leader)
+    flow.run(batch_path)
+    assert [len(flow.target_content()[partition]) for partition in (0, 1)] == [120, 120]
 
 
 @pytest.mark.parametrize("base", [99, 100])
