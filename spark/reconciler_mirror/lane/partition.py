@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from reconciler.kafka.client.cluster import NO_ID, Key
+from reconciler.kafka.client.cluster import NO_ID, Key, printed_id
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.produce.outbox import BatchSizes, Outbox, Piece
 from reconciler_mirror.model.counters import LossCounter
@@ -359,6 +359,11 @@ class Partition:
     def position_id(self) -> str:
         """The topic id that goes with its position; empty, as after a seek, until the map knows the position."""
         return self.spec.topic_id if self.copied.anchored else ""
+
+    @property
+    def remote_id(self) -> str:
+        """The topic id of the copy that its position is of; empty where the target has none."""
+        return printed_id(self.copied.of[1].bytes)
 
     @property
     def reworked(self) -> str:

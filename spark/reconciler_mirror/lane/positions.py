@@ -55,7 +55,7 @@ class LanePosition:
     ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
     ``proved``: a mirror or a seek wrote it, and it came as it was written. Of any other, offset and claim alone are
     kept. ``same``: where copies keep offsets. ``lost``: what the target's log has lost of what was copied before; until
-    a seek nothing goes on behind it.
+    a seek nothing goes on behind it. ``remote_id``: of the topic that holds the copies, empty where it is not known.
     """
 
     offset: int
@@ -67,11 +67,18 @@ class LanePosition:
     proved: bool = True
     same: SameOffsetsPosition | None = None
     lost: TargetLoss | None = None
+    remote_id: str = ""
 
 
 def is_of_topic(position: LanePosition, topic_id: str) -> bool:
     """Whether it can be a position of the source topic with this id."""
     return position.topic_id == "" or urlsafe(position.topic_id) == urlsafe(topic_id)
+
+
+def is_of_remote(position: LanePosition, remote_id: str) -> bool:
+    """Whether it says what the remote topic with this id holds. Coordinators delete the positions of a deleted topic a
+    while after its leader is gone, and take a commit of a lane that does not know yet."""
+    return "" in (position.remote_id, remote_id) or not position.proved or position.remote_id == remote_id
 
 
 def hour_now() -> int:
@@ -114,6 +121,7 @@ def encode(key: Key, position: LanePosition) -> str:
         "h": position.hour,
         **owner_fields(position.claim.owner),
         **({} if position.marked is None else {"m": position.marked}),
+        **({} if position.remote_id == "" else {"r": position.remote_id}),
         **({} if lost is None else {"g": [lost.end, lost.acknowledged, lost.source]}),
         **{key: number for key, number in kept.items() if number is not None},
     }
@@ -150,6 +158,7 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
             None if (marked := fields.get("m")) is None else (int(marked[0]), int(marked[1])),
             same=same,
             lost=None if (lost := fields.get("g")) is None else TargetLoss(int(lost[0]), int(lost[1]), int(lost[2])),
+            remote_id=str(fields.get("r", "")),
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)

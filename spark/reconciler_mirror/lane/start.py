@@ -165,17 +165,18 @@ class Starter:
         for partition in unknown:
             committed = committed_positions[partition.target]
             known = positions.decode(partition.target, committed.offset, committed.metadata)
-            # No position is a beginning only if the lane has never had one: a broker that has lost it answers the same.
-            if committed.offset < 0:
+            # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
+            if known.claim > lane.spec.claim:
+                raise conditions.SupersededError(lane.spec.flow, known.claim)
+            # No position, or that of a remote topic which has been deleted since, is a beginning only if the lane has
+            # never had one for these topics: a broker that has lost it answers the same.
+            if committed.offset < 0 or not positions.is_of_remote(known, lane.remote_id(partition)):
                 if (copied_to := lane.committed_before(partition)) is None:
                     fresh.append(partition)
                 else:
                     before = (lane.spec.flow, copied_to)
                     lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
                 continue
-            # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
-            if known.claim > lane.spec.claim:
-                raise conditions.SupersededError(lane.spec.flow, known.claim)
             # What follows holds of positions that a mirror wrote: others say nothing of topics or epochs.
             if not known.proved:
                 foreign[partition] = known.offset

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reconciler.kafka.client.buffers import Buffer
-from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key, printed_id
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, name_of
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.records.batches import Batch
@@ -228,6 +228,10 @@ class Lane:
     def ids(self, partition: Partition) -> Ids:
         there = self.target.topics.get(partition.spec.target_topic)
         return partition.log.topic_id, NO_ID if there is None else there.topic_id
+
+    def remote_id(self, partition: Partition) -> str:
+        """Of the target's topic as it is now, as Kafka prints it."""
+        return printed_id(self.ids(partition)[1].bytes)
 
     @property
     def committed_only(self) -> bool:

@@ -138,11 +138,12 @@ class Committer:
 
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, OffsetToCommit]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
-        written = (
-            (p, LanePosition(offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked, lost=p.copied.lost))
-            for p, offset in moved
-        )
-        return {p.target: positions.to_commit(p.target, at) for p, at in written}
+        written: dict[Key, OffsetToCommit] = {}
+        for p, offset in moved:
+            figures = (offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked)
+            at = LanePosition(*figures, lost=p.copied.lost, remote_id=p.remote_id)
+            written[p.target] = positions.to_commit(p.target, at)
+        return written
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
         lane = self._lane

@@ -17,6 +17,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.replication.handover import AGAIN
+from reconciler.replication.offsets.position_metadata import END
 from tests.support.clusters import delete_topic
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, fill, has, running
 from tests.support.waiting import until
@@ -132,3 +133,30 @@ def test_a_remote_topic_recreated_under_a_running_lane_gets_everything_again(
         lane.until(lambda p: p.conditions == () and flow.at_end()(p))
     assert flow.target_content() == flow.source_content()
     assert flow.position().offset == end
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"delivery": "exactly_once"}, {"delivery": "at_least_once"}, {"keeps_offsets": True}],
+    ids=["exactly once", "at least once", "same offsets"],
+)
+def test_a_position_that_outlives_its_remote_topic_is_none(
+    plain: Sandbox, unique: str, create_topic: Callable[..., str], how: dict[str, object]
+) -> None:
+    """The coordinator deletes it a while after the leader has deleted the log, and a lane may commit in between."""
+    flow = Flow(plain["east"], plain["west"], unique)
+    create_topic(flow.source, flow.topic, retention_ms="-1")
+    create_topic(flow.target, flow.remote, retention_ms="-1")
+    fill(flow.source, flow.topic, RECORDS)
+    flow.run(batch_path, flow.at_end(), **how)
+    before = flow.position()
+    flow.set_position(before.offset, metadata=before.metadata.rstrip(END))
+    flow.run(batch_path, flow.at_end(), **how)
+    assert flow.target_content() == flow.source_content(), "of the topic that is there, it is obeyed"
+    delete_topic(flow.target, flow.remote)
+    create_topic(flow.target, flow.remote, retention_ms="-1")
+    until(lambda: flow.position().offset < 0)
+    flow.set_position(before.offset, metadata=before.metadata.rstrip(END))
+    report, _ = flow.run(batch_path, flow.at_end(), **how)
+    assert (report.progress.conditions, flow.target_content()) == ((), flow.source_content())
+    assert flow.position().offset == len(RECORDS)

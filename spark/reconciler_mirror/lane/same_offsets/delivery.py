@@ -85,7 +85,7 @@ class PositionWriter:
             written: dict[Key, OffsetToCommit] = {}
             for p, offset in moved.items():
                 figures = (offset, p.position_id, p.epoch_at(offset), claim, hour)
-                at = positions.LanePosition(*figures, same=self._same.position(p))
+                at = positions.LanePosition(*figures, same=self._same.position(p), remote_id=p.remote_id)
                 written[p.target] = positions.to_commit(p.target, at)
             try:
                 committed = await lane.target.positions(lane.spec.group, written)

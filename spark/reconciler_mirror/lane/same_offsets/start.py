@@ -75,9 +75,11 @@ class SameStarter(Starter):
             known = positions.decode(partition.target, at.offset, at.metadata)
             if known.claim > lane.spec.claim:
                 raise conditions.SupersededError(lane.spec.flow, known.claim)
-            if at.offset >= 0 and not positions.is_of_topic(known, partition.spec.topic_id):
+            if at.offset < 0 or not positions.is_of_remote(known, lane.remote_id(partition)):
+                fresh.append(partition)
+            elif not positions.is_of_topic(known, partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
-            elif at.offset >= 0 and known.proved:
+            elif known.proved:
                 self._goes_on(partition, known)
             else:
                 fresh.append(partition)

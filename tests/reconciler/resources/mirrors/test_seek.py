@@ -151,12 +151,12 @@ def test_what_is_not_known_is_not_still() -> None:
 
 @given(st.integers(0, 1 << 40), st.integers(0, 99), st.text(max_size=9))
 def test_who_owns_the_flow_stays_beside_the_position_and_the_old_place_goes(at: int, claim: int, who: str) -> None:
-    before = LanePosition(at, "old", 7, Claim(claim, who), 3, (5, 6))
+    before = LanePosition(at, "old", 7, Claim(claim, who), 3, (5, 6), remote_id="deleted since")
     for topic_id, marked in (("old", (5, 6)), ("new", None)):
         left = moved(KEY, (at, encode(KEY, before) + END), 12, topic_id, same=False)
         assert left.endswith(END)
         after = decode(KEY, 12, left.rstrip(END))
-        assert (after.offset, after.topic_id, after.leader_epoch) == (12, "", -1)
+        assert (after.offset, after.topic_id, after.leader_epoch, after.remote_id) == (12, "", -1, "")
         assert after.proved
         assert (after.claim, after.marked) == (before.claim, marked)
 
