@@ -42,8 +42,10 @@ share lanes 1 -m "$brokers" tests/mirror/lane tests/mirror/record_work tests/san
     --ignore tests/mirror/lane/same_offsets/test_three_clusters.py \
     --ignore tests/mirror/lane/same_offsets/test_unclean_elections.py
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane \
-    --ignore tests/mirror/record_work
-share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
+    --ignore tests/mirror/record_work --ignore tests/mirror/verify --ignore tests/mirror/clients
+share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror/lane \
+    --ignore tests/mirror/record_work --ignore tests/mirror/conditions --ignore tests/mirror/driver \
+    --ignore tests/mirror/groups --ignore tests/mirror/report --ignore tests/mirror/cluster_mode --ignore tests/mirror/leases \
     --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
     --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py \
     --ignore tests/sandbox
