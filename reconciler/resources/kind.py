@@ -62,15 +62,18 @@ def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Parts of a verdict, such as ``+5 topics``. ``removed`` come last, after those of every other kind."""
+    """Verbs and objects of a verdict, such as creates, 5 topics. ``removed`` come last, after every other kind's."""
 
-    changed: tuple[str, ...]
-    removed: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...]
+    removed: tuple[tuple[str, str], ...] = ()
 
 
-def parts(*of: tuple[Action, int, str]) -> tuple[str, ...]:
+_VERBS = {Action.CREATE: "creates", Action.UPDATE: "changes", Action.DELETE: "deletes"}
+
+
+def parts(*of: tuple[Action, int, str]) -> tuple[tuple[str, str], ...]:
     """Action, count, noun; without those that do not occur."""
-    return tuple(f"{action.value}{counted(count, noun)}" for action, count, noun in of if count)
+    return tuple((_VERBS[action], counted(count, noun)) for action, count, noun in of if count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ def test_outcomes() -> None:
 def test_outcomes_when_all_is_done() -> None:
     seen = world()
     plan = seen.plan(wished())
-    assert outcomes_text(plan, seen.apply(wished(), plan)).startswith("Applied: 8 changes on 2 clusters: +7 topics")
+    assert outcomes_text(plan, seen.apply(wished(), plan)).startswith(
+        "Applied: 8 changes on 2 clusters: creates 7 topics; starts "
+    )
     empty = seen.plan(wished())
     assert outcomes_text(empty, seen.apply(wished(), empty)) == "Nothing to apply: everything is as declared\n"
 

@@ -48,8 +48,10 @@ def test_help(name: str) -> None:
 
 
 def test_a_plan_that_was_saved_by_the_release_before_is_read() -> None:
+    """What it says in words, and the digest of them, may be worded anew."""
     text = (RELEASE / "plan.json").read_text("utf-8")
-    assert planfile.dumps(planfile.loads(text)) == text
+    was, read = json.loads(text), json.loads(planfile.dumps(planfile.loads(text)))
+    assert {name for name in was.keys() | read.keys() if was.get(name) != read.get(name)} <= {"verdict", "digest"}
 
 
 def test_there_are_recorded_hand_overs() -> None:

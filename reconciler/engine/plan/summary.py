@@ -91,8 +91,8 @@ def summarize(plan: Plan) -> Summary:
 
 
 def verdict(plan: Plan) -> str:
-    """``12 changes on 2 clusters: +5 topics, ~4 configs, !1 mirror restart (west); 2 blocked; 1 unknown``. What each
-    kind makes or changes comes first, then what each takes away."""
+    """``12 changes on 2 clusters: creates 5 topics; changes 4 configs; restarts mirror west; 2 blocked; 1 unknown``.
+    What each kind makes or changes comes first, then what each takes away."""
     summary = summarize(plan)
     if not (summary.changes or summary.blocked or summary.unknown):
         rules = any(cluster.acls is not None for cluster in plan.basis.clusters)
@@ -105,8 +105,13 @@ def verdict(plan: Plan) -> str:
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(summary.clusters), 'cluster')}" if summary.clusters else ""
     counts = [kind.counts([it.change for it in plan.changes if it.change.kind is kind.name]) for kind in KINDS]
-    made = [words for count in counts for words in count.changed]
-    description = ", ".join([*made, *(words for count in counts for words in count.removed)])
+    by_verb: dict[str, list[str]] = {}
+    for verb, words in (
+        *(made for it in counts for made in it.changed),
+        *(gone for it in counts for gone in it.removed),
+    ):
+        by_verb.setdefault(verb, []).append(words)
+    description = "; ".join(f"{verb} {', '.join(words)}" for verb, words in by_verb.items())
     parts = [f"{counted(summary.changes, 'change')}{where}{': ' if description else ''}{description}"]
     names = dict.fromkeys(planned.wave for planned in plan.changes)
     if plan.rollout is not None and names:

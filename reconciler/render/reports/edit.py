@@ -18,6 +18,7 @@ from reconciler.model.reports.edit import (
     FieldChange,
     ItemChange,
     NoEffect,
+    Sign,
     TopicTravel,
 )
 from reconciler.render.escape import lines_of
@@ -30,11 +31,12 @@ from reconciler.text import counted
 _TITLE = "What the edit means"
 REMOTE = "remote topic"
 PLURALS = {"class": "classes", "defaults": "defaults", "access": "access"}
+_VERBS = {Sign.ADDED: "adds", Sign.CHANGED: "changes", Sign.REMOVED: "removes"}
 _FATES = {Fate.STARTS: "+", Fate.RESTARTS: "!", Fate.STOPS: "-", Fate.KEEPS_RUNNING: ""}
 
 
 def comparison_verdict(comparison: EditComparison, against: Against) -> str:
-    """``Edit since main (commit 4f0c2d1e9ab3): ~1 topic, +1 flow; mirror west restarts``."""
+    """``Edit since main (commit 4f0c2d1e9ab3): adds 1 flow; changes 1 topic; mirror west restarts``."""
     dirty = ", with uncommitted changes" if against.dirty else ""
     word = "Going back to" if against.revert else "Edit since"
     since = f"{word} {against.base} (commit {against.commit[:12]}{dirty})"
@@ -43,9 +45,11 @@ def comparison_verdict(comparison: EditComparison, against: Against) -> str:
     if not comparison.items and not comparison.follows and not comparison.flows:
         other = "only comments, layout or the order of things; nothing that is declared"
         return f"{since}: {'nothing was edited' if comparison.same_text else other}"
-    counts = Counter((item.sign.value, item.kind) for item in comparison.items)
-    edits = (f"{sign}{counted(count, kind, PLURALS.get(kind, ''))}" for (sign, kind), count in counts.items())
-    parts = [", ".join(edits)]
+    counts = Counter((item.sign, item.kind) for item in comparison.items)
+    parts: list[str] = []
+    for action, verb in _VERBS.items():
+        mine = [counted(many, kind, PLURALS.get(kind, "")) for (of, kind), many in counts.items() if of is action]
+        parts += [f"{verb} {', '.join(mine)}"] if mine else []
     parts += [f"mirror {impact.mirror} {impact.fate}" for impact in comparison.mirrors if impact.disturbed]
     if high := sum(field.risk is Risk.HIGH for item in comparison.items for field in item.fields):
         parts.append(f"{high:,} HIGH risk")

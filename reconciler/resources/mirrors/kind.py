@@ -20,7 +20,7 @@ from reconciler.model.changes import (
 from reconciler.model.live import LiveState
 from reconciler.model.reports.drift import Deviation
 from reconciler.resources.kind import ABSENT, REVERSIBLE, UNKNOWN, Assessment, Counts, Kind, World
-from reconciler.text import counted, first_of
+from reconciler.text import first_of
 
 SHOWN = 2
 
@@ -86,15 +86,15 @@ def counts(changes: Sequence[MirrorChange]) -> Counts:
     for begun, word in ((StartMirror, "start"), (RestartMirror, "restart"), (StopMirror, "stop")):
         if mine := [change for change in changes if isinstance(change, begun)]:
             names = ", ".join(f"{change.mirror}{_edits_words(change)}" for change in mine)
-            words.append(f"{mine[0].action.value}{counted(len(mine), f'mirror {word}')} ({names})")
+            words.append((f"{word}s {'mirror' if len(mine) == 1 else 'mirrors'}", names))
     return Counts(tuple(words))
 
 
 def _edits_words(change: MirrorChange) -> str:
-    """``: records can come twice``, so that a headline says what a restart is for."""
+    """`` (records can come twice)``, so that a headline says what a restart is for."""
     edits = [] if isinstance(change, StopMirror) else [e for e in change.edits or () if e.risk is not Risk.LOW]
     edits.sort(key=lambda edit: edit.risk is not Risk.HIGH)
-    return f": {first_of(list(dict.fromkeys(edit.short for edit in edits)), SHOWN)}" if edits else ""
+    return f" ({first_of(list(dict.fromkeys(edit.short for edit in edits)), SHOWN)})" if edits else ""
 
 
 KIND: Kind[MirrorChange] = Kind(

@@ -88,10 +88,9 @@ def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told | None:
 
 def counts(changes: Sequence[ReplicaChange]) -> Counts:
     moved = sum(isinstance(change, ReassignReplicas) for change in changes)
-    unfinished = parts((Action.STOP, len(changes) - moved, "reassignment"))
-    return Counts(
-        (*parts((Action.UPDATE, moved, "replication factor")), *(f"{words} to finish" for words in unfinished))
-    )
+    unfinished = len(changes) - moved
+    finished = (("finishes", counted(unfinished, "reassignment")),) if unfinished else ()
+    return Counts((*parts((Action.UPDATE, moved, "replication factor")), *finished))
 
 
 KIND: Kind[ReplicaChange] = Kind(

@@ -62,7 +62,7 @@ def test_adopted_rules_are_revoked_once_an_apply_found_them(
     write("access: []")
     revoked = cli("plan", env, "--base", "main")
     assert revoked.code == 2, revoked.words
-    assert revoked.out.startswith("1 change on 1 cluster: -1 access rule")
+    assert revoked.out.startswith("1 change on 1 cluster: deletes 1 access rule")
     document = json.loads(cli("plan", env, "--base", "main", "--format", "json").out)
     assert document["without_effect"] == []
     assert cli("apply", env, "--yes").code == 0

@@ -126,7 +126,7 @@ def test_a_restart_has_the_risk_of_what_it_is_for() -> None:
     assert restart.risk == Risk.HIGH
     assert restart.risk_why.startswith("flow east-to-west, delivery: after a crash")
     assert restart.reversibility.startswith("irreversible")
-    assert verdict(made) == "1 change: !1 mirror restart (west: records can come twice); 1 HIGH risk"
+    assert verdict(made) == "1 change: restarts mirror west (records can come twice); 1 HIGH risk"
 
 
 def test_a_harmless_restart_still_says_so() -> None:

@@ -128,7 +128,7 @@ def test_a_tombstone_deletes_its_topic_last_and_says_what_that_means(seen: World
     assert "irreversible" in last.reversibility
     assert "3 partitions" in last.risk_why
     text = plan_text(planned)
-    assert "-1 topic" in text.splitlines()[0]
+    assert "deletes 1 topic" in text.splitlines()[0]
     assert "moved to billing" in text
     assert "tombstone" in drift_text(planned)
     assert {one.result for one in seen.apply(wished)} == {Result.DONE}

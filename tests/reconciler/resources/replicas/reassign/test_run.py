@@ -202,7 +202,7 @@ def test_a_topic_that_left_git_is_finished_and_cleared() -> None:
     gone = topology(cluster("east", reassignment=SLOW), topic("other", partitions=1))
     plan = seen.plan(gone)
     (found,) = [one.change for one in plan.changes if isinstance(one.change, FinishReassignment)]
-    assert "-1 reassignment to finish" in verdict(plan)
+    assert "finishes 1 reassignment" in verdict(plan)
     assert found.in_flight
     seen.apply(gone, plan)
     assert nothing_left(seen.clusters["east"])
