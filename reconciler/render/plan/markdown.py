@@ -236,6 +236,7 @@ def _dangers(steps: Sequence[PlanStep], detail: Detail) -> Iterator[str]:
         where = f"{code(cluster)} " if cluster else ""
         which = f" ({_listed(entry.names, SHOWN)})" if len(entry.names) > 1 else ""
         yield f"- {where}{_titled(entry)}{which}: {markdown(_cut(entry.risk_text))} ({markdown(entry.reversibility)})"
+        yield from (f"  - {markdown(line)}" for line in entry.stakes)
     if len(shown) < len(high):
         yield f"- and {len(high) - len(shown)} more"
     yield ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -25,9 +26,10 @@ from reconciler.render.escape import lines_of
 from reconciler.render.plan.outline import FOLD, risk_label
 from reconciler.render.plan.sections import Section, SectionItem, section_lines, sections_lines
 from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
-from reconciler.text import counted
+from reconciler.render.style import PLAIN, SHOWN, Style
+from reconciler.text import counted, grouped
 
+_FIRST_WORD = re.compile(r"_*[^._-]+[._-]")
 _TITLE = "What the edit means"
 REMOTE = "remote topic"
 PLURALS = {"class": "classes", "defaults": "defaults", "access": "access"}
@@ -64,8 +66,11 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
         # With counts where there are several: a list that is cut must not hide that topics are lost.
         sides = [(word, some) for word, some in (("gains", flow.gained), ("loses", flow.lost)) if some]
         counts = f": {', '.join(f'{word} {len(some):,}' for word, some in sides)}" if flow.count > 1 else ""
-        topics = tuple(f"{word} {travel}" for word, some in sides for travel in some)
+        topics = tuple(f"{word} {travel}" for word, some in sides if len(some) <= SHOWN for travel in some)
         flows.append(SectionItem(f"flow {flow.flow}{counts}", topics))
+        for word, some in sides:
+            if len(some) > SHOWN:
+                flows += _families(f"flow {flow.flow} {word}", some)
     for job in comparison.mirrors:
         prints = f" (fingerprint {job.before} -> {job.after})" if job.fate is Fate.RESTARTS else ""
         why = (*job.because, *(f"needs no restart: {line}" for line in job.harmless))
@@ -79,6 +84,20 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
         Section("Mirror jobs", "", tuple(mirrors)),
     )
     return (first, *(section for section in more if section.items))
+
+
+def _families(said: str, travels: Sequence[TopicTravel]) -> Iterator[SectionItem]:
+    """Many topics by the beginnings of their names, the most frequent first: a widened expression shows what it
+    reaches, though each list is cut."""
+    families = grouped((_beginning(travel.source.name), str(travel)) for travel in travels)
+    for beginning, names in sorted(families.items(), key=lambda family: -len(family[1])):
+        yield SectionItem(f"{said} {beginning} ({len(names):,})", names=tuple(names))
+
+
+def _beginning(topic: str) -> str:
+    """``orders.*``: the first word of a name and its separator; the whole name where it is one word."""
+    word = _FIRST_WORD.match(topic)
+    return f"{word[0]}*" if word else topic
 
 
 def effects_section(effectless: Sequence[NoEffect]) -> tuple[Section, ...]:

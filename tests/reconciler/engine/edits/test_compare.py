@@ -226,6 +226,18 @@ def test_a_list_that_is_cut_does_not_hide_that_topics_are_lost() -> None:
     text = render(Review(None, compare(of("b-.*"), of("a-.*")), AGAINST), Format.TEXT, Handoff())
     assert "Declared topics that flows gain or lose (100)" in text
     assert "  flow east-to-west: gains 50, loses 50\n" in text
+    assert "  flow east-to-west gains a-* (50)\n" in text
+
+
+def test_a_widened_expression_shows_what_it_reaches_by_beginnings_of_names() -> None:
+    names = [*(f"crm-{n}" for n in range(40)), *(f"search.{n}" for n in range(9)), "solo"]
+    some = [topic(name, partitions=1) for name in names]
+    before, after = (topology(*some, flow("east", "west", chosen)) for chosen in ("none", ".*"))
+    text = render(Review(None, compare(before, after), AGAINST), Format.TEXT, Handoff())
+    found = [line.strip() for line in text.splitlines() if "west gains " in line]
+    assert found == [f"flow east-to-west gains {family}" for family in ("crm-* (40)", "search.* (9)", "solo (1)")]
+    whole = render(Review(None, compare(before, after), AGAINST), Format.HTML, Handoff())
+    assert all(f"east.{name}" in whole for name in names), "what is folded is there"
 
 
 def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
