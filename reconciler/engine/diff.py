@@ -12,7 +12,7 @@ from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged, Why
 from reconciler.model.changes.findings import Findings, Settled, merged
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.model.live import LiveCluster, LiveState, broker_configs, different_configs
+from reconciler.model.live import LiveCluster, LiveState, different_configs, usual_configs
 from reconciler.model.replicas import ReplicaFacts
 from reconciler.resources.acls.diff import compare_access
 from reconciler.resources.flows.routes import Routing, find_routes, selector_of
@@ -173,7 +173,7 @@ def _surroundings(
             facts = cluster.replicas
             moves = facts.moves if isinstance(facts, ReplicaFacts) else ()
             busy = frozenset(move.topic for move in moves)
-            fallback = broker_configs(different)
+            fallback = usual_configs(cluster)
             names = cache(partial(_namesakes, cluster, desired.get(name, ())))
             surroundings[name] = Surroundings(
                 topology.clusters[name], cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden

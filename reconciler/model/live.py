@@ -141,6 +141,7 @@ class LiveCluster:
     ``replicas`` None: there was no reason to read them.
     ``quota_keys``: which keys of whose quotas runs of this environment set, by the ownership record.
     ``access``, ``quotas``, ``users`` None: not read, because nothing that is declared depends on it.
+    ``defaults``: by one broker, read where no topic shows what a new one has (``usual_configs``).
     """
 
     name: str
@@ -154,6 +155,7 @@ class LiveCluster:
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
     users: LiveUsers | None = None
+    defaults: Mapping[str, str] | Unknown = field(default_factory=_nothing)
 
     @property
     def topic_count(self) -> int:
@@ -201,6 +203,49 @@ def different_configs(cluster: LiveCluster) -> list[Mapping[str, ConfigValue]]:
     """The configs of all topics, those that are one object once: of ten thousand topics perhaps fifty."""
     every = {id(topic.configs): topic.configs for topic in cluster.topics.values()}
     return [config_values for config_values in every.values() if not isinstance(config_values, Unknown)]
+
+
+_OF_BROKERS = {
+    "retention.bytes": "log.retention.bytes", "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms", "segment.bytes": "log.segment.bytes",
+    "max.message.bytes": "message.max.bytes", "message.timestamp.type": "log.message.timestamp.type",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+}  # fmt: skip
+_TIMES = {"retention.ms": "log.retention", "segment.ms": "log.roll"}
+_UNITS = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))
+"""The first of these that a broker has counts."""
+
+
+def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
+    """What a topic without an override has on a broker with ``configs``, by the topic's own names."""
+    defaults = {key: value for key, name in _OF_BROKERS.items() if (value := configs.get(name)) is not None}
+    for key, stem in _TIMES.items():
+        said = ((configs.get(f"{stem}.{unit}"), factor) for unit, factor in _UNITS)
+        value, factor = next(((value, factor) for value, factor in said if value is not None), (None, 1))
+        if value is not None and value.lstrip("-").isdigit():
+            defaults[key] = str(int(value) * factor) if int(value) >= 0 else value
+    return defaults
+
+
+SHOWN_BY_ALL = frozenset({*_OF_BROKERS, *_TIMES} - {
+    "max.decompressed.message.bytes", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
+})  # fmt: skip
+"""Since Kafka 2.8. An internal topic overrides some of them, so it does not show what a new topic has."""
+
+
+def shows_defaults(cluster: LiveCluster) -> bool:
+    return broker_configs(different_configs(cluster)).keys() >= SHOWN_BY_ALL
+
+
+def usual_configs(cluster: LiveCluster) -> dict[str, ConfigValue]:
+    """What a topic of ``cluster`` has without overrides: as its topics show, else as a broker says."""
+    told = cluster.defaults if isinstance(cluster.defaults, Mapping) else {}
+    defaults = {key: ConfigValue(value, Source.BUILT_IN) for key, value in told.items()}
+    return {**defaults, **broker_configs(different_configs(cluster))}
 
 
 LAG_LATE_MS = 10_000

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Action, Change, ConfigChange, KindName, Risk, Subject
 from reconciler.model.environment.topology import TopicRef, Topology
-from reconciler.model.live import BrokerConfigs, LiveCluster, LiveState, LiveTopic, broker_configs, different_configs
+from reconciler.model.live import BrokerConfigs, LiveCluster, LiveState, LiveTopic, usual_configs
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.drift import Deviation, History, Told
@@ -55,7 +55,7 @@ def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = (
     @cache
     def fallbacks(cluster: str) -> BrokerConfigs:
         known = live.known(cluster)
-        return broker_configs(different_configs(known)) if known else {}
+        return usual_configs(known) if known else {}
 
     return World(topology, live, fallbacks, grouped((each.remote, each) for each in copies))
 

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import assert_never
 
 from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.configs import broker_configs
 from reconciler.backends.clusters.quotas import QuotaControl
 from reconciler.backends.clusters.replicas import KafkaReplicas
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange, topic_items
@@ -17,7 +18,7 @@ from reconciler.backends.clusters.topics.write import perform, validate
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.requests import Requests
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, or_unknown
 from reconciler.kafka.protocol.metadata_and_configs import ClusterOf
 from reconciler.model.acls import AclBinding
 from reconciler.model.changes import (
@@ -31,7 +32,7 @@ from reconciler.model.changes import (
     TopicChange,
 )
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveUsers, Made
+from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveUsers, Made, broker_defaults, shows_defaults
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.quotas import Limits, QuotaEntity
 from reconciler.model.replicas import Partition, ReassignmentInFlight, ReplicaFacts
@@ -68,8 +69,21 @@ class KafkaCluster:
         if topics is None and self._ahead is not None:
             begun, self._ahead = self._ahead, None
             if (cluster := begun()) is not None:
-                return cluster
-        return read_cluster(self._connected(), topics)
+                return self._with_defaults(cluster)
+        cluster = read_cluster(self._connected(), topics)
+        return cluster if topics is not None else self._with_defaults(cluster)
+
+    def _with_defaults(self, cluster: LiveCluster) -> LiveCluster:
+        """A fresh cluster shows no topic, so what a new one keeps is asked of a broker."""
+        if shows_defaults(cluster) or not cluster.brokers:
+            return cluster
+        number = cluster.brokers[0].id
+
+        def ask() -> Mapping[str, str]:
+            configs = broker_configs(self._connected(), number)
+            return broker_defaults({key: entry.value for key, entry in configs.items()})
+
+        return replace(cluster, defaults=or_unknown(f"configs of broker {number}", ask))
 
     def health(self) -> ClusterHealth:
         """For gates of a rollout: cheap, whatever the number of topics. Covers topics that the principal may see."""

@@ -8,37 +8,12 @@ from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef
-from reconciler.model.live import ConfigValue, Source
+from reconciler.model.live import ConfigValue, Source, broker_defaults
 from reconciler.model.reports.doctor import ClusterFacts, Finding
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.expected import Prospect
 from reconciler.resources.topics.limits import KeptLess, kept_less, kept_less_lines
 from reconciler.text import counted
-
-_OF_BROKERS = {
-    "retention.bytes": "log.retention.bytes", "cleanup.policy": "log.cleanup.policy",
-    "delete.retention.ms": "log.cleaner.delete.retention.ms",
-    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
-    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms", "segment.bytes": "log.segment.bytes",
-    "max.message.bytes": "message.max.bytes", "message.timestamp.type": "log.message.timestamp.type",
-    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-}  # fmt: skip
-_TIMES = {"retention.ms": "log.retention", "segment.ms": "log.roll"}
-_UNITS = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))
-"""The first of these that a broker has counts."""
-
-
-def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
-    """What a topic without an override has on a broker with ``configs``, by the topic's own names."""
-    defaults = {key: value for key, name in _OF_BROKERS.items() if (value := configs.get(name)) is not None}
-    for key, stem in _TIMES.items():
-        said = ((configs.get(f"{stem}.{unit}"), factor) for unit, factor in _UNITS)
-        value, factor = next(((value, factor) for value, factor in said if value is not None), (None, 1))
-        if value is not None and value.lstrip("-").isdigit():
-            defaults[key] = str(int(value) * factor) if int(value) >= 0 else value
-    return defaults
 
 
 def brokers_agree(check: Check, brokers: Mapping[int, Mapping[str, str | None]]) -> Finding:

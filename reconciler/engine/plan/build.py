@@ -10,7 +10,7 @@ from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, 
 from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
 from reconciler.engine.topic_list import OUR_TOPICS
-from reconciler.errors import Moved
+from reconciler.errors import Moved, Unknown
 from reconciler.model.changes import About, CreateTopic, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
@@ -62,7 +62,7 @@ def plan(
         unmanaged=findings.unmanaged,
         unmanaged_acls=findings.unmanaged_acls,
         ignored=findings.ignored,
-        notes=(*findings.notes, *_notes(topology, findings, routing), *access.notes),
+        notes=(*findings.notes, *_notes(topology, live, findings, routing), *access.notes),
         unchanged=len(same.union(findings.as_desired) - changed),
         loads=loads_of(ordered, live),
         shifts=access.shifts,
@@ -148,7 +148,7 @@ def _count(part: object) -> int | None:
     return len(part) if isinstance(part, frozenset | Mapping) else None
 
 
-def _notes(topology: Topology, findings: Findings, routing: Routing) -> Iterator[str]:
+def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Routing) -> Iterator[str]:
     # What changes for a running job without a restart.
     changed = {change.ref for change in findings.changes if isinstance(change, TopicChange | ReassignReplicas)}
     kept = {settled.subject.name for settled in findings.settled if settled.subject.about is About.MIRROR}
@@ -161,3 +161,7 @@ def _notes(topology: Topology, findings: Findings, routing: Routing) -> Iterator
     # Copies that keep less than their sources. Where the plan creates the copy, that is a risk of the change.
     made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}
     yield from kept_less_lines(each for each in kept_less_by(routing) if each.remote not in made)
+    for name in sorted({ref.cluster for ref in made if ref in {route.remote for route in routing.routes}}):
+        cluster = live.known(name)
+        if cluster is not None and isinstance(cluster.defaults, Unknown):
+            yield f"whether new copies on {name} keep what their sources do is not known: {cluster.defaults.error}"

@@ -17,7 +17,7 @@ from reconciler.engine.guards.first_contact import clusters_of, other_repository
 from reconciler.errors import BlockedError, ClusterError, Unknown, or_unknown
 from reconciler.model.changes import ChangeOfTopic
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.live import LiveState, broker_configs, different_configs
+from reconciler.model.live import LiveState, usual_configs
 from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.last_apply import Applied, Consent
@@ -113,7 +113,7 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
         live = session.last.live.known(name) if session.last.live is not None else None
         now = before
         if live is not None:
-            now = left_on(live, live.topics.keys() - unmanaged[name], broker_configs(different_configs(live)))
+            now = left_on(live, live.topics.keys() - unmanaged[name], usual_configs(live))
         if topics := touched.get(name):
             again = or_unknown(f"cluster {name}", partial(session.clusters[name].read, sorted(topics)))
             if isinstance(again, Unknown):

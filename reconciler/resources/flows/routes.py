@@ -14,7 +14,7 @@ from operator import attrgetter
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.model.live import BrokerConfigs, ConfigValue, LiveState, Source, broker_configs, different_configs
+from reconciler.model.live import BrokerConfigs, ConfigValue, LiveState, Source, usual_configs
 from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
 from reconciler.resources.flows.explain import idle_names, left_out, left_out_words
 from reconciler.resources.flows.names.carried import plain_names, selector_for
@@ -99,7 +99,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
         makers[hop.remote].append(hop)
     contested = frozenset(ref for ref, hops in makers.items() if len(hops) > 1 and not _shared(topology, hops))
     refused = tuple(_refusals(endless, {ref: makers[ref] for ref in sorted(contested)}))
-    brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
+    brokers = {name: usual_configs(cluster) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
     # Hops whose source exists or is made by such a hop, so none that follows a contested topic.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.changes import (
@@ -23,7 +23,7 @@ from reconciler.model.changes import (
     TopicChange,
     UserChange,
 )
-from reconciler.model.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic, Source
+from reconciler.model.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic, Source, shows_defaults
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.replicas import ReplicaFacts
 from tests.support.fakes.principals import BrokerError, HeldPrincipals
@@ -84,6 +84,7 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         self.cluster_id = cluster_id or f"id-of-{name}"
         self.brokers = tuple(Broker(i + 1, "127.0.0.1", 9092 + i, f"rack-{i % 3}") for i in range(brokers))
         self.broker_configs = dict(broker_configs or {})
+        self.broker_configs_denied = False
         self.topics: dict[str, FakeTopic] = {}
         self.hidden: set[str] = set()
         self.denied: set[str] = set()
@@ -143,7 +144,13 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         brokers = tuple(broker for broker in self.brokers if broker.id not in self.away)
         hidden = {name: Unknown(f"{self.name}/{name}", "hidden") for name in self.hidden.intersection(topics or ())}
         sees_all = not (hidden or self.hidden - self.denied)
-        return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=sees_all, hidden=hidden)
+        seen = LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=sees_all, hidden=hidden)
+        if topics is not None or shows_defaults(seen):
+            return seen
+        if self.broker_configs_denied:
+            return replace(seen, defaults=Unknown("configs of broker 1", "it may not ask"))
+        usual = {key: value.value for key, value in self._configs(FakeTopic("", [])).items()}
+        return replace(seen, defaults={key: value for key, value in usual.items() if value is not None})
 
     def seen(self) -> LiveCluster:
         """As ``read``, and no call."""

@@ -217,6 +217,9 @@ def test_a_copy_that_keeps_less_by_its_brokers_is_a_problem_with_what_to_write()
         assert limits.verdict is DoctorVerdict.PROBLEM
         assert "retention.ms is 7d (broker default) on west, unlimited (broker default) on east" in limits.text
         assert limits.todo[0].startswith("Write retention.ms: -1 under defaults.configs of cluster west")
+    west.broker_configs_denied = True
+    state = LiveState({"east": east.read(), "west": west.read()}, {})
+    routing = find_routes(wished, state)
     unread = flow_findings(wished, state, routing.routes, {"west": replace(FACTS, brokers=LOST)}, routing.prospects)
     assert [one.verdict for one in unread if one.check == "limits"] == [DoctorVerdict.UNKNOWN]
 

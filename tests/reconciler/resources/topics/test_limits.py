@@ -23,12 +23,14 @@ def brokers(seen: World, cluster: str, **values: str) -> None:
         )
 
 
-def kept_for_ever() -> World:
-    """As of server.properties with log.retention.hours=-1 and log.cleanup.policy=compact at the source."""
+def kept_for_ever(*, fresh: bool = False) -> World:
+    """As of server.properties with log.retention.hours=-1 and log.cleanup.policy=compact at the source. ``fresh``: no
+    topic of the target shows what a new one has."""
     seen = world()
     brokers(seen, "east", retention_ms="-1", cleanup_policy="compact")
     seen.clusters["east"].put("hist")
-    seen.clusters["west"].put("other")
+    if not fresh:
+        seen.clusters["west"].put("other")
     return seen
 
 
@@ -37,8 +39,9 @@ def creation(plan: Plan) -> Planned:
     return found
 
 
-def test_a_copy_that_would_lose_what_the_source_keeps_is_a_high_risk_with_what_to_write() -> None:
-    made = creation(kept_for_ever().plan(topology(flow("east", "west", "hist"))))
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_copy_that_would_lose_what_the_source_keeps_is_a_high_risk_with_what_to_write(*, fresh: bool) -> None:
+    made = creation(kept_for_ever(fresh=fresh).plan(topology(flow("east", "west", "hist"))))
     assert made.risk is Risk.HIGH
     assert (
         "cleanup.policy is delete (broker default) on west, compact (static broker) on east: the copy loses what the"
@@ -46,6 +49,13 @@ def test_a_copy_that_would_lose_what_the_source_keeps_is_a_high_risk_with_what_t
     ) in made.risk_why
     assert "retention.ms is 7d (broker default) on west, unlimited (broker default) on east" in made.risk_why
     assert "Write cleanup.policy: compact, retention.ms: -1 under defaults.configs of cluster west" in made.risk_why
+
+
+def test_what_new_copies_of_a_fresh_cluster_keep_is_unknown_where_no_broker_says() -> None:
+    seen = kept_for_ever(fresh=True)
+    seen.clusters["west"].broker_configs_denied = True
+    plan = seen.plan(topology(flow("east", "west", "hist")))
+    assert "whether new copies on west keep what their sources do is not known: it may not ask" in plan.notes
 
 
 def test_the_sources_defaults_carry_what_server_properties_says_too() -> None:
@@ -77,6 +87,7 @@ def test_a_copy_that_is_there_is_named_by_a_note_until_a_file_says_what_it_keeps
     assert not [note for note in seen.plan(said).notes if "the copy loses" in note]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize(
     ("here", "there", "words"),
     [
@@ -99,13 +110,16 @@ def test_a_copy_that_is_there_is_named_by_a_note_until_a_file_says_what_it_keeps
     ],
 )
 def test_every_such_setting_is_compared_as_it_takes_effect(
-    here: dict[str, str], there: dict[str, str], words: str
+    here: dict[str, str], there: dict[str, str], words: str, *, fresh: bool
 ) -> None:
     seen = world()
     brokers(seen, "east", **here)
     brokers(seen, "west", **there)
     seen.clusters["east"].put("hist")
-    seen.clusters["west"].put("other")
+    if fresh:
+        seen.clusters["west"].put("__consumer_offsets").overrides["cleanup.policy"] = "compact"
+    else:
+        seen.clusters["west"].put("other")
     made = creation(seen.plan(topology(flow("east", "west", "hist"))))
     assert words in made.risk_why
     assert made.risk in (Risk.MEDIUM, Risk.HIGH)
