@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package freeze
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,7 +55,7 @@ test-least-privilege: install
 	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py \
 		tests/mirror/driver/test_least_privilege.py tests/e2e/mirror/test_failover_rights.py
 
-# A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, same offsets by commands and over
+# A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, an upgrade and back, same offsets by commands and over
 # three clusters, the live page within 2 s of status, a mirror in trouble with a Prometheus beside it, and the tutorial.
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters --ignore tests/e2e/spark/clusters/test_kubernetes.py \
@@ -128,6 +128,10 @@ package: install
 # What `make package` builds, installed by one command from a folder of wheels on a machine without Spark and Java.
 test-package: package
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/from_the_package.py
+
+# tests/golden/release anew: what this commit, which gets the tag of a version, leaves for later ones to read.
+freeze: install
+	@PYTHONPATH=.:spark:sandbox $(PYTHON_IN_VENV) -m tests.golden.formats
 
 # docs/licences.md anew, after `make lock` and `make install`.
 licences: install

@@ -237,8 +237,10 @@ class JsonRecord(Generic[T]):
         """Raises ValueError for what ``dumps`` of this version did not write, as far as the codec is strict."""
         try:
             document = parsed(text)
-            if type(document) is not dict or document.pop("format_version", None) != self._version:
-                raise ValueError("another format version")
+            if type(document) is not dict:
+                raise ValueError("it is no JSON object")
+            if (version := document.pop("format_version", None)) != self._version:
+                raise ValueError(f"it has format version {version!r}, and this release reads {self._version}")
             return self._codec.decoded(self._kind, document)
         except ValueError as error:
             raise ValueError(f"no {self._name}: {error}") from None

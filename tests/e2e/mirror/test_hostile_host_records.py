@@ -20,7 +20,7 @@ from tests.support.access.trap import Trap
 from tests.support.clusters import real_cluster
 from tests.support.commands import two_clusters
 from tests.support.fakes.control import SUBMISSION, desired, document
-from tests.support.jobs.mirror_hosts import Hosts
+from tests.support.jobs.hosts.mirror_hosts import Hosts
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 ACCEPTED = "spark_conf: ['spark.*']\narchives: ['{folder}/ours/*.tar.gz#environment']"

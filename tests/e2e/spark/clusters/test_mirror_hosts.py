@@ -16,7 +16,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from tests.support.commands import two_clusters
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
-from tests.support.jobs.mirror_hosts import Hosts
+from tests.support.jobs.hosts.mirror_hosts import Hosts
 from tests.support.jobs.records import write_awkward
 from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode

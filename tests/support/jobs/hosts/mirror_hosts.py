@@ -20,17 +20,30 @@ from tests.support.paths import ROOT
 from tests.support.reading import to_the_end
 
 
+@dataclass(frozen=True)
+class Program:
+    """The command, and where it starts. ``environ``: of its processes."""
+
+    command: tuple[str, ...]
+    folder: Path
+    environ: Mapping[str, str]
+
+
+CHECKOUT = Program((sys.executable, "-m", "reconciler"), ROOT, os.environ)
+
+
 @dataclass
 class HostMachine:
     """A state folder and the processes that work in it."""
 
     folder: Path
     variables: Mapping[str, str] = field(default_factory=dict)
+    program: Program = CHECKOUT
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def environ(self) -> dict[str, str]:
-        return {**os.environ, **self.variables, "RECONCILER_STATE": str(self.folder / "state")}
+        return {**self.program.environ, **self.variables, "RECONCILER_STATE": str(self.folder / "state")}
 
     @property
     def log(self) -> str:
@@ -41,7 +54,7 @@ class HostMachine:
         words = ["mirror", "host", str(environment), "--accept", str(accept)]
         with (self.folder / "host.log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", *words], stdout=log, stderr=log, cwd=ROOT, env=self.environ
+                [*self.program.command, *words], stdout=log, stderr=log, cwd=self.program.folder, env=self.environ
             )
 
     def pids(self) -> list[int]:
@@ -87,19 +100,21 @@ class Hosts:
     """Of all machines."""
     machines: dict[str, HostMachine] = field(default_factory=dict)
 
-    def start(self, name: str) -> HostMachine:
+    def start(self, name: str, program: Program = CHECKOUT) -> HostMachine:
         accept = self.folder / "accept.yaml"
         accept.write_text(f"environments: [{self.environment.name}]\n{self.accepted}\n", "utf-8")
-        self.machines[name] = machine = HostMachine(self.folder / name, self.variables)
+        self.machines[name] = machine = HostMachine(self.folder / name, self.variables, program)
         machine.host(self.environment, accept)
         return machine
 
-    def reconciler(self, *words: str, code: int = 0) -> str:
+    def reconciler(self, *words: str, code: int = 0, program: Program = CHECKOUT) -> str:
         """From a machine that is thrown away afterwards."""
-        command = [sys.executable, "-m", "reconciler", *words]
+        command = [*program.command, *words]
         state = {"RECONCILER_STATE": str(self.folder / f"ci{len([*self.folder.iterdir()])}")}
-        environ = {**os.environ, **self.variables, **state}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, cwd=ROOT, env=environ)
+        environ = {**program.environ, **state, **self.variables}
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=400, check=False, cwd=program.folder, env=environ
+        )
         logs = "\n".join(f"{name}:\n{machine.log}" for name, machine in self.machines.items())
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{logs}"
         return done.stdout + done.stderr
