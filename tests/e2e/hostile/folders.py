@@ -21,6 +21,7 @@ from tests.e2e.hostile.words import (
     MODULES,
     NUMBERS,
     REFERENCES,
+    SPARK_SETTINGS,
     hostile_text,
     shown_text,
 )
@@ -90,8 +91,7 @@ _SPECIAL: tuple[tuple[tuple[Any, ...], Sequence[Any]], ...] = (
     (("clusters", "east", "client", "sasl.oauthbearer.token.endpoint.url"), [f"https://{text}" for text in ADDRESSES]),
     (("clusters", "west", "client"), [{key: f"/tmp/{CANARY}"} for key in CLIENT_SETTINGS]),
     (("clusters", "east", "principals"), [{"plan": {key: CANARY}} for key in CLIENT_SETTINGS]),
-    (("mirrors", "west", "spark_conf"), [{"spark.driver.extraJavaOptions": f"-javaagent:{CANARY}"},
-    {"spark.jars": "/etc/passwd"}]),
+    (("mirrors", "west", "spark_conf"), [{name: value} for name, value in SPARK_SETTINGS]),
     (("mirrors", "west", "master"), ("spark://evil.example:7077", "local[" + "9" * 50 + "]", "k8s://x", "yarn")),
     (("users", 0, "password"), REFERENCES),
     (("topics", "orders", "partitions"), NUMBERS),
@@ -116,7 +116,12 @@ class HostileEnvironment:
 
     @property
     def concerns_git(self) -> bool:
-        return any("repository" in file.make or "git" in file.make or "link" in file.make for file in self.files)
+        return any(
+            word in text
+            for file in self.files
+            for word in ("repository", "git", "link", "tree")
+            for text in (file.make, file.name.decode("latin-1").lower())
+        )
 
     def write(self, folder: Path, outside: Path) -> None:
         """``outside``: a file that is not of the repository."""
@@ -175,11 +180,57 @@ def _work_tree(path: bytes, outside: bytes) -> None:
     (Path(os.fsdecode(path)) / "commondir").write_text(".\n")
 
 
+def _linked_tree(path: bytes, outside: bytes) -> None:
+    """A work tree as ``git worktree`` makes one: a file ``.git`` that leads to a repository of the edit."""
+    store = os.path.join(path, b"store")  # noqa: PTH118
+    _repository(store, outside)
+    (Path(os.fsdecode(path)) / ".git").write_text("gitdir: store\n")
+
+
+def _borrowing(path: bytes, outside: bytes) -> None:
+    """A repository that takes objects from elsewhere, and whose configuration includes a file of the machine."""
+    _repository(path, outside)
+    made = Path(os.fsdecode(path))
+    (made / "objects" / "info").mkdir(parents=True)
+    (made / "objects" / "info" / "alternates").write_text(f"{os.fsdecode(outside)}\n../../../.git/objects\n")
+    (made / "objects" / "info" / "http-alternates").write_text("http://evil.example/objects\n")
+    with (made / "config").open("a") as config:
+        config.write(f'[include]\n\tpath = {os.fsdecode(outside)}\n[includeIf "gitdir:/"]\n\tpath = /etc/passwd\n')
+
+
+def _case_of_git(path: bytes, outside: bytes) -> None:
+    """Where names differ by case only, a file system may take it for ``.git``."""
+    _repository(os.path.join(os.path.dirname(path), b".GiT"), outside)  # noqa: PTH118, PTH120
+
+
+def _loop_of_links(path: bytes, _: bytes) -> None:
+    """Links that lead to each other, and a folder that holds itself."""
+    os.makedirs(path)  # noqa: PTH103
+    made = Path(os.fsdecode(path))
+    (made / "a.yaml").symlink_to("b.yaml")
+    (made / "b.yaml").symlink_to("a.yaml")
+    (made / "self").symlink_to(".")
+    (made / "up").symlink_to("..")
+
+
+def _chain_of_links(path: bytes, _: bytes) -> None:
+    """More links than Linux follows, and the last one leads out."""
+    os.makedirs(path)  # noqa: PTH103
+    made = Path(os.fsdecode(path))
+    for number in range(50):
+        (made / f"{number}.yaml").symlink_to(f"{number + 1}.yaml" if number < 49 else "/etc/passwd")
+
+
 _MAKERS: Mapping[str, Callable[[bytes, bytes], None]] = {
     "repository": _repository,
     "repository around it": _around,
     "folder .git": _git_folder,
     "work tree": _work_tree,
+    "git worktree": _linked_tree,
+    "repository that borrows": _borrowing,
+    "folder .GiT": _case_of_git,
+    "links in a loop": _loop_of_links,
+    "links in a chain": _chain_of_links,
     "pipe": lambda path, _: os.mkfifo(path),
     "socket": lambda path, _: os.mknod(path, 0o140644),
     "folder": _folder_of,
@@ -194,7 +245,10 @@ _MAKERS: Mapping[str, Callable[[bytes, bytes], None]] = {
             b"../../outside.yaml", b"x.yaml", b"loop.yaml", b"/proc/self/root/etc/passwd", b"../.git/config",
             b"../.git", b"/dev/random", b"missing", b"../../.git/HEAD", b"../../.git/config", b"../../.git/logs/HEAD",
             b"../../.git", b"../../.env", b"../../.env.yaml", b"../../shared.yaml", b"../../shared/../.env.yaml",
-            b"../../shared", b"../hostile/topology.yaml",
+            b"../../shared", b"../hostile/topology.yaml", b"../../.git/index", b"../../.git/objects",
+            b"../../.git/hooks", b"/proc/self/cmdline", b"/proc/self/mem", b"/proc/1/environ", b"/sys/kernel/profiling",
+            b"../../shared.yaml/", b"./topology.yaml", b"topology.yaml", b"x/../../../.env", b"~/.ssh/id_rsa",
+            b"//etc/passwd",
         )
     },
 }  # fmt: skip
@@ -211,6 +265,15 @@ _EXTRAS = (
     HostileFile(b"evil.py", _PYTHON), HostileFile(b"sitecustomize.py", _PYTHON),
     HostileFile(b"antigravity.py", _PYTHON), HostileFile(b"yaml.py", _PYTHON),
     HostileFile(b"__init__.py", _PYTHON), HostileFile(b"conftest.py", _PYTHON),
+    HostileFile(b"tree", None, "git worktree"), HostileFile(b"more", None, "repository that borrows"),
+    HostileFile(b"x", None, "folder .GiT"), HostileFile(b"loops", None, "links in a loop"),
+    HostileFile(b"chain", None, "links in a chain"), HostileFile(b"chain", None, "link to ../../.git"),
+    HostileFile(b".GIT", b"gitdir: ../../.git\n"), HostileFile(b".git ", b"gitdir: /etc\n"),
+    HostileFile(b"git~1/config", b"[core]\n\tfsmonitor = touch c4nary\n"),
+    HostileFile(b"objects/info/alternates", b"/etc\n"), HostileFile(b"CODEOWNERS", b"* @octocat\n"),
+    HostileFile(b".mailmap", b"A <a@example.com> <b@example.com>\n"), HostileFile(b".gitignore", b"*\n"),
+    HostileFile(b".netrc", b"machine git.example login a password b\n"), HostileFile(b"krb5.conf",
+    b"include /etc/passwd\n"),
     HostileFile(b".git", b"gitdir: /etc\n"), HostileFile(b"a/.git", b"gitdir: ../../../.git\n"),
     HostileFile(b"more", None, "repository"), HostileFile(b"more", None, "work tree"),
     HostileFile(b"x", None, "repository around it"), HostileFile(b".hidden", None, "repository"),
@@ -218,6 +281,7 @@ _EXTRAS = (
     HostileFile(b"module", None, "folder"), HostileFile(b"l.yaml", None, "link to ../../.env.yaml"),
     HostileFile(b"l.yaml", None, "link to ../../shared.yaml"), HostileFile(b"l.yaml", None, "link to ../../.git/HEAD"),
     HostileFile(b".gitmodules", b"[submodule \"x\"]\n\tpath = ../../../etc\n"),
+    HostileFile(b".gitmodules", b"[submodule \"x\"]\n\tpath = x\n\turl = ext::sh -c x\n\tupdate = !touch c4nary\n"),
     HostileFile(b".gitattributes", b"* filter=evil diff=evil working-tree-encoding=UTF-16 ident\n"),
     HostileFile(b".env", b"HOSTILE=1\n"),
     HostileFile(b"schemas/environment.schema.json", b"{}"), HostileFile(b".hidden.yaml", b"x: [\n"),

@@ -53,6 +53,15 @@ ADDRESSES = (
     "east.example:0", "east.example:65536", "east.example:9_092", "east.example:\u0669092", "east.example:", ":9092",
     "-evil:1", "evil..example:1", "\u2100.example:1", "[v1.evil]:1", "[::1%25eth0]:1", "0x7f.1:1",
     "east.example\\@evil:1", "[", "]", "[]:1", "[::ffff:127.0.0.1]:1", "xn--80ak6aa92e:1",
+    "169.254.169.254:80", "[fe80::1]:9092", "[::ffff:169.254.169.254]:80", "[fd00:ec2::254]:80",
+    "metadata.google.internal:80",
+    "user:secret@east.example:9092", "a b:9092", "east.example:\uff19092", "east.example:\u00b2", "east.example.:9092",
+    "east.example..:9092", "2852039166:80", "0251.0376.0251.0376:80", "127.1:9092", "0:9092", "localhost:22",
+    "east.example:+9092",
+    "east.example: 9092", "east.example:9092 ", "east.example:09092", "east.example:9092/../x",
+    "east.example:9092;evil:1",
+    "[::]:9092", "[::1]:9092", "[::1%25lo]:9092", "${env:EAST}:9092", "*.example:9092", "east.example:1e3",
+    "@east.example:1",
 )  # fmt: skip
 """What some parser takes for ``east.example``, and another for somebody else's host."""
 MODULES = (
@@ -82,6 +91,22 @@ CLIENT_SETTINGS = (
     "sasl.oauthbearer.assertion.file", "https.ca.location", "statistics.interval.ms",
     "socket.connection.setup.timeout.ms",
 )  # fmt: skip
+SPARK_SETTINGS = (
+    ("spark.driver.extraJavaOptions", f"-javaagent:{CANARY}"), ("spark.jars", "/etc/passwd"),
+    ("spark.driver.extraJavaOptions=-javaagent:x -Da", "b"), ("spark.jars.packages", "evil:evil:1"),
+    ("spark.plugins", "evil.Plugin"), ("spark.submit.pyFiles", "/proc/self/environ"), ("spark.pyspark.python",
+    "./evil.py"),
+    ("spark.executorEnv.PATH", "."), ("spark.archives", "/srv/../../tmp/evil.tar.gz#environment"),
+    ("spark.eventLog.dir", "http://169.254.169.254/"), ("spark.redaction.regex", "(a+)+b"), ("spark.ui.proxyBase",
+    "//evil.example"),
+    ("spark.app.name", "\n::set-output name=x::y"), ("spark.yarn.queue", "@octocat <script>"),
+    ("spark.authenticate.secret", "${env:EAST}"),
+    ("spark.hadoop.fs.s3a.secret.key", "hunter3"), ("spark.authenticate", "false"), ("spark.driver.host",
+    "evil.example"),
+    ("--conf", "spark.master=local"), ("spark.", ""), ("spark.a b", "c"), ("spark.\u202ea", "b"),
+    ("spark.executor.memory", "9" * 60),
+)  # fmt: skip
+"""Names and values: code, files, other hosts, secrets, and what Spark reads as another setting."""
 _ODD = (
     "", " ", "null", "true", "no", "0x1f", "1e999", ".inf", ".nan", "1:30", "2001-01-01", "<<", "=", "*a", "&a", "!x",
     "kafka-cluster",
