@@ -13,6 +13,15 @@ from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, alike
+from reconciler.environment.importers.mirrormaker.token_logins import (
+    IAM_MECHANISM,
+    IAM_MODULE,
+    OAUTH_MODULE,
+    OF,
+    SECRETS,
+    JavaLogin,
+    token_login,
+)
 from reconciler.kafka.client.auth.supported_settings import BY_PASSWORD
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")
@@ -77,7 +86,8 @@ class Client:
             self._add("security.protocol", protocol, prop)
         for name in _SAME:
             if (prop := self._get(name)) and not self._in_vain(name, prop, protocol):
-                self._add(name, self._plain(prop, prop.value.strip()), prop)
+                text = prop.value.strip()
+                self._add(name, "OAUTHBEARER" if text == IAM_MECHANISM else self._plain(prop, text), prop)
         name = "ssl.endpoint.identification.algorithm"
         if prop := self._get(name):  # Java takes an empty text for no check of names
             self._add(name, prop.value.strip().lower() or "none", prop)
@@ -150,6 +160,12 @@ class Client:
         if mechanism is None or mechanism.value.strip() == "GSSAPI":
             self._add_gssapi(origin)
             kinds = {"sasl.kerberos.keytab": "keyTab", "sasl.kerberos.principal": "principal"}
+        elif mechanism.value.strip() == IAM_MECHANISM:
+            self._tokens(mechanism, IAM_MODULE, {})
+            return
+        elif mechanism.value.strip() == "OAUTHBEARER" and origin is not None:
+            self._add(f"{OF}method", "oidc", origin)
+            kinds = {f"{OF}client.id": "clientId", f"{OF}client.secret": "clientSecret"}
         elif mechanism.value.strip() not in BY_PASSWORD and origin is None:
             return
         for setting, kind in kinds.items():
@@ -187,49 +203,79 @@ class Client:
             match.group(1): re.sub(r"\\(.)", r"\1", next(part for part in match.groups()[1:] if part is not None))
             for match in _OPTION.finditer(text)
         }
-        handler = self._get("sasl.login.callback.handler.class")
         match module:
             case "PlainLoginModule" | "ScramLoginModule":
                 self._pairs(prop, options, (("username", "sasl.username"), ("password", "sasl.password")))
-            case "OAuthBearerLoginModule" if handler and not handler.value.strip().startswith("org.apache.kafka."):
-                # A class of Java would get the tokens; only Kafka's own does what OIDC means here.
-                self.notes.settled.add(prop)
-                self.notes.mistake(
-                    handler,
-                    f'it is "{handler.value.strip()}", a class in Java that gets the tokens, which cannot run here. '
-                    "Callback handlers are not supported: tokens come from an OIDC endpoint for a client id and its "
-                    "secret. Give the mirror such a client (sasl.oauthbearer.*), or a SCRAM or TLS identity, and "
-                    "import again.",
-                )
-            case "OAuthBearerLoginModule":
-                for option, name in _CREDENTIALS.items():
-                    if (own := self._get(name)) and option not in options:
-                        options[option] = own.value.strip()
-                        self.notes.settled.add(own)
-                self._add("sasl.oauthbearer.method", "oidc", prop)
-                of = "sasl.oauthbearer.client."
-                self._pairs(prop, options, (("clientId", f"{of}id"), ("clientSecret", f"{of}secret")))
-                if "scope" in options and not self._get("sasl.oauthbearer.scope"):
-                    self._add("sasl.oauthbearer.scope", self._plain(prop, options["scope"]), prop)
+            case "OAuthBearerLoginModule" | "IAMLoginModule":
+                self._tokens(prop, module, options)
             case "Krb5LoginModule":
                 self._kerberos(prop, options)
             case _:
                 self.notes.mistake(
                     prop,
-                    "the login module is none of PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule and "
-                    "Krb5LoginModule. Nothing like it can log in here, cloud identities included. "
+                    "the login module is none of PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, "
+                    "IAMLoginModule and Krb5LoginModule. Nothing like it can log in here. "
                     "Give the mirror a SCRAM or TLS identity and import again.",
                 )
 
+    def _tokens(self, prop: Property, module: str, options: dict[str, str]) -> None:
+        """OAUTHBEARER, and MSK's own mechanism."""
+        handler = self._get("sasl.login.callback.handler.class")
+        parts = (self.config.whole, self.config.of_cluster.get(self.cluster, {}))
+        own = {name: each for part in parts for name, each in part.items() if name.startswith(OF)}
+        if module == OAUTH_MODULE:
+            for option, name in _CREDENTIALS.items():
+                if option not in options and name in own:
+                    options[option] = own[name].value.strip()
+        asked = self._get("bootstrap.servers")
+        made = token_login(
+            JavaLogin(
+                module,
+                handler.value.strip() if handler and module == OAUTH_MODULE else "",
+                options,
+                {name: each.value.strip() for name, each in own.items()},
+                tuple(servers(asked)) if asked else (),
+            )
+        )
+        of_client = self._get("sasl.client.callback.handler.class") if module == IAM_MODULE else None
+        used = {own[name] for name in (*made.settings, *made.read, *_CREDENTIALS.values()) if name in own}
+        self.notes.settled |= {each for each in (handler, of_client, *used) if each is not None}
+        if made.refusal:
+            self.notes.settled.add(prop)
+            self.notes.mistake(handler if handler and handler.value.strip() in made.refusal else prop, made.refusal)
+            return
+        for option in made.missing:
+            self.notes.mistake(prop, f"the login module has no {option}. No client could log in. Correct the line.")
+        for words in made.remarks:
+            self.notes.differs(f"{prop.where}: {words}", of=prop)
+        if self._get("sasl.mechanism") is None:
+            self._add("sasl.mechanism", "OAUTHBEARER", prop)
+        for setting, text in made.settings.items():
+            origin = own.get(setting, prop)
+            if setting == "https.ca.location":
+                self._endpoint_store(text, prop)
+            elif setting in SECRETS:
+                self._add(setting, self._secret(setting, text, origin), origin)
+            elif setting not in _SAME or setting not in own:
+                self._add(setting, self._reference(setting, origin, text) or text, origin)
+
+    def _endpoint_store(self, path: str, prop: Property) -> None:
+        pem = path if "${" in path or re.search(r"\.(pem|crt|cer)$", path) else _pem(path)
+        self._add("https.ca.location", self._plain(prop, pem), prop)
+        if pem != path:
+            self.notes.differs(
+                f"{prop.where}: certificates of the token endpoint are read as PEM: "
+                f"keytool -list -rfc -keystore {path} > {pem}, on each machine that runs a command or a job"
+            )
+
     def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
-        known = {option for option, _ in pairs} | {"scope"}
-        if others := [option for option in options if option not in known]:
+        if others := [option for option in options if option not in dict(pairs)]:
             words = f"{prop.where}: {', '.join(others)} of the login module has no counterpart and is left out"
             self.notes.differs(words, of=prop)
         for option, setting in pairs:
             if option not in options:
                 self.notes.mistake(prop, f"the login module has no {option}. No client could log in. Correct the line.")
-            elif setting.endswith(("password", "secret")):
+            elif setting.endswith("password"):
                 self._add(setting, self._secret(setting, options[option], prop), prop)
             else:
                 self._add(setting, self._plain(prop, options[option]), prop)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from reconciler.environment.importers.mirrormaker.connectors import CHECKPOINT, HEARTBEAT, SOURCE, Connector
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
+from reconciler.environment.importers.mirrormaker.token_logins import STRIMZI_HANDLER
 from reconciler.environment.yaml.nodes import Document, Entry, Mapping, Node, Scalar
 from reconciler.environment.yaml.nodes import Sequence as YamlSequence
 from reconciler.environment.yaml.read import read as read_yaml
@@ -39,6 +40,16 @@ _OF_PODS = frozenset({
     "jmxOptions", "logging", "clientRackInitImage", "metricsConfig", "tracing", "template", "externalConfiguration",
 })  # fmt: skip
 _OF_OPERATOR = frozenset({"autoRestart", "version", "listOffsets", "alterOffsets"})
+_OAUTH = {
+    "clientId": "oauth.client.id", "tokenEndpointUri": "oauth.token.endpoint.uri", "scope": "oauth.scope",
+    "audience": "oauth.audience", "clientAssertionLocation": "oauth.client.assertion.location",
+}  # fmt: skip
+_OAUTH_GIVEN = ("accessToken", "accessTokenLocation", "refreshToken", "clientAssertion", "username", "passwordSecret")
+_OAUTH_OF_PODS = (
+    "maxTokenExpirySeconds", "accessTokenIsJwt", "enableMetrics", "connectTimeoutSeconds", "readTimeoutSeconds",
+    "httpRetries", "httpRetryPauseMs", "includeAcceptHeader", "clientAssertionType", "grantType",
+)  # fmt: skip
+"""Nothing is missed of them: how its client asks, and what it tells about itself."""
 PODS = "of Strimzi's pods and its operator; the mirror runs where Spark runs"
 _OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
 
@@ -286,19 +297,9 @@ class _Cluster:
                 self._put("sasl.mechanism", _SCRAM.get(kind, "PLAIN"), entry)
                 known = {"type", "username", "passwordSecret"}
             case "oauth":
-                secret = self.fields.inside(login, "clientSecret")
-                options = {"clientId": self.fields.text(login, "clientId", needed=False)}
-                if secret.entries:
-                    options["clientSecret"] = _secret(
-                        self.fields.text(secret, "secretName"), self.fields.text(secret, "key")
-                    )
-                if "scope" in login.entries:
-                    options["scope"] = self.fields.text(login, "scope")
-                self._jaas(entry, "OAuthBearerLoginModule", **{name: text for name, text in options.items() if text})
-                self._put("sasl.mechanism", "OAUTHBEARER", entry)
-                if "tokenEndpointUri" in login.entries:
-                    self._put("sasl.oauthbearer.token.endpoint.url", self.fields.text(login, "tokenEndpointUri"), entry)
-                known = {"type", "tokenEndpointUri", "clientId", "clientSecret", "scope"}
+                self._oauth(login, entry)
+                known = {"type", *_OAUTH_OF_PODS, *_OAUTH_GIVEN, *_OAUTH, "clientSecret", "saslExtensions"}
+                known |= {"tlsTrustedCertificates"}
             case "custom":
                 sasl = self.fields.text(login, "sasl", needed=False).lower() == "true"
                 self.fields.configs(login, self.prefix, self.settings)
@@ -310,6 +311,29 @@ class _Cluster:
             words = f"authentication.{key} is not taken over. Where it is needed, write it under client"
             self.fields.differs(login.entries[key], words)
         return sasl
+
+    def _oauth(self, login: Mapping, entry: Entry) -> None:
+        """As Strimzi's own callback handler is given it."""
+        for key in (key for key in _OAUTH_GIVEN if key in login.entries):
+            words = "no such token or password can be renewed here. Give the mirror clientId and clientSecret"
+            self.fields.mistake(login.entries[key], f"authentication.{key}: {words}, and import again.")
+            return
+        options = {name: self.fields.text(login, key) for key, name in _OAUTH.items() if key in login.entries}
+        secret, trusted = self.fields.inside(login, "clientSecret"), list[str]()
+        if secret.entries:
+            options["oauth.client.secret"] = _secret(
+                self.fields.text(secret, "secretName"), self.fields.text(secret, "key")
+            )
+        for item in self.fields.items(login, "tlsTrustedCertificates"):
+            key = next((key for key in ("certificate", "pattern") if key in item.entries), "certificate")
+            trusted.append(_secret(self.fields.text(item, "secretName"), self.fields.text(item, key)))
+        if trusted:
+            options["oauth.ssl.truststore.certificates"] = "".join(trusted)
+        extensions = self.fields.inside(login, "saslExtensions")
+        options |= {f"oauth.sasl.extension.{key}": self.fields.text(extensions, key) for key in extensions.entries}
+        self._jaas(entry, "OAuthBearerLoginModule", **options)
+        self._put("sasl.mechanism", "OAUTHBEARER", entry)
+        self._put("sasl.login.callback.handler.class", STRIMZI_HANDLER, entry)
 
     def _jaas(self, entry: Entry, module: str, **options: str) -> None:
         escaped = {name: text.replace("\\", "\\\\").replace('"', '\\"') for name, text in options.items()}

@@ -156,7 +156,7 @@ def test_a_password_is_a_reference_and_is_never_shown(
         (BASE + 'A.security.protocol="SSL"', 5, 'it is "SSL", and quotes are part of the value'),
         (BASE.replace("A,", '"A",').replace("A, ", '"A", '), 1, "and quotes are part of the value"),
         (
-            BASE + "A.security.protocol=SASL_SSL\nA.sasl.jaas.config=x.IAMLoginModule required;",
+            BASE + "A.security.protocol=SASL_SSL\nA.sasl.jaas.config=x.OwnLoginModule required;",
             6,
             "the login module is none of",
         ),
@@ -259,12 +259,12 @@ def test_a_connection_of_one_client_is_its_clusters_or_is_refused(prefix: str, c
         assert "hunter2" not in told
 
 
-def test_a_callback_handler_is_not_supported_and_kafkas_own_is_oidc() -> None:
+def test_a_callback_handler_of_ones_own_is_refused_and_kafkas_own_is_oidc() -> None:
     text = f"{BASE}security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
     text += "sasl.jaas.config=x.OAuthBearerLoginModule required;\nsasl.login.callback.handler.class="
     told = refused(f"{text}com.x.Handler\n")
     assert 'sasl.login.callback.handler.class: it is "com.x.Handler"' in told
-    assert "Callback handlers are not supported" in told
+    assert "a class in Java that gets the tokens, which cannot run here" in told
     assert "clientId" not in told
     own = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     assert "the login module has no clientId" in refused(f"{text}{own}\n")
@@ -651,7 +651,13 @@ spec:
         ("alias: A, ", "", 6, "alias is missing"),
         ('bootstrapServers: "b:1"', "x: y", 4, "bootstrapServers is missing"),
         ('"a:1"}', '"a:1", authentication: {type: kerberos}}', 6, 'authentication.type is "kerberos"'),
-        ('"a:1"}', '"a:1", authentication: {type: oauth, clientId: c, accessToken: hunter2}}', 6, "no clientSecret"),
+        (
+            '"a:1"}',
+            '"a:1", authentication: {type: oauth, clientId: c, accessToken: hunter2}}',
+            6,
+            "accessToken: no such",
+        ),
+        ('"a:1"}', '"a:1", authentication: {type: oauth, clientId: c}}', 6, "no oauth.client.secret"),
         ('"a:1"}', '"a:1", authentication: {type: plain, username: u}}', 6, "secretName is missing"),
         ("source: {alias: A", "sourceCluster: C #", 6, "no cluster of clusters has the alias"),
         ("  target: {", "  target: [", 4, "broken YAML"),
