@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 import typer
 
 from reconciler.backends.files import write_text
-from reconciler.cli.commands import apply, begin, clusters, live, mirror, offsets, review
+from reconciler.cli.commands import apply, begin, clusters, cutover, live, mirror, offsets, review
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import Autonomy, ReportFormat
@@ -42,6 +42,7 @@ for module in (begin, review, clusters, apply, live):
     app.registered_commands += module.app.registered_commands
 sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(clusters.audit_app, name="audit")
+app.add_typer(cutover.app, name="cutover")
 app.add_typer(offsets.diverged_app, name="diverged")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")

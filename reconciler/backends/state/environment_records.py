@@ -9,7 +9,8 @@ from reconciler.backends.state.records import LockLog, understood
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import Journal, ListEntries
-from reconciler.model.state import last_apply, lock, rollout_progress
+from reconciler.model.state import cutover_journal, last_apply, lock, rollout_progress
+from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key
 from reconciler.model.state.last_apply import Applied, applied_key
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
 from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, journal_key, journal_transactional_id, lock_key
@@ -47,6 +48,23 @@ def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> 
     why = f"{ANOTHER_VERSION} it is not known what has yet to soak"
     todo = "Use that version until the rollout is over, or go on with apply --ignore-gates REASON."
     return understood(value, rollout_progress.loads, cluster.name, record, why, todo)
+
+
+def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> Mapping[str, CutoverJournal]:
+    """Journals of cut-overs by flow. Raises ClusterError."""
+    prefix = cutover_key(environment, "")
+    values = _newest(cluster, environment, principal)
+    journals: dict[str, CutoverJournal] = {}
+    for key, value in values.items():
+        if not key.startswith(prefix):
+            continue
+        record = f"the journal of the cut-over of {key.removeprefix(prefix)}"
+        todo = "Use that version to end it or to take it back: cutover apply, cutover rollback."
+        why = f"{ANOTHER_VERSION} it is not known which step it has come to"
+        journal = understood(value, cutover_journal.loads, cluster.name, record, why, todo)
+        if journal is not None:
+            journals[journal.flow] = journal
+    return journals
 
 
 def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:

@@ -17,6 +17,7 @@ from reconciler.model.environment.topology import Cluster, Principal, TopicRef, 
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.ports import ClusterReader
+from reconciler.model.state.cutover_journal import cutover_key
 from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dumps, home_key, home_of, loads
 from reconciler.model.state.last_apply import applied_key
 from reconciler.model.state.left_by_apply import left_key
@@ -42,13 +43,13 @@ def look(
 
 def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
     keys = (lock_key(environment), home_key(environment), applied_key(environment), promotion_key(environment))
-    left, cluster = left_key(environment, ""), log.cluster
+    several, cluster = (left_key(environment, ""), cutover_key(environment, "")), log.cluster
     try:
         cluster_id = log.identity()
         if cluster.cluster_id not in (None, cluster_id):  # taking the lock there would be refused
             return Sighting(cluster_id, {})
         newest = log.read_all() if log.exists() else {}
-        records = {key: value for key, value in newest.items() if key in keys or key.startswith(left)}
+        records = {key: value for key, value in newest.items() if key in keys or key.startswith(several)}
         why = f"{ANOTHER_VERSION} it is not known where the lock is"
         subject, value = "the record of the lock's home", records.get(home_key(environment))
         return Sighting(cluster_id, records, understood(value, loads, cluster.name, subject, why, "Use that version."))
@@ -79,6 +80,7 @@ class HomeLock:
         """What was written here; a topic that was just made may not be seen at once."""
         self._keys = tuple(key(topology.environment) for key in (applied_key, promotion_key, home_key))
         self._left = tuple(left_key(topology.environment, name) for name in topology.clusters)
+        self._left += tuple(cutover_key(topology.environment, name) for name in topology.flows)
 
     def take(self, reason: str = "", to: str = "") -> KafkaLock:
         """``reason``: take it from any holder. ``to``: move the home. Looks again after each write, until nothing

@@ -136,9 +136,9 @@ class Switch:
         acts: dict[str, Callable[[], StepEnd]] = {
             **({"fence": lambda: self.fence.make(facts)} if self.request.fence else {}),
             "drain": lambda: self._drain(facts),
-            "pause": lambda: self._pause(facts),
+            "pause": lambda: self.pause(facts),
             "offsets": lambda: self._offsets(moved),
-            "start": lambda: self._start(facts),
+            "start": lambda: self.start(facts),
             **({"unfence": lambda: self.fence.take_back(facts)} if self._unfences(facts) else {}),
         }
         for name, act in acts.items():
@@ -270,7 +270,7 @@ class Switch:
             return ALREADY, f"{name} has copied everything up to now"
         return DONE, f"{name} has copied everything up to when this began: {begin_left} offsets"
 
-    def _pause(self, facts: FailoverFacts) -> StepEnd:
+    def pause(self, facts: FailoverFacts) -> StepEnd:
         name = self.move.drained
         levers = self.levers()
         if facts.flow is None or not self._pauses(levers):
@@ -292,7 +292,7 @@ class Switch:
             self._say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
             confirm_s = PAUSE_CONFIRM_S if facts.reachable else LOST_CONFIRM_S
-            notes = steering.hold(self.session, Scope(name), reason, confirm_s)
+            notes = steering.hold(self.session, [Scope(name)], reason, confirm_s)
         except ClusterError:
             raise
         except ReconcilerError as error:
@@ -320,7 +320,7 @@ class Switch:
         text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
         return DONE, text + wrong
 
-    def _start(self, facts: FailoverFacts) -> StepEnd:
+    def start(self, facts: FailoverFacts) -> StepEnd:
         name = self.move.started
         if not name:
             return SKIPPED, self.move.note or "no flow to start"
@@ -330,7 +330,7 @@ class Switch:
             return planned
         lines = []
         if steering.pause_of(self.session, name) is not None:
-            lines = steering.lift(self.session, Scope(name), PAUSE_CONFIRM_S)
+            lines = steering.lift(self.session, [Scope(name)], PAUSE_CONFIRM_S)
         if not _runs(steering.job_of(self.session, name)):
             mirror = steering.mirror_of(self.session, name)
             self.session.runner.start(mirror, handovers(self.session.topology)[mirror], self._say)
@@ -383,9 +383,9 @@ def _offsets_words(offsets: int | None) -> str:
     return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
 
 
-def denial(topic: str) -> AclBinding:
+def denial(topic: str, principal: str = ANYONE) -> AclBinding:
     where = (ResourceType.TOPIC, topic, PatternType.LITERAL)
-    return AclBinding(*where, ANYONE, WILDCARD, Operation.WRITE, Permission.DENY)
+    return AclBinding(*where, principal, WILDCARD, Operation.WRITE, Permission.DENY)
 
 
 def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
@@ -434,7 +434,7 @@ class Fence:
         if writer := written_by_mirrors(self._topology, name, topics):
             why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
             return FenceSeen(obstacle=f"{why}: deny the producers one by one")
-        rules, made = self._access.read().acls, self.made()
+        rules, made = self.rules(), self.made()
         if isinstance(rules, Unsupported):
             return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
         if isinstance(rules, Unknown):
@@ -448,16 +448,28 @@ class Fence:
         planned, rules = fence_planned(facts), facts.fence.missing
         if planned[0] is not StepResult.PLANNED:
             return planned
-        self._record.write(dict.fromkeys(rules, Made(f"failover of {self._flow}", self._flow)))
-        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self.put(rules, f"failover of {self._flow}")
         denied = f"only super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
         return StepResult.DONE, f"{denied}, until the failback takes that back"
 
     def take_back(self, facts: FailoverFacts) -> tuple[StepResult, str]:
         rules = facts.fence.made
+        self.strike(rules)
+        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
+
+    def rules(self) -> frozenset[AclBinding] | Unsupported | Unknown:
+        """Every access rule of the cluster now, ours or not."""
+        return self._access.read().acls
+
+    def put(self, rules: Collection[AclBinding], title: str) -> None:
+        """Records the rules, and makes them."""
+        self._record.write(dict.fromkeys(rules, Made(title, self._flow)))
+        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+
+    def strike(self, rules: Collection[AclBinding]) -> None:
+        """Deletes the rules, and then their record."""
         self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
         self._record.write(dict.fromkeys(rules))
-        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
 
     def _send(self, changes: Sequence[AclChange]) -> None:
         if failures := self._access.sent(changes):

@@ -113,6 +113,10 @@ class Survey:
             hidden=unseen,
         )
 
+    def moves(self, topic: str) -> bool:
+        """Whether the drained flow copies a topic of the origin for consumers: heartbeats it does not wait for."""
+        return _waited_for(self._selectors[self.move.drained], topic)
+
     def try_origin(self) -> None:
         """Sets ``lost``. Raises ClusterError when the origin answers and yet refuses."""
         try:

@@ -68,24 +68,29 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
     return "\n".join((*lines, *later))
 
 
-def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str]:
-    """Pauses one scope as part of a command that writes the audit record itself. Returns what is worth a note.
+def hold(session: Session, wanted: Sequence[Scope], reason: str, wait_s: float) -> list[str]:
+    """Pauses scopes of one flow as part of a command that writes the audit record itself. Returns what is worth a note.
 
-    Raises ReconcilerError when it cannot be written, or when the job has not confirmed in time.
+    Raises ReconcilerError when they cannot be written, or when the job has not confirmed in time.
     """
-    before, pause = _status_times(session, [scope]), _fresh(scope, reason)
-    key = _key(session, scope)
-    write_records(place_of(session, scope.flow), Principal.APPLY, {key: dumps(pause)})
-    return _await(session, [scope], before, wait_s, paused=True)
+    before = _status_times(session, wanted)
+    records: dict[str, bytes | None] = {_key(session, scope): dumps(_fresh(scope, reason)) for scope in wanted}
+    write_records(place_of(session, wanted[0].flow), Principal.APPLY, records)
+    return _await(session, wanted, before, wait_s, paused=True)
 
 
-def lift(session: Session, scope: Scope, wait_s: float) -> list[str]:
-    """Resumes everything of a scope, as ``hold`` pauses."""
-    before = _status_times(session, [scope])
-    lifted = to_lift(scope, _held(session, scope.flow))
-    keys = [_key(session, each_pause.scope) for each_pause in lifted]
-    write_records(place_of(session, scope.flow), Principal.APPLY, dict.fromkeys(keys))
-    return _await(session, [scope], before, wait_s, paused=False)
+def lift(session: Session, wanted: Sequence[Scope], wait_s: float) -> list[str]:
+    """Resumes everything of these scopes of one flow, as ``hold`` pauses."""
+    before = _status_times(session, wanted)
+    held = _held(session, wanted[0].flow)
+    keys = [_key(session, each_pause.scope) for scope in wanted for each_pause in to_lift(scope, held)]
+    write_records(place_of(session, wanted[0].flow), Principal.APPLY, dict.fromkeys(keys))
+    return _await(session, wanted, before, wait_s, paused=False)
+
+
+def pauses_of(session: Session, flow: str) -> Mapping[Scope, Pause]:
+    """Of the flow as a whole, its topics and partitions."""
+    return {each_pause.scope: each_pause for each_pause in _held(session, flow)}
 
 
 def _fresh(scope: Scope, reason: str) -> Pause:

@@ -1,14 +1,15 @@
-"""Steady load on some topics and a stranger at the target who notes when each record arrives."""
+"""Steady load on some topics, a stranger at the target who notes when each record arrives, and clients that move."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from reconciler_sandbox.handles import ClusterHandle
 
 
@@ -116,3 +117,73 @@ def assert_all_once_in_order(load: Load, arrivals: Arrivals, topics: dict[str, i
     for topic, partitions in topics.items():
         for partition in range(partitions):
             assert arrivals.numbers[topic, partition] == list(range(partition, load.sent[topic], partitions)), topic
+
+
+Settings = Callable[[], Mapping[str, str]]
+
+
+class MovingProducer(threading.Thread):
+    """Numbered records in one topic, idempotent. One that is refused is tried again, wherever it is allowed.
+    ``accepted``: all that a cluster has taken, in order; ``refused``: how often one was not."""
+
+    def __init__(self, settings: Settings, topic: str, partitions: int) -> None:
+        super().__init__(name="moving producer", daemon=True)
+        self.accepted: list[bytes] = []
+        self.refused = 0
+        self.over = threading.Event()
+        self._settings, self._topic, self._partitions = settings, topic, partitions
+
+    def run(self) -> None:
+        number, at, producer = 0, dict[str, str](), None
+        failed: list[KafkaError | None] = []
+        while not self.over.is_set():
+            now = dict(self._settings())
+            if now != at or producer is None:
+                at, producer = now, Producer({**now, "enable.idempotence": True, "linger.ms": 0, "log_level": 0})
+            value, partition = b"%d" % number, number % self._partitions
+            try:
+                producer.produce(self._topic, value, partition=partition, on_delivery=lambda why, _: failed.append(why))
+                producer.flush()
+            except KafkaException as error:  # it knows already that it may not
+                failed.append(error.args[0])
+            if failed.pop() is None:
+                self.accepted.append(value)
+                number += 1
+                self.over.wait(0.005)
+            else:
+                self.refused += 1
+                self.over.wait(0.2)
+
+
+class MovingConsumer(threading.Thread):
+    """A member of one group that commits what it has read before it reads on. ``read``: values, in order."""
+
+    def __init__(self, settings: Settings, topic: str, group: str) -> None:
+        super().__init__(name="moving consumer", daemon=True)
+        self.read: list[bytes] = []
+        self.over = threading.Event()
+        self._settings, self._topic, self._group = settings, topic, group
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            at = dict(self._settings())
+            consumer = Consumer(
+                {
+                    **at, "group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                    "session.timeout.ms": 6000, "fetch.wait.max.ms": 50, "log_level": 0,
+                }
+            )  # fmt: skip
+            consumer.subscribe([self._topic])
+            while not self.over.is_set() and dict(self._settings()) == at:
+                some = [message for message in consumer.consume(500, 0.2) if message.error() is None]
+                if some:
+                    self.read += [message.value() or b"" for message in some]
+                    with contextlib.suppress(KafkaException):
+                        consumer.commit(asynchronous=False)
+            consumer.close()
+
+    def await_read(self, count: int, seconds: float = 60.0) -> None:
+        until = time.monotonic() + seconds
+        while len(self.read) < count:
+            assert time.monotonic() < until, f"{len(self.read)} of {count} are read"
+            time.sleep(0.1)

@@ -1,0 +1,77 @@
+"""Who writes to partitions, as their leaders know it, and who reads as a member of a group. Raises ClusterError."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from reconciler.backends.clusters.groups import Side
+from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.errors import DENIED, BrokerError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import transactions
+from reconciler.kafka.protocol.producers import describe_producers
+from reconciler.kafka.protocol.producers.describe_producers import Producers
+from reconciler.model.reports.cutover import MemberSeen
+
+
+def producers_of(side: Side, keys: Collection[Key]) -> Mapping[Key, Producers] | None:
+    """None: its brokers are older than 2.8 and do not tell. Partitions without a leader, and those whose producers the
+    principal may not read, are left out."""
+
+    async def read(cluster: ClusterClient) -> dict[Key, Producers] | None:
+        await cluster.refresh({topic for topic, _ in keys})
+        by_node = cluster.by_leader(keys)
+        by_node.pop(NO_LEADER, None)
+        found: dict[Key, Producers] = {}
+        for node, led in by_node.items():
+            answer = await describe_producers.ask(await cluster.control(node), by_topic(led))
+            if answer is None:
+                return None
+            for key, value in answer.items():
+                if isinstance(value, tuple):
+                    found[key] = value
+                elif value not in DENIED:
+                    raise BrokerError(value, f"producers of {key[0]}-{key[1]} on {cluster.name}")
+        return found
+
+    return side.ask(read) if keys else {}
+
+
+def transactional_ids(side: Side, producer_ids: Iterable[int]) -> Mapping[int, str]:
+    """By producer id, as far as the principal may describe them."""
+    wanted = sorted(set(producer_ids))
+
+    async def read(cluster: ClusterClient) -> dict[int, str]:
+        await cluster.refresh(())
+        names: dict[int, str] = {}
+        for node in cluster.brokers:
+            names |= await transactions.listed(await cluster.control(node), wanted)
+        return names
+
+    return side.ask(read) if wanted else {}
+
+
+def members_of(side: Side, groups: Collection[str]) -> Mapping[str, tuple[MemberSeen, ...]]:
+    """Of classic and consumer groups."""
+
+    async def read(cluster: ClusterClient) -> dict[str, tuple[MemberSeen, ...]]:
+        client = GroupClient(cluster)
+        listed = (await client.listed()).values()
+        described = await client.described(group for group in listed if group.group in groups)
+        return {
+            name: tuple(MemberSeen(*each) for each in sorted((each.client_id, each.host) for each in group.members))
+            for name, group in described.items()
+        }
+
+    return side.ask(read) if groups else {}
+
+
+def abort(side: Side, transactional_id: str) -> None:
+    """Fences whoever holds the transactional id, which aborts its open transaction (InitProducerId)."""
+
+    async def fence(cluster: ClusterClient) -> None:
+        await cluster.refresh(())
+        await Identity(cluster, transactional_id, "").start()
+
+    side.ask(fence)

@@ -1,0 +1,93 @@
+"""The CLI commands that move clients, cutover plan, apply and rollback: arguments, options, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.commands.apply import Flow, Form, Yes
+from reconciler.cli.help import ending
+from reconciler.model.options import FailoverPage
+from reconciler.render.console import App, Env, StealOption, seconds
+
+if TYPE_CHECKING:
+    from reconciler.operations.cutover.run import CutoverOptions
+
+app = App(help="Move the producers and consumers of a flow to its target.", no_args_is_help=True)
+
+PlanFile = Annotated[Path, typer.Option("--plan", metavar="FILE", help="what cutover plan --out has written")]
+CODES = "0 done; 1 error; 3 blocked; 4 stale plan; 5 not all of it: run it again; 6 lock held"
+
+
+@app.callback()
+def cutover() -> None:
+    """Move the producers and consumers of a flow to its target."""
+
+
+@app.command(
+    epilog=ending(
+        "1 error; 2 it can be done; 3 a check stops it",
+        "cutover plan environments/prod east-to-west --out cutover.json",
+    )
+)
+def plan(
+    env: Env,
+    flow: Flow,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="save the plan for cutover apply")] = None,
+    topics: Annotated[
+        str, typer.Option("--topics", metavar="RE", help="only topics of the origin whose whole name matches")
+    ] = "",
+    groups: Annotated[str, typer.Option("--groups", metavar="RE", help="only groups whose whole name matches")] = "",
+    hold: Annotated[
+        str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
+    ] = "5s",
+    within: Annotated[
+        str,
+        typer.Option("--within", metavar="DURATION", help="how long the fence, and then the rest to copy, may take"),
+    ] = "60s",
+    catch_up: Annotated[
+        str, typer.Option("--catch-up", metavar="DURATION", help="how long members may take to read the rest")
+    ] = "30s",
+    clients: Annotated[
+        str, typer.Option("--clients", metavar="DURATION", help="how long clients are waited for at the target")
+    ] = "10m",
+    unfence: Annotated[bool, typer.Option("--unfence", help="let the source take writes again in the end")] = False,
+    abort: Annotated[
+        bool, typer.Option("--abort-transactions", help="abort transactions that outlast --within")
+    ] = False,
+    form: Form = FailoverPage.TEXT,
+) -> None:
+    """Look at both clusters: who writes, who reads, what each step does and how it is taken back. Changes nothing."""
+    from reconciler.model.reports.cutover import CutoverSettings
+    from reconciler.operations.cutover.plan import PlanRequest
+    from reconciler.operations.cutover.run import plan as make
+
+    waits = seconds("--within", within), seconds("--catch-up", catch_up), seconds("--clients", clients)
+    settings = CutoverSettings(seconds("--hold", hold), *waits, unfence, abort)
+    raise typer.Exit(make(env, PlanRequest(flow, settings, topics, groups), form, out))
+
+
+@app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))
+def apply(env: Env, plan: PlanFile, yes: Yes = False, form: Form = FailoverPage.TEXT, steal: StealOption = "") -> None:
+    """Fence producers, drain, set positions, wait until clients are on the target. Run again, it goes on."""
+    from reconciler.operations.cutover.run import apply as carry_out
+
+    raise typer.Exit(carry_out(env, plan, _options(yes, form, steal)))
+
+
+@app.command(epilog=ending(CODES, "cutover rollback environments/prod --plan cutover.json --yes"))
+def rollback(
+    env: Env, plan: PlanFile, yes: Yes = False, form: Form = FailoverPage.TEXT, steal: StealOption = ""
+) -> None:
+    """Take a cut-over back, as long as the target has no record of its own."""
+    from reconciler.operations.cutover.run import rollback as take_back
+
+    raise typer.Exit(take_back(env, plan, _options(yes, form, steal)))
+
+
+def _options(yes: bool, form: FailoverPage, steal: str) -> CutoverOptions:
+    from reconciler.operations.cutover.run import CutoverOptions
+
+    return CutoverOptions(yes, form, steal)

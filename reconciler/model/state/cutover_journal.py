@@ -1,0 +1,69 @@
+"""The journal of a cut-over, as kept in Kafka beside the lock: another machine goes on with it. Frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reconciler.model.reports.failover import Key
+from reconciler.replication.json_codec import JsonRecord
+
+
+def cutover_key(environment: str, flow: str) -> str:
+    return f"cutover/{environment}/{flow}"
+
+
+class CutoverState(StrEnum):
+    """UNDER_WAY: begun, and neither done nor taken back."""
+
+    UNDER_WAY = "under-way"
+    DONE = "done"
+    TAKEN_BACK = "taken-back"
+
+
+@dataclass(frozen=True, slots=True)
+class CutoverJournal:
+    """``plan``: digest of the plan file. ``done``: steps that are over, and ``begun``, the one that began last.
+
+    ``switched``: the step *switch* has begun, so clients may write at the destination. ``fenced_ms``: when the fence
+    was made, by our clock; 0 before. ``ends``: of the origin's partitions once the fence was verified; ``there``: of
+    the destination's once nothing copied there any more. Both by ``topic/partition``. ``started``: the flow that this
+    cut-over set going, or empty.
+    """
+
+    environment: str
+    flow: str
+    plan: str
+    origin: str
+    topics: tuple[str, ...]
+    who: str
+    at_ms: int
+    state: CutoverState = CutoverState.UNDER_WAY
+    done: tuple[str, ...] = ()
+    begun: str = ""
+    switched: bool = False
+    fenced_ms: int = 0
+    ends: Mapping[str, int] = field(default_factory=dict)
+    there: Mapping[str, int] = field(default_factory=dict)
+    started: str = ""
+
+    def begin(self, step: str) -> CutoverJournal:
+        return replace(self, begun=step)
+
+    def end(self, step: str) -> CutoverJournal:
+        return replace(self, done=tuple(dict.fromkeys((*self.done, step))))
+
+
+def place(key: Key) -> str:
+    """``orders/3``: a topic's name has no slash."""
+    return f"{key[0]}/{key[1]}"
+
+
+def key_of(place: str) -> Key:
+    topic, _, partition = place.partition("/")
+    return topic, int(partition)
+
+
+_RECORD = JsonRecord(CutoverJournal, "journal of a cut-over")
+dumps, loads = _RECORD.dumps, _RECORD.loads

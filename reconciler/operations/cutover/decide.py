@@ -1,0 +1,228 @@
+"""Decides a cut-over from what was seen: the fence, what stops it, its steps, how long writes stop, what has changed
+since a plan. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.errors import Moved, Unknown
+from reconciler.model.acls import ANYONE, AclBinding, Operation, Permission, ResourceType, Unsupported
+from reconciler.model.reports.cutover import (
+    CutoverPlan,
+    CutoverSettings,
+    CutoverStep,
+    FenceChosen,
+    GroupSeen,
+    MemberSeen,
+    PlannedStep,
+    TopicSeen,
+)
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Level
+from reconciler.operations.failover.decide import due
+from reconciler.operations.failover.steps import denial
+from reconciler.text import counted, first_of, time_words, total
+
+SHOWN = 5
+ROLLBACK = "reconciler cutover rollback ENV --plan FILE"
+PAUSE_TYPICAL_S, OFFSETS_TYPICAL_S, LOOK_S = 3.0, 2.0, 1.0
+"""For the estimate: a job reports every two seconds, the offset map is written a second after a commit."""
+_WRITES = frozenset({Operation.WRITE, Operation.ALL})
+_MUST_RUN = frozenset({"job", "paused", "condition"})
+_EXPECTED = frozenset({"members-origin", "transactions", "fence"})
+"""What a failover warns of and a cut-over takes care of itself."""
+
+
+def write_rules(rules: Iterable[AclBinding], topic: str) -> list[AclBinding]:
+    """Rules that let someone write the topic."""
+    return [
+        rule
+        for rule in rules
+        if rule.resource is ResourceType.TOPIC
+        and rule.permission is Permission.ALLOW
+        and rule.operation in _WRITES
+        and rule.covers_name(topic)
+    ]
+
+
+def fence_of(
+    topics: Collection[str],
+    rules: frozenset[AclBinding] | Unsupported | Unknown,
+    cluster: str,
+    writer: str,
+    mirror: str,
+) -> FenceChosen:
+    """``writer``: the flow that writes into the same topics on the origin, empty for none; ``mirror``: the principal
+    with which it does, as Kafka's rules name it."""
+    if isinstance(rules, Unsupported):
+        return FenceChosen(obstacle=f"{cluster}: {rules.why}, so nothing can keep producers from writing there")
+    if isinstance(rules, Unknown):
+        return FenceChosen(obstacle=f"{rules.error}. {rules.todo}")
+    if not writer:
+        return FenceChosen(frozenset(map(denial, topics)))
+    head = f"flow {writer} writes into the same topics on {cluster}"
+    if mirror.startswith("User:<"):
+        return FenceChosen(obstacle=f"{head}, as a principal whose name is not known here, so that it cannot be spared")
+    denied: set[AclBinding] = set()
+    for topic in sorted(topics):
+        for rule in write_rules(rules, topic):
+            if rule.principal == ANYONE:
+                why = f"{head}, and the rule {rule} names neither it nor the producers: a fence would stop both"
+                return FenceChosen(obstacle=why)
+            if rule.principal != mirror:
+                denied.add(denial(topic, rule.principal))
+    return FenceChosen(frozenset(denied), (mirror,))
+
+
+def group_seen(move: GroupMove, members: Sequence[MemberSeen]) -> GroupSeen:
+    """``move``: with ``after`` as it would be, or is."""
+    again, missed = (total([getattr(each, which) for each in move.offsets]) for which in ("again", "missed"))
+    exact = all(offset.translated.exact for offset in move.offsets)
+    kind, there = move.origin.kind, move.destination.members
+    return GroupSeen(move.group, kind, tuple(members), len(move.offsets), again, missed, exact, there, move.note)
+
+
+def estimated_stop_s(topics: Sequence[TopicSeen], settings: CutoverSettings) -> float | None:
+    """From the first refused write until clients may write at the destination."""
+    left = total([topic.left for topic in topics])
+    if left is None:
+        return None
+    rate, copied = sum(topic.rate for topic in topics), sum(topic.copy_rate for topic in topics)
+    drain_s = 0.0
+    if left > 2 * rate + 100:  # more than what is always on its way
+        if copied <= 0:
+            return None
+        drain_s = left / copied
+    return settings.hold_s + max(LOOK_S, drain_s) + PAUSE_TYPICAL_S + OFFSETS_TYPICAL_S
+
+
+def of_failover(checks: Iterable[FailoverCheck]) -> Iterator[FailoverCheck]:
+    """Checks of a failover as they count here: a cut-over needs a mirror that copies."""
+    for check in checks:
+        if check.code in _MUST_RUN:
+            todo = check.todo or "Let the mirror copy this flow first: reconciler status ENV"
+            yield replace(check, level=Level.STOPS, todo=todo)
+        elif check.code not in _EXPECTED or check.level is Level.STOPS:
+            yield check
+
+
+def checks_of_fence(
+    fence: FenceChosen, move: ConsumerMove, rules: frozenset[AclBinding] | Unsupported | Unknown, topics: Sequence[str]
+) -> Iterator[FailoverCheck]:
+    if fence.obstacle:
+        todo = "Stop the producers yourself once cutover apply asks for it; that they are off is verified all the same"
+        yield FailoverCheck("fence", Level.WARNS, f"producers are not fenced: {fence.obstacle}", todo)
+        return
+    text = f"super users of {move.origin} are not bound by rules, and no client can ask who they are; neither is who "
+    text += f"logs in as {fence.spared[0]}" if fence.spared else "writes elsewhere"
+    todo = "A producer that goes on is found, and named by its id, when the fence is verified; nothing has moved then"
+    yield FailoverCheck("fence-limits", Level.WARNS, text, todo)
+    if isinstance(rules, frozenset):
+        there = [rule for rule in rules if rule.resource is ResourceType.TOPIC and rule.permission is Permission.ALLOW]
+        bare = sorted(topic for topic in topics if not any(rule.covers_name(topic) for rule in there))
+        if bare:
+            text = f"no rule allows anything on {first_of(bare, SHOWN)}: where {move.origin} has "
+            text += "allow.everyone.if.no.acl.found, a deny rule ends that for reading, too"
+            todo = "Allow readers and the mirror by rules of their own first, if they are no super users"
+            yield FailoverCheck("bare-topics", Level.WARNS, text, todo)
+
+
+def checks_of_topics(
+    topics: Sequence[TopicSeen], there: Collection[str], shared: Sequence[str], move: ConsumerMove
+) -> Iterator[FailoverCheck]:
+    """``there``: topics of the destination."""
+    if not topics:
+        text = f"no topic of {move.flow} is chosen"
+        yield FailoverCheck("topics", Level.STOPS, text, "Look with reconciler explain ENV TOPIC, or widen --topics")
+    open_ones = [each for topic in topics for each in topic.producers if each.open_from >= 0]
+    if open_ones:
+        words = [f"{each.words} in {each.topic}-{each.partition} from {each.open_from:,} on" for each in open_ones]
+        text = f"{counted(len(open_ones), 'transaction')} open on {move.origin}: {first_of(words, SHOWN)}"
+        todo = "They are waited for; --abort-transactions aborts those that do not end in time"
+        yield FailoverCheck("transactions", Level.WARNS, text, todo)
+    lacking = sorted(topic.topic for topic in topics if topic.topic != topic.copy and topic.topic not in there)
+    if lacking:
+        text = f"{move.destination} has no topic {first_of(lacking, SHOWN)}: producers that keep the name write to it"
+        todo = "Declare it there and apply, unless producers get another topic's name"
+        yield FailoverCheck("producer-topics", Level.WARNS, text, todo)
+    if shared:
+        text = (
+            f"other flows write {first_of(sorted(shared), SHOWN)} on {move.destination}, too: whether a record there "
+        )
+        text += "is a client's cannot be told, so that after the switch only a failback leads back"
+        yield FailoverCheck("shared-topics", Level.WARNS, text)
+
+
+def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
+    """``plan``: without its steps."""
+    origin, destination, flow, its = plan.origin, plan.destination, plan.flow, plan.settings
+    unfenced = "cutover rollback: takes the rules back, producers go on"
+    resumed = f"cutover rollback: {flow} copies again, the rules are taken back"
+    if plan.fence.obstacle:
+        text = f"no fence: {plan.fence.obstacle}"
+    elif plan.fence.spared:
+        text = (
+            f"{counted(len(plan.fence.rules), 'deny rule')} on {origin}, by principal; {plan.fence.spared[0]} goes on"
+        )
+    else:
+        text = f"deny everyone to write {counted(len(plan.topics), 'topic')} on {origin}"
+    yield PlannedStep(CutoverStep.FENCE, text, unfenced)
+    text = f"no partition ends further, no producer writes and no transaction is open for {its.hold_s:g} s"
+    yield PlannedStep(CutoverStep.VERIFY_FENCE, f"{text}, within {its.within_s:g} s", unfenced)
+    text = f"wait until {flow} has copied up to the last offset, at most {its.within_s:g} s"
+    yield PlannedStep(CutoverStep.DRAIN, text, unfenced)
+    what = flow if plan.whole else f"{counted(len(plan.topics), 'topic')} of {flow}"
+    yield PlannedStep(CutoverStep.PAUSE, f"pause {what}: {destination} takes writes", resumed)
+    text = f"let groups with members read the rest, at most {its.catch_up_s:g} s; set the positions of "
+    text += f"{counted(len(plan.groups), 'group')} on {destination}"
+    yield PlannedStep(CutoverStep.GROUPS, text, f"{resumed}; positions on {destination} stay, as sync keeps them")
+    proved = f"cutover rollback while {destination} has no record of its own; after that failback"
+    yield PlannedStep(CutoverStep.SWITCH, f"clients get the address of {destination}", proved)
+    text = f"wait until clients are seen on {destination}, at most {time_words(its.clients_s)}"
+    yield PlannedStep(CutoverStep.CLIENTS, text, proved)
+    yield PlannedStep(CutoverStep.TAIL, "compare the last records of every partition on both sides", proved)
+    if plan.started:
+        yield PlannedStep(CutoverStep.START, f"start {plan.started}, the way back", proved)
+    if its.opens and plan.fence.rules:
+        yield PlannedStep(CutoverStep.UNFENCE, f"take back the rules: {origin} takes writes again", proved)
+
+
+def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
+    """What a plan rests on and has changed; lags, rates, members and positions may."""
+    sides = (plan, now)
+    yield from _differing("cluster", *(side.clusters for side in sides))
+    if plan.flow_digest != now.flow_digest:
+        yield Moved(f"flow {plan.flow}", plan.flow_digest[:12], now.flow_digest[:12])
+    if plan.started != now.started:
+        yield Moved("flow back", plan.started or "none", now.started or "none")
+    kinds = ({group.group: group.kind for group in side.groups} | dict(side.unsupported) for side in sides)
+    topics = ({topic.topic: topic_words(topic) for topic in side.topics} for side in sides)
+    yield from _differing("topic", *topics)
+    yield from _differing("group", *kinds)
+    if plan.fence != now.fence:
+        yield Moved("fence", *(_fence_words(side.fence) for side in sides))
+
+
+def topic_words(topic: TopicSeen) -> str:
+    return f"{counted(topic.partitions, 'partition')} id {topic.topic_id or '?'}"
+
+
+def _fence_words(fence: FenceChosen) -> str:
+    return fence.obstacle or ", ".join(sorted(map(str, fence.rules))) or "no rule"
+
+
+def _differing(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Moved]:
+    for name in sorted(before.keys() | now.keys()):
+        was, its = before.get(name, "absent"), now.get(name, "absent")
+        if was != its:
+            yield Moved(f"{kind} {name}", was, its)
+
+
+def within(move: GroupMove, topics: Collection[str]) -> GroupMove:
+    """Its offsets on these topics of the origin alone."""
+    return replace(move, offsets=tuple(offset for offset in move.offsets if offset.origin[0] in topics))
+
+
+def unset_groups(groups: Sequence[GroupMove]) -> int:
+    """How many offsets wait to be set."""
+    return sum(map(len, due(tuple(groups)).values()))

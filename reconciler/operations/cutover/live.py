@@ -1,0 +1,299 @@
+"""``World`` on clusters: a survey and a switch of ``failover``, narrowed to what the plan moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from reconciler.backends.clusters.clients import abort, producers_of, transactional_ids
+from reconciler.backends.clusters.groups import GroupPosition, Side, visited
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.protocol.producers.describe_producers import Producers
+from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.environment.topology import Principal
+from reconciler.model.reports.cutover import CutoverPlan
+from reconciler.model.reports.failover import FailoverFacts, GroupMove, Key, PartitionState, StepResult, Way
+from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key, dumps
+from reconciler.operations.apply.execution import Execution
+from reconciler.operations.cutover.decide import within
+from reconciler.operations.cutover.world import StepEnd, StepNotes
+from reconciler.operations.failover.decide import FailoverRequest, due, move_of, ours, written
+from reconciler.operations.failover.steps import PAUSE_CONFIRM_S, Switch
+from reconciler.operations.failover.survey import Survey
+from reconciler.operations.mirror import pause as steering
+from reconciler.operations.session.session import Session
+from reconciler.replication.expressions.match import expressions
+from reconciler.replication.groups import make_group_selector
+from reconciler.replication.offsets.close_gaps import Log
+from reconciler.replication.offsets.parting import WholeRecord, bounds_of, count_from, read_from
+from reconciler.replication.records.pauses import Scope
+from reconciler.text import counted
+
+CUT_OVER = "cut over to "
+"""How the reason of a pause begins that a cut-over of some topics set."""
+TAIL, TAIL_OFFSETS = 20, 400
+"""Records that are compared at the end of each partition, and the offsets in which they are looked for."""
+LONG_S = 600.0
+
+
+class LiveWorld:
+    """One run over one plan."""
+
+    def __init__(self, session: Session, plan: CutoverPlan, execute: Execution, say: Callable[[str], None]) -> None:
+        self.session, self.plan, self._execute, self.say = session, plan, execute, say
+        move = move_of(session.topology, Way.FAILOVER, plan.flow)
+        self.switch = Switch(session, move, FailoverRequest(), say, say)
+        self._survey = self.switch.survey
+        self._flow = session.topology.flows[plan.flow]
+
+    # the origin
+
+    def rules(self) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
+        standing, made = self.switch.fence.rules(), self.switch.fence.made()
+        if isinstance(standing, Unsupported):
+            return frozenset(), frozenset()
+        for each in (standing, made):
+            if isinstance(each, Unknown):
+                raise ReconcilerError(each.error, "Which rules stand is not known.", each.todo)
+        assert isinstance(standing, frozenset)
+        assert isinstance(made, frozenset)
+        return standing, frozenset(rule for rule in made if rule.name in self.plan.names)
+
+    def fence(self, rules: Collection[AclBinding]) -> None:
+        self.switch.fence.put(rules, f"cutover of {self.plan.flow}")
+
+    def unfence(self, rules: Collection[AclBinding]) -> None:
+        self.switch.fence.strike(rules)
+
+    def topics(self) -> Mapping[str, str]:
+        return topic_idents(self._survey, self.plan.topics_expression)
+
+    def partitions(self) -> Mapping[Key, PartitionState]:
+        return {state.source: state for state in partition_states(self._survey) if state.source[0] in self.plan.names}
+
+    def producers(self) -> Mapping[Key, Producers] | None:
+        keys = [(topic.topic, number) for topic in self.plan.topics for number in range(topic.partitions)]
+        return producers_of(self._survey.origin, keys)
+
+    def names(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        return transactional_ids(self._applying, producer_ids)
+
+    def abort(self, transactional_id: str) -> None:
+        abort(self._applying, transactional_id)
+
+    @property
+    def _applying(self) -> Side:
+        return Side(self.session.topology.clusters[self.plan.origin], Principal.APPLY)
+
+    def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
+        async def look(opened: Sequence[ClusterClient]) -> frozenset[Key]:
+            counts = {key: await count_from(Log(opened[0], key), *span, enough=1) for key, span in spans.items()}
+            return frozenset(key for key, count in counts.items() if count)
+
+        return visited((self._survey.origin,), look, LONG_S) if spans else frozenset()
+
+    # the flow
+
+    def is_paused(self) -> bool:
+        pauses = steering.pauses_of(self.session, self.plan.flow)
+        return Scope(self.plan.flow) in pauses or all(scope in pauses for scope in self._scopes)
+
+    @property
+    def _scopes(self) -> list[Scope]:
+        return [Scope(self.plan.flow, topic) for topic in sorted(self.plan.names)]
+
+    def pause(self) -> StepNotes:
+        if self.plan.whole:
+            result, text = self.switch.pause(self._facts())
+            if result is StepResult.SKIPPED:
+                raise ReconcilerError(text, f"Without a pause {self.plan.destination} cannot take writes.", "")
+            return result is StepResult.DONE, ""
+        pauses = steering.pauses_of(self.session, self.plan.flow)
+        missing = [scope for scope in self._scopes if scope not in pauses]
+        if not missing or Scope(self.plan.flow) in pauses:
+            return False, ""
+        try:
+            reason = f"{CUT_OVER}{self.plan.destination}"
+            return True, "; ".join(steering.hold(self.session, missing, reason, PAUSE_CONFIRM_S))
+        except ClusterError:
+            raise
+        except ReconcilerError as error:  # recorded; and all that the origin has is copied
+            return True, error.what
+
+    def resume(self) -> StepNotes:
+        pauses = steering.pauses_of(self.session, self.plan.flow)
+        wanted = [Scope(self.plan.flow)] if self.plan.whole else self._scopes
+        mine = [scope for scope in wanted if scope in pauses]
+        mine = [scope for scope in mine if ours(pauses[scope].reason) or pauses[scope].reason.startswith(CUT_OVER)]
+        if not mine:
+            return False, ""
+        return True, "; ".join(steering.lift(self.session, mine, PAUSE_CONFIRM_S))
+
+    def start_back(self) -> StepNotes:
+        result, text = self.switch.start(self._facts())
+        return result is StepResult.DONE, text if result is StepResult.SKIPPED else ""
+
+    def hold_back(self) -> StepNotes:
+        name = self.plan.started
+        if steering.pause_of(self.session, name) is not None:
+            return False, ""
+        reason = f"the cutover of {self.plan.flow} was taken back"
+        return True, "; ".join(steering.hold(self.session, [Scope(name)], reason, PAUSE_CONFIRM_S))
+
+    def _facts(self) -> FailoverFacts:
+        return FailoverFacts(self.switch.move, True, "", self._survey.flow(self.switch.levers()), ())
+
+    # groups
+
+    def groups(self, *, settled: bool) -> tuple[GroupMove, ...]:
+        moves = self._survey.exact_groups() if settled else self._survey.groups()[0]
+        return chosen_groups(moves, self.plan.groups_expression, () if self.plan.whole else self.plan.names)
+
+    def commit(self, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
+        return set_positions(self._survey.destination, groups)
+
+    def groups_back(self) -> tuple[GroupMove, ...]:
+        survey = Survey(self.session.topology, move_of(self.session.topology, Way.FAILBACK, self.plan.flow))
+        copies = () if self.plan.whole else {topic.copy for topic in self.plan.topics}
+        return set_positions(
+            survey.destination, chosen_groups(survey.exact_groups(), self.plan.groups_expression, copies)
+        )
+
+    # the destination
+
+    def ends(self) -> Mapping[Key, int]:
+        names = {name for topic in self.plan.topics for name in (topic.topic, topic.copy)}
+        counts = self._survey.destination.partitions()
+        keys = [(name, number) for name in sorted(names & counts.keys()) for number in range(counts[name])]
+        bounds = self._survey.destination.bounds(keys)
+        if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
+            raise ReconcilerError(
+                f"where {missing[0]} on {self.plan.destination} ends is not known: its leader does not answer",
+                "Without it nobody could tell later what a client wrote there.",
+                "Wait until it answers, and run this again.",
+            )
+        return {key: bounds[key].end for key in keys}
+
+    def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
+        side = self._survey.destination
+        bounds = side.bounds(since)
+        if missing := [f"{key[0]}-{key[1]}" for key in since if key not in bounds]:
+            raise ReconcilerError(
+                f"whether {self.plan.destination} has records of its own in {missing[0]} is not known",
+                "Its leader does not answer, or the topic is gone.",
+                "Wait until it answers, and run this again.",
+            )
+        grown = {key: at for key, at in since.items() if bounds[key].end > at}
+
+        async def count(opened: Sequence[ClusterClient]) -> dict[Key, int]:
+            counts: dict[Key, int] = {}
+            for key, at in grown.items():
+                stable, end = bounds[key].stable, bounds[key].end
+                decided = await count_from(Log(opened[0], key), at, stable) if stable > at else 0
+                counts[key] = decided + max(0, end - max(stable, at))
+            return {key: count for key, count in counts.items() if count}
+
+        return visited((side,), count, LONG_S) if grown else {}
+
+    def members(self) -> Mapping[str, int]:
+        names = {group.group for group in self.plan.groups}
+        request = self._flow.groups
+        seen = self._survey.destination.groups(make_group_selector(request.include, request.exclude))
+        return {name: state.members for name, state in seen.states.items() if name in names}
+
+    def tail(self, ends: Mapping[Key, int], there: Mapping[Key, int]) -> StepNotes:
+        if self._flow.record_work:
+            return False, f"not compared: {self.plan.flow} has {', '.join(self._flow.record_work)}, so copies differ"
+        places = {topic.topic: topic.copy for topic in self.plan.topics if topic.copy not in self.plan.shared}
+
+        async def compare(opened: Sequence[ClusterClient]) -> int:
+            count = 0
+            for key, end in ends.items():
+                twin = (places.get(key[0], ""), key[1])
+                if twin not in there:
+                    continue
+                here = await _last(Log(opened[0], key), end)
+                copied = await _last(Log(opened[1], twin), there[twin])
+                some = min(len(here), len(copied))
+                if _bytes(here[len(here) - some :]) != _bytes(copied[len(copied) - some :]):
+                    raise ReconcilerError(
+                        f"the last {some} records of {key[0]}-{key[1]} differ from those of {twin[0]}-{twin[1]}",
+                        f"What {self.plan.destination} has is not what {self.plan.origin} had.",
+                        f"Compare all of it: reconciler verify ENV --flow {self.plan.flow}",
+                    )
+                count += some
+            return count
+
+        count = visited((self._survey.origin, self._survey.destination), compare, LONG_S)
+        text = f"{counted(count, 'record')} at the ends of {counted(len(ends), 'partition')} are the same on both sides"
+        return bool(count), text if count else "no record lies at the ends of the partitions"
+
+    # everything else
+
+    def hook(self, name: str) -> StepNotes | None:
+        del name
+        return None
+
+    def keep(self, journal: CutoverJournal) -> None:
+        key = cutover_key(journal.environment, journal.flow)
+        if why := self._execute.lock.keep(key, dumps(journal)):
+            self._execute.require_kept()
+            why_not = "Without it no other run could go on, so the next step is not begun."
+            raise ReconcilerError(f"the journal of the cut-over could not be written: {why}", why_not, "Run it again.")
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
+        self._execute.require_lock()
+        return self._execute.perform(f"cutover:{self.plan.flow}:{name}", act)
+
+
+def partition_states(survey: Survey) -> tuple[PartitionState, ...]:
+    """Raises ReconcilerError."""
+    states = survey.partitions()
+    if isinstance(states, Unknown):
+        raise ReconcilerError(states.error, "How far the flow has copied is not known.", states.todo)
+    return states
+
+
+def topic_idents(survey: Survey, expression: str) -> Mapping[str, str]:
+    """Topics of the origin that are chosen now -> their partitions and id in words."""
+    choice = expressions((expression,)) if expression else None
+    ids = survey.origin.topic_ids()
+    return {
+        name: f"{counted(count, 'partition')} id {ids.get(name) or '?'}"
+        for name, count in survey.origin.partitions().items()
+        if survey.moves(name) and (choice is None or choice.match(name))
+    }
+
+
+def chosen_groups(moves: Iterable[GroupMove], expression: str, topics: Collection[str]) -> tuple[GroupMove, ...]:
+    """``topics`` of the side that is left, empty for all."""
+    choice = expressions((expression,)) if expression else None
+    mine = (move for move in moves if choice is None or choice.match(move.group))
+    narrowed = (within(move, topics) if topics else move for move in mine)
+    return tuple(move for move in narrowed if move.offsets)
+
+
+def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
+    """What is due there. Gives the groups as they are then."""
+    asked = {
+        group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
+        for group, offsets in due(tuple(groups)).items()
+    }
+    refused = side.commit(asked, [move.group for move in groups if move.origin.is_share])
+    return tuple(written(move, refused.get(move.group, {})) for move in groups)
+
+
+async def _last(log: Log, end: int) -> list[WholeRecord]:
+    begin = max((await bounds_of(log)).begin, end - TAIL_OFFSETS)
+    return [record async for record in read_from(log, begin, end)][-TAIL:]
+
+
+def _bytes(records: Sequence[WholeRecord]) -> list[tuple[object, ...]]:
+    return [(each.timestamp, each.key, each.value, each.headers) for each in records]

@@ -1,0 +1,191 @@
+"""Looks at both sides of a flow, and plans its cut-over. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.backends.clusters.clients import members_of, producers_of, transactional_ids
+from reconciler.backends.connections.credentials import speaker_of
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, ProducerSeen, TopicSeen
+from reconciler.model.reports.failover import FailoverCheck, Key, Level, PartitionState, Way
+from reconciler.operations.cutover.decide import (
+    checks_of_fence,
+    checks_of_topics,
+    estimated_stop_s,
+    fence_of,
+    group_seen,
+    of_failover,
+    steps_of,
+    write_rules,
+)
+from reconciler.operations.cutover.live import chosen_groups, partition_states, topic_idents
+from reconciler.operations.failover.decide import FailoverRequest, move_of
+from reconciler.operations.failover.rights import StepNeeds, denied
+from reconciler.operations.failover.steps import Switch, written_by_mirrors
+from reconciler.operations.session.session import Session, now_ms
+from reconciler.replication.expressions.match import expressions
+from reconciler.replication.expressions.tree import ExpressionError
+from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.mirrors.handover import mirror_handover
+
+SAMPLE_S = 3.0
+"""How long rates are measured at least."""
+Say = Callable[[str], None]
+Rules = frozenset[AclBinding] | Unsupported | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The expressions are of whole names, empty for all."""
+
+    flow: str
+    settings: CutoverSettings
+    topics: str = ""
+    groups: str = ""
+
+
+def planned(session: Session, request: PlanRequest, say: Say) -> CutoverPlan:
+    """Raises ReconcilerError, ClusterError among it where one of the clusters cannot be read."""
+    for option, text in (("--topics", request.topics), ("--groups", request.groups)):
+        try:
+            expressions((text,) if text else ())
+        except ExpressionError as error:
+            why = "It says which names are moved, so nothing can be planned."
+            raise ReconcilerError(f"{option} {text} cannot be used: {error}", why, "Correct the expression.") from None
+    topology = session.topology
+    move = move_of(topology, Way.FAILOVER, request.flow)
+    switch = Switch(session, move, FailoverRequest(drain_s=request.settings.within_s), say, say)
+    survey = switch.survey
+    survey.try_origin()
+    if survey.lost is not None:
+        raise ReconcilerError(
+            f"{move.origin} does not answer: {survey.lost.error}",
+            "A cut-over drains it to the last record, so it needs both clusters.",
+            f"If it is lost: reconciler failover ENV {move.flow} --unplanned --dry-run",
+        )
+    idents = topic_idents(survey, request.topics)
+
+    # Rates are measured while everything else is asked.
+    began, before = time.monotonic(), _mine(partition_states(survey), idents)
+    report = switch.look()
+    rules = switch.fence.rules()
+    groups = chosen_groups(report.seen.groups, request.groups, () if not request.topics else idents.keys())
+    members = members_of(survey.origin, [move.group for move in groups if move.origin.members])
+    time.sleep(max(0.0, SAMPLE_S - (time.monotonic() - began)))
+    after, seconds = _mine(partition_states(survey), idents), time.monotonic() - began
+    topics = tuple(_topics(session, switch, (before, after), seconds, rules))
+
+    writer = written_by_mirrors(topology, move.origin, idents.keys())
+    mirror = speaker_of(topology.clusters[move.origin], Principal.MIRROR).kafka_principal
+    fence = fence_of(idents.keys(), rules, move.origin, writer, mirror)
+    there = {name for topic in topics for name in (topic.topic, topic.copy)}
+    shared = _shared(topology, request.flow, there)
+    plan = CutoverPlan(
+        topology.environment,
+        request.flow,
+        move.origin,
+        move.destination,
+        request.topics,
+        request.groups,
+        request.settings,
+        now_ms(),
+        {name: session.clusters[name].read(()).cluster_id for name in (move.origin, move.destination)},
+        _digest(topology, request.flow),
+        topics,
+        tuple(group_seen(each, members.get(each.group, ())) for each in groups),
+        {name: why for name, why in report.seen.unsupported.items() if not request.groups or _matches(request, name)},
+        fence,
+        "" if request.topics else move.started,
+        (),
+        (),
+        estimated_stop_s(topics, request.settings),
+        shared,
+    )
+    checks = (
+        *of_failover(report.checks),
+        *checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
+        *checks_of_fence(fence, move, rules, sorted(idents)),
+        *_denied(switch, fence),
+        *_part(plan, move.started),
+    )
+    levels = list(Level)[::-1]
+    plan = replace(plan, checks=tuple(sorted(checks, key=lambda check: levels.index(check.level))))
+    return replace(plan, steps=tuple(steps_of(plan)))
+
+
+def _matches(request: PlanRequest, group: str) -> bool:
+    return expressions((request.groups,)).match(group)
+
+
+def _mine(states: Sequence[PartitionState], idents: Mapping[str, str]) -> dict[Key, PartitionState]:
+    return {state.source: state for state in states if state.source[0] in idents}
+
+
+def _topics(
+    session: Session,
+    switch: Switch,
+    looks: tuple[Mapping[Key, PartitionState], Mapping[Key, PartitionState]],
+    seconds: float,
+    rules: Rules,
+) -> Iterator[TopicSeen]:
+    before, after = looks
+    side = switch.survey.origin
+    producers = producers_of(side, after.keys()) or {}
+    ids = side.topic_ids()
+    applying = type(side)(session.topology.clusters[side.name], Principal.APPLY)
+    names = transactional_ids(applying, {each.producer_id for some in producers.values() for each in some})
+    remote = selector_of(session.topology.flows[switch.move.flow]).remote_name
+    for topic in sorted({key[0] for key in after}):
+        keys = [key for key in after if key[0] == topic]
+        left = [after[key].left for key in keys]
+        wrote = sum((after[key].written or 0) - (before[key].written or 0) for key in keys if key in before)
+        copied = sum((after[key].position or 0) - (before[key].position or 0) for key in keys if key in before)
+        seen = (
+            ProducerSeen(*key, it.producer_id, it.last_ms, it.open_from, names.get(it.producer_id, ""))
+            for key in sorted(keys)
+            for it in producers.get(key, ())
+        )
+        writers = {rule.principal for rule in write_rules(rules, topic)} if isinstance(rules, frozenset) else set()
+        rates = [round(max(0, count) / seconds, 3) for count in (wrote, copied)]
+        total = None if None in left else sum(each or 0 for each in left)
+        head = topic, remote(topic), ids.get(topic, ""), len(keys), total
+        yield TopicSeen(*head, rates[0], rates[1], tuple(sorted(writers)), tuple(seen))
+
+
+def _shared(topology: Topology, flow: str, there: set[str]) -> tuple[str, ...]:
+    """Topics of the destination that other flows write."""
+    target = topology.flows[flow].target
+    others = [selector_of(other) for other in topology.flows.values() if other.target == target and other.name != flow]
+    written = set[str]()
+    for selector in others:
+        for name in there:
+            upstream = selector.policy.upstream_topic(name) or name
+            if selector.why_not(upstream) is None and selector.remote_name(upstream) == name:
+                written.add(name)
+    return tuple(sorted(written))
+
+
+def _digest(topology: Topology, flow: str) -> str:
+    """Of what a mirror is told of the flow."""
+    for mirror in topology.mirrors.values():
+        if flow in mirror.flows:
+            told = mirror_handover(topology, mirror)["flows"]
+            return next(str(each["fingerprint"]) for each in told if each["name"] == flow)
+    raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
+
+
+def _denied(switch: Switch, fence: FenceChosen) -> tuple[FailoverCheck, ...]:
+    if not fence.rules:
+        return ()
+    return denied((StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"),), lost=False)
+
+
+def _part(plan: CutoverPlan, back: str) -> Iterator[FailoverCheck]:
+    if plan.topics_expression and back:
+        text = f"only some topics move, so {back} is not started; a failback moves the whole flow"
+        yield FailoverCheck("part", Level.WARNS, text)

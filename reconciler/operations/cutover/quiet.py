@@ -1,0 +1,143 @@
+"""Verifies a fence: no partition ends further, no producer writes, no transaction is open, for some seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.errors import ReconcilerError
+from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer, Producers
+from reconciler.model.reports.cutover import CutoverPlan
+from reconciler.model.reports.failover import Key
+from reconciler.operations.cutover.decide import ROLLBACK, SHOWN
+from reconciler.operations.cutover.world import World
+from reconciler.text import counted, first_of, moment
+
+LOOK_S = 0.5
+MIRRORS = "mirror."
+"""Prefix of the transactional ids with which mirrors write."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """``producers``: without those of mirrors that the fence spares, which write to ``mirrored``. ``undecided``:
+    partitions with open transactions."""
+
+    ends: Mapping[Key, int]
+    producers: Mapping[tuple[Key, int], ActiveProducer]
+    mirrored: frozenset[Key]
+    undecided: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def open(self) -> list[tuple[Key, ActiveProducer]]:
+        return [(key, each) for (key, _), each in self.producers.items() if each.open_from >= 0]
+
+
+class FenceWatch:
+    def __init__(self, world: World, plan: CutoverPlan) -> None:
+        self.world, self.plan = world, plan
+        self._names: dict[int, str] = {}
+
+    def verified(self) -> tuple[Mapping[Key, int], str]:
+        """Where every partition ends, and words. Raises ReconcilerError with who still writes, and where."""
+        its, began, aborted = self.plan.settings, self.world.now(), False
+        before, since, last = self._look(), self.world.now(), ""
+        while True:
+            self.world.sleep(min(LOOK_S, its.hold_s or LOOK_S))
+            look = self._look()
+            words = self._moved(before, look) or self._waits(look)
+            now = self.world.now()
+            if words:
+                since, last = now, words
+            elif now - since >= its.hold_s:
+                return look.ends, self._said(look, now - began)
+            before = look
+            if now - began <= its.within_s + its.hold_s:
+                continue
+            if its.aborts and not aborted and look.open:
+                self._abort(look)
+                aborted, began = True, now
+                continue
+            raise self._error(last, look, aborted=aborted)
+
+    def _look(self) -> _Look:
+        states, told = self.world.partitions(), self.world.producers() or {}
+        self._learn(told)
+        mine: dict[tuple[Key, int], ActiveProducer] = {}
+        mirrored: set[Key] = set()
+        for key, each in ((key, each) for key, some in told.items() for each in some):
+            if self.plan.fence.spared and self._names[each.producer_id].startswith(MIRRORS):
+                mirrored.add(key)
+            else:
+                mine[key, each.producer_id] = each
+        unknown = [f"{key[0]}-{key[1]}" for key, state in states.items() if state.written is None]
+        undecided = [f"{key[0]}-{key[1]}" for key, state in states.items() if state.undecided and key not in mirrored]
+        ends = {key: state.written for key, state in states.items() if state.written is not None}
+        return _Look(ends, mine, frozenset(mirrored), tuple(undecided), tuple(unknown))
+
+    def _learn(self, told: Mapping[Key, Producers]) -> None:
+        fresh = {each.producer_id for some in told.values() for each in some} - self._names.keys()
+        if fresh:
+            found = self.world.names(fresh)
+            self._names |= {number: found.get(number, "") for number in fresh}
+
+    def _moved(self, before: _Look, look: _Look) -> str:
+        moved = [
+            f"{key[0]}-{key[1]} from {before.ends.get(key, 0):,} to {end:,}"
+            for key, end in look.ends.items()
+            if before.ends.get(key) != end and key not in look.mirrored
+        ]
+        writing = [
+            f"{self._called(each)} in {key[0]}-{key[1]} (last record {moment(each.last_ms)})"
+            for (key, number), each in look.producers.items()
+            if _written(before.producers.get((key, number))) != _written(each)
+        ]
+        parts = [f"still written: {first_of(moved, SHOWN)}"] if moved else []
+        parts += [f"by {first_of(writing, SHOWN)}"] if writing else []
+        return " ".join(parts)
+
+    def _called(self, producer: ActiveProducer) -> str:
+        return self._names.get(producer.producer_id) or f"producer {producer.producer_id}"
+
+    def _waits(self, look: _Look) -> str:
+        if look.unknown:
+            return f"where {first_of(look.unknown, SHOWN)} ends is not known: no leader answers"
+        if look.open:
+            words = [f"{self._called(each)} in {key[0]}-{key[1]} from {each.open_from:,} on" for key, each in look.open]
+            return f"open transactions: {first_of(words, SHOWN)}"
+        if look.undecided:
+            return f"open transactions in {first_of(look.undecided, SHOWN)}, whose producers the brokers do not tell"
+        return ""
+
+    def _abort(self, look: _Look) -> None:
+        names = {self._names.get(each.producer_id, "") for _, each in look.open} - {""}
+        for name in sorted(names):
+            self.world.say(f"aborts the open transaction of {name}")
+            self.world.abort(name)
+
+    def _said(self, look: _Look, seconds: float) -> str:
+        text = f"{counted(len(look.ends), 'partition')} stood for {self.plan.settings.hold_s:g} s"
+        return f"{text}, no producer wrote, no transaction is open ({seconds:.1f} s)"
+
+    def _error(self, last: str, look: _Look, *, aborted: bool) -> ReconcilerError:
+        its, origin = self.plan.settings, self.plan.origin
+        back = f"or let producers go on: {ROLLBACK}"
+        if look.open and not aborted:
+            todo = f"End them, and run this again; plan with --abort-transactions to have them aborted; {back}"
+        elif look.open:
+            todo = f"No right to abort them, or no transactional id: kafka-transactions.sh find-hanging; {back}"
+        elif self.plan.fence.obstacle:
+            todo = f"There is no fence on {origin}: stop these producers, and run this again; {back}"
+        else:
+            todo = "Rules do not bind super users: stop these producers, or take super.users from them, and run this "
+            todo += f"again; {back}"
+        return ReconcilerError(
+            f"{origin} does not stand still for {its.hold_s:g} s within {its.within_s:g} s: {last}",
+            "What is written now would be left behind. Clients are where they were, and nothing else was changed.",
+            todo,
+        )
+
+
+def _written(producer: ActiveProducer | None) -> tuple[int, int] | None:
+    return None if producer is None else (producer.last_ms, producer.last_sequence)

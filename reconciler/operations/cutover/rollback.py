@@ -1,0 +1,107 @@
+"""Takes a cut-over back: before *switch* always, then as long as the destination has no record of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from reconciler.errors import ReconcilerError
+from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, RollbackStep
+from reconciler.model.reports.failover import FailoverStep, GroupMove, StepResult
+from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
+from reconciler.operations.cutover.decide import SHOWN, group_seen
+from reconciler.operations.cutover.world import StepEnd, World
+from reconciler.operations.failover.decide import otherwise
+from reconciler.text import counted, first_of
+
+DONE, ALREADY, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.FAILED
+
+
+class CutoverRollback:
+    """One run. It can be repeated: each step looks first."""
+
+    def __init__(self, world: World, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]) -> None:
+        self.world, self.plan, self.journal = world, plan, journal
+        self._now_ms = now_ms
+        self._groups: tuple[GroupMove, ...] = ()
+
+    def run(self) -> CutoverReport:
+        """Does nothing where the destination has records of its own: the report has their counts. Raises
+        ReconcilerError where that cannot be told."""
+        began, steps = self.world.now(), list[FailoverStep]()
+        if own := self._own():
+            return CutoverReport("rollback", self.plan, (), own=own)
+        for name, act in self._acts():
+            at = self.world.now()
+            try:
+                end = self.world.perform(name, act)
+            except ReconcilerError as error:
+                end = (FAILED, str(error))
+            step = FailoverStep(name, *end, self.world.now() - at)
+            self.world.say(f"{step.name:12} {step.result.value:8} {step.text}")
+            steps.append(step)
+            if step.result is FAILED:
+                break
+        else:
+            self.world.keep(replace(self.journal, state=CutoverState.TAKEN_BACK, at_ms=self._now_ms()))
+        groups = tuple(group_seen(move, ()) for move in self._groups)
+        return CutoverReport(
+            "rollback",
+            self.plan,
+            tuple(steps),
+            tuple(self._written_meanwhile()),
+            groups,
+            None,
+            self.world.now() - began,
+        )
+
+    def _own(self) -> dict[str, int]:
+        if not self.journal.switched:
+            return {}
+        if self.plan.shared:
+            raise ReconcilerError(
+                f"other flows write {first_of(self.plan.shared, SHOWN)} on {self.plan.destination}, too",
+                "Whether a client has written there since the switch cannot be told.",
+                f"Go back with: reconciler failback ENV {self.plan.flow}",
+            )
+        there = {key_of(name): end for name, end in self.journal.there.items()}
+        return {f"{key[0]}-{key[1]}": count for key, count in sorted(self.world.own_records(there).items())}
+
+    def _written_meanwhile(self) -> Iterator[str]:
+        try:
+            own = self._own()
+        except ReconcilerError as error:
+            yield f"whether clients wrote on {self.plan.destination} while this ran is not known: {error.what}"
+            return
+        if own:
+            text = f"written on {self.plan.destination} while this ran: {counted(sum(own.values()), 'record')}"
+            yield f"{text} in {first_of(list(own), SHOWN)}; they stay there"
+
+    def _acts(self) -> Iterator[tuple[RollbackStep, Callable[[], StepEnd]]]:
+        if self.journal.started:
+            yield RollbackStep.HOLD, self._hold
+        if self.journal.switched:
+            yield RollbackStep.GROUPS, self._groups_back
+        yield RollbackStep.RESUME, self._resume
+        yield RollbackStep.UNFENCE, self._unfence
+
+    def _hold(self) -> StepEnd:
+        done, note = self.world.hold_back()
+        return (DONE if done else ALREADY), f"{self.journal.started} is paused{'; ' if note else ''}{note}"
+
+    def _groups_back(self) -> StepEnd:
+        self._groups = self.world.groups_back()
+        count = sum(offset.after != offset.before for move in self._groups for offset in move.offsets)
+        text = f"{counted(count, 'offset')} of {counted(len(self._groups), 'group')} set on {self.plan.origin}"
+        return (DONE if count else ALREADY), text + otherwise(self._groups)
+
+    def _resume(self) -> StepEnd:
+        done, note = self.world.resume()
+        return (DONE if done else ALREADY), f"{self.plan.flow} copies again{'; ' if note else ''}{note}"
+
+    def _unfence(self) -> StepEnd:
+        _, ours = self.world.rules()
+        if not ours:
+            return ALREADY, f"no rule of a fence stands on {self.plan.origin}"
+        self.world.unfence(ours)
+        return DONE, f"{counted(len(ours), 'deny rule')} taken back: {self.plan.origin} takes writes again"

@@ -1,0 +1,179 @@
+"""``cutover plan``, ``apply`` and ``rollback``: what is asked, whether it may, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from reconciler.backends.files import write_text
+from reconciler.backends.state.environment_records import read_cutovers
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
+from reconciler.model.environment.topology import Principal
+from reconciler.model.options import FailoverPage as Page
+from reconciler.model.reports.cutover import CutoverPlan, CutoverReport
+from reconciler.model.reports.failover import StepResult
+from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
+from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
+from reconciler.operations.cutover.decide import ROLLBACK, moved_since
+from reconciler.operations.cutover.live import LiveWorld
+from reconciler.operations.cutover.plan import PlanRequest, planned
+from reconciler.operations.cutover.plan_file import digest, dumps, loads
+from reconciler.operations.cutover.rollback import CutoverRollback
+from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
+from reconciler.operations.session.session import Session, now_ms, open_session
+from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
+from reconciler.render.cutover import plan_html, plan_markdown, plan_text, report_html, report_markdown, report_text
+from reconciler.render.cutover import report_document as report_json
+from reconciler.resources.flows.routes import declared_flow
+from reconciler.text import first_of
+
+
+@dataclass(frozen=True, slots=True)
+class CutoverOptions:
+    """``steal``: why the lock is taken from any holder."""
+
+    yes: bool
+    form: Page
+    steal: str
+
+
+def plan(env: Path, request: PlanRequest, form: Page, out: Path | None) -> ExitCode:
+    """3 blocked, 2 there is something to do."""
+    with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        made = planned(session, request, say_now)
+    if out is not None:
+        write_text(out, dumps(made))
+    show(_plan_text(made, form), form)
+    return ExitCode.BLOCKED if made.blocked else ExitCode.CHANGES
+
+
+def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
+    """Raises ReconcilerError for what ends it before it begins."""
+
+    def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
+        if journal is None:
+            _require_true(execute.session, plan)
+            journal = fresh_journal(plan, digest(plan), execute.lock.holder.who, now_ms())
+        world = LiveWorld(execute.session, plan, execute, say)
+        return CutoverRun(world, plan, journal, now_ms).run()
+
+    return _carried_out(env, file, "apply", options, run)
+
+
+def rollback(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
+    def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
+        if journal is None:
+            return CutoverReport("rollback", plan, ())
+        world = LiveWorld(execute.session, plan, execute, say)
+        return CutoverRollback(world, plan, journal, now_ms).run()
+
+    return _carried_out(env, file, "rollback", options, run)
+
+
+Run = Callable[[Execution, CutoverPlan, CutoverJournal | None], CutoverReport]
+
+
+def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, run: Run) -> ExitCode:
+    plan = _read(file)
+    with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        if session.topology.environment != plan.environment:
+            raise ReconcilerError(
+                f"the plan is of environment {plan.environment}, and {env} is {session.topology.environment}",
+                "It names clusters and flows of that environment.",
+                f"Name the folder of {plan.environment}, or plan anew: reconciler cutover plan {env} {plan.flow}",
+            )
+        declared_flow(session.topology, plan.flow, "There is nothing to move.")
+        if not options.yes:
+            say_document(plan_text(plan, style()))
+            question = f"Do this {'cut-over' if command == 'apply' else 'rollback of the cut-over'}?"
+            why = "It refuses writes and moves clients, so it needs consent."
+            require_agreement(
+                question, f"nothing was done by cutover {command}", why, "Read the plan, then pass --yes."
+            )
+        with execution(session, f"cutover {command}", options.steal) as execute:
+            journals = read_cutovers(execute.lock.cluster, plan.environment, Principal.APPLY)
+            report = run(execute, plan, journal_of(plan, digest(plan), journals))
+        show(_report_text(report, options.form), options.form)
+        execute.require_kept()
+        return exit_code(report)
+
+
+def journal_of(plan: CutoverPlan, own: str, journals: Mapping[str, CutoverJournal]) -> CutoverJournal | None:
+    """The journal that this plan goes on with; None: it begins. Raises BlockedError while another one is under way that
+    moves the same topics. ``own``: digest of the plan."""
+    for journal in journals.values():
+        if journal.state is not CutoverState.UNDER_WAY or journal.plan == own:
+            continue
+        both = sorted(set(journal.topics) & plan.names)
+        if journal.flow == plan.flow or (journal.origin == plan.origin and both):
+            subject = f"flow {plan.flow}" if journal.flow == plan.flow else first_of(both, 5)
+            raise BlockedError(
+                f"a cut-over of {journal.flow} by {journal.who} is under way and moves {subject}: it has come to step "
+                f"{journal.begun or 'none'}, by plan {journal.plan[:12]}; this is plan {own[:12]}",
+                "Two cut-overs of the same topics would undo each other's fences.",
+                f"End that one, or take it back, with its own plan file: {ROLLBACK}",
+            )
+    mine = journals.get(plan.flow)
+    if mine is None or mine.plan != own or mine.state is CutoverState.TAKEN_BACK:
+        return None
+    return mine
+
+
+def _require_true(session: Session, plan: CutoverPlan) -> None:
+    """Raises StalePlan with both values, BlockedError for what stops it."""
+    request = PlanRequest(plan.flow, plan.settings, plan.topics_expression, plan.groups_expression)
+    now = planned(session, request, say_now)
+    if moved := tuple(moved_since(plan, now)):
+        raise StalePlan(moved, "the plan of the cut-over is stale")
+    if now.blocked:
+        stops = [check for check in now.checks if check.level.value == "stops"]
+        why = "Nothing was changed."
+        raise BlockedError(first_of([check.text for check in stops], 5), why, stops[0].todo)
+
+
+def exit_code(report: CutoverReport) -> ExitCode:
+    if report.own:
+        return ExitCode.BLOCKED
+    if report.failed is not None:
+        began = any(step.result is StepResult.DONE for step in report.steps)
+        return ExitCode.PARTIAL if began else ExitCode.ERROR
+    wrong = report.findings or any(group.note for group in report.groups)
+    return ExitCode.PARTIAL if wrong else ExitCode.DONE
+
+
+def _read(file: Path) -> CutoverPlan:
+    try:
+        return loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        todo = "Name the file that cutover plan --out has written."
+        raise ReconcilerError(f"{file} cannot be read: {error}", "Only a reviewed plan is carried out.", todo) from None
+
+
+def _plan_text(made: CutoverPlan, form: Page) -> str:
+    match form:
+        case Page.TEXT:
+            return plan_text(made, style())
+        case Page.JSON:
+            return dumps(made)
+        case Page.MARKDOWN:
+            return plan_markdown(made)
+        case Page.HTML:
+            return plan_html(made)
+        case _:
+            assert_never(form)
+
+
+def _report_text(report: CutoverReport, form: Page) -> str:
+    match form:
+        case Page.TEXT:
+            return report_text(report, style())
+        case Page.JSON:
+            return report_json(report, int(exit_code(report)))
+        case Page.MARKDOWN:
+            return report_markdown(report)
+        case Page.HTML:
+            return report_html(report)
+        case _:
+            assert_never(form)

@@ -1,0 +1,294 @@
+"""The steps of a cut-over: each looks first, so that a run that was killed anywhere is gone on with by another.
+
+Until *switch* begins, everything is looked at again from the start. From then on clients may write at the destination:
+what lies before it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from reconciler.errors import ReconcilerError
+from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
+from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
+from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
+from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
+from reconciler.operations.cutover.quiet import FenceWatch
+from reconciler.operations.cutover.world import StepEnd, World
+from reconciler.operations.failover.decide import otherwise
+from reconciler.text import counted, first_of, time_words
+
+DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED
+LOOK_S, CLIENTS_LOOK_S = 0.5, 2.0
+_HOOKS = {CutoverStep.BEFORE, CutoverStep.SWITCH, CutoverStep.AFTER}
+_BEFORE_SWITCH = tuple(CutoverStep)[: tuple(CutoverStep).index(CutoverStep.SWITCH)]
+
+
+class CutoverRun:
+    """One run over one plan. ``journal``: as an earlier run left it, or a fresh one."""
+
+    def __init__(self, world: World, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]) -> None:
+        self.world, self.plan, self.journal = world, plan, journal
+        self._now_ms = now_ms
+        self._groups: tuple[GroupMove, ...] = ()
+        self._findings: dict[str, None] = {}
+        self._seen_after_s: float | None = None
+
+    def run(self) -> CutoverReport:
+        """Every step, audited. One that fails ends the run there, and the next run goes on."""
+        began, steps = self.world.now(), list[FailoverStep]()
+        for name, act in self._acts():
+            at = self.world.now()
+            end = self._ended(name, act)
+            step = FailoverStep(name, *end, self.world.now() - at)
+            self.world.say(f"{step.name:12} {step.result.value:8} {step.text}")
+            steps.append(step)
+            if step.result is FAILED:
+                break
+        else:
+            self._keep(replace(self.journal, state=CutoverState.DONE))
+        groups = tuple(group_seen(move, ()) for move in self._groups)
+        seconds = self.world.now() - began
+        findings = tuple(self._findings)
+        return CutoverReport("apply", self.plan, tuple(steps), findings, groups, self._stopped_s(), seconds)
+
+    def _acts(self) -> Iterator[tuple[CutoverStep, Callable[[], StepEnd]]]:
+        yield CutoverStep.BEFORE, partial(self._hook, CutoverStep.BEFORE)
+        yield CutoverStep.FENCE, self._fence
+        yield CutoverStep.VERIFY_FENCE, self._verify_fence
+        yield CutoverStep.DRAIN, self._drain
+        yield CutoverStep.PAUSE, self._pause
+        yield CutoverStep.GROUPS, self._set_groups
+        yield CutoverStep.SWITCH, self._switch
+        yield CutoverStep.CLIENTS, self._await_clients
+        yield CutoverStep.TAIL, self._tail
+        if self.plan.started:
+            yield CutoverStep.START, self._start
+        if self.plan.settings.opens and self.plan.fence.rules:
+            yield CutoverStep.UNFENCE, self._unfence
+        yield CutoverStep.AFTER, partial(self._hook, CutoverStep.AFTER)
+
+    def _ended(self, name: CutoverStep, act: Callable[[], StepEnd]) -> StepEnd:
+        if self.journal.switched and name in _BEFORE_SWITCH:
+            return ALREADY, "over: clients may have moved"
+        if name in _HOOKS and name in self.journal.done:
+            return ALREADY, "done by an earlier run"
+        try:
+            self._keep(self.journal.begin(name))
+            end = self.world.perform(name, act)
+            self._keep(self.journal.end(name))
+        except ReconcilerError as error:
+            return FAILED, str(error)
+        return end
+
+    def _keep(self, journal: CutoverJournal) -> None:
+        self.journal = replace(journal, at_ms=self._now_ms())
+        self.world.keep(self.journal)
+
+    def _stopped_s(self) -> float | None:
+        if not self.journal.fenced_ms:
+            return None
+        if self._seen_after_s is not None:
+            return self._seen_after_s
+        return max(0.0, (self._now_ms() - self.journal.fenced_ms) / 1000)
+
+    # until the switch
+
+    def _hook(self, step: CutoverStep) -> StepEnd:
+        ran = self.world.hook(step.value)
+        return (SKIPPED, "no hook is declared") if ran is None else (DONE, ran[1])
+
+    def _fence(self) -> StepEnd:
+        wanted = self.plan.fence
+        if wanted.obstacle:
+            return SKIPPED, f"no fence: {wanted.obstacle}. Stop the producers now"
+        standing, _ = self.world.rules()
+        missing = wanted.rules - standing
+        if not self.journal.fenced_ms:
+            self._keep(replace(self.journal, fenced_ms=self._now_ms()))
+        if not missing:
+            return ALREADY, f"{counted(len(wanted.rules), 'deny rule')} on {self.plan.origin}"
+        self.world.fence(missing)
+        text = f"{counted(len(missing), 'deny rule')} made on {self.plan.origin}"
+        return DONE, f"{text}: only super users{_spared(wanted.spared)} write there"
+
+    def _verify_fence(self) -> StepEnd:
+        ends, text = FenceWatch(self.world, self.plan).verified()
+        self._keep(replace(self.journal, ends={place(key): end for key, end in ends.items()}))
+        return DONE, text
+
+    def _drain(self) -> StepEnd:
+        goal, began, most, told = self._ends(), self.world.now(), 0, -1
+        while True:
+            partitions = self.world.partitions()
+            self._require_still(partitions)
+            left = sum(max(0, end - (partitions[key].position or 0)) for key, end in goal.items() if key in partitions)
+            unknown = sorted(f"{key[0]}-{key[1]}" for key in goal if key not in partitions)
+            if not left and not unknown:
+                break
+            if not most and self.world.is_paused():
+                self.world.resume()  # an earlier run paused it, and then a record was written behind the fence
+            most = max(most, left)
+            if self.world.now() - began > self.plan.settings.within_s:
+                what = f"{left:,} of {counted(most, 'offset')}" if left else f"an unknown number in {unknown[0]}"
+                raise ReconcilerError(
+                    f"{self.plan.flow} has {what} left to copy after {self.plan.settings.within_s:g} s",
+                    "Clients are where they were. Producers are off meanwhile.",
+                    f"Run this again to go on waiting, or let producers go on: {ROLLBACK}",
+                )
+            if left != told:
+                self.world.say(f"{CutoverStep.DRAIN:12} {left:,} of {most:,} left")
+                told = left
+            self.world.sleep(LOOK_S)
+        text = f"{self.plan.flow} has copied every offset up to the last: {counted(len(goal), 'partition')}"
+        return (DONE if most else ALREADY), text
+
+    def _pause(self) -> StepEnd:
+        self._require_same_topics()
+        done, note = self.world.pause()
+        self._require_still(self.world.partitions())
+        there = self.world.ends()
+        self._keep(replace(self.journal, there={place(key): end for key, end in there.items()}))
+        what = self.plan.flow if self.plan.whole else f"{counted(len(self.plan.topics), 'topic')} of {self.plan.flow}"
+        return (DONE if done else ALREADY), f"{what} paused, {self.plan.destination} takes writes{_after(note)}"
+
+    def _set_groups(self) -> StepEnd:
+        until, ends = self.world.now() + self.plan.settings.catch_up_s, self._ends()
+        while True:
+            spans: dict[Key, tuple[int, int]] = {}
+            for move in self.world.groups(settled=False):
+                for offset in move.offsets if move.origin.members else ():
+                    if offset.committed < (end := ends.get(offset.origin, 0)):
+                        before = spans.get(offset.origin, (end, end))[0]
+                        spans[offset.origin] = min(before, offset.committed), end
+            unread = self.world.unread(spans)
+            if not unread or self.world.now() >= until:
+                break
+            self.world.sleep(LOOK_S)
+        moves = self.world.groups(settled=True)
+        self._groups = self.world.commit(moves)
+        count = sum(offset.after != offset.before for move in self._groups for offset in move.offsets)
+        behind = f"; {counted(len(unread), 'partition')} not read to the end by members on {self.plan.origin}"
+        text = f"{counted(len(self._groups), 'group')}, {counted(count, 'offset')} set on {self.plan.destination}"
+        return (DONE if count else ALREADY), f"{text}{behind if unread else ''}{otherwise(self._groups)}"
+
+    # from the switch on
+
+    def _switch(self) -> StepEnd:
+        # Kept before anything runs: once a client may have moved, only the destination's log says what can be undone.
+        self._keep(replace(self.journal, switched=True))
+        ran = self.world.hook(CutoverStep.SWITCH.value)
+        if ran is None:
+            return SKIPPED, f"no hook is declared: give clients the address of {self.plan.destination} now"
+        return DONE, ran[1]
+
+    def _await_clients(self) -> StepEnd:
+        plan, until = self.plan, self.world.now() + self.plan.settings.clients_s
+        awaited = {group.group for group in plan.groups if group.members}
+        written = {topic for topic in plan.topics if topic.rate > 0 and topic.copy not in plan.shared}
+        there = {key_of(name): end for name, end in self.journal.there.items()}
+        while True:
+            self._look_for_late()
+            members = self.world.members()
+            idle = sorted(group for group in awaited if not members.get(group))
+            if idle or not self._groups:
+                self._groups = self.world.commit(self.world.groups(settled=False))
+            own = {topic for topic, _ in self.world.own_records(there)}
+            silent = sorted(topic.topic for topic in written if not {topic.topic, topic.copy} & own)
+            if not idle and not silent:
+                break
+            if self.world.now() >= until:
+                parts = [f"groups {first_of(idle, SHOWN)}"] if idle else []
+                parts += [f"producers of {first_of(silent, SHOWN)}"] if silent else []
+                if not plan.settings.clients_s:
+                    return SKIPPED, f"not waited for, and not seen yet: {' and '.join(parts)}"
+                waited = time_words(plan.settings.clients_s)
+                raise ReconcilerError(
+                    f"not seen on {plan.destination} within {waited}: {' and '.join(parts)}",
+                    "The way back is not started yet. What was seen before goes on.",
+                    f"Switch these clients and run this again: it goes on waiting. Or go back: {ROLLBACK}",
+                )
+            self.world.sleep(CLIENTS_LOOK_S)
+        if self.journal.fenced_ms and CutoverStep.CLIENTS not in self.journal.done:
+            self._seen_after_s = (self._now_ms() - self.journal.fenced_ms) / 1000
+        text = f"{counted(len(awaited), 'group')} with members and producers of {counted(len(written), 'topic')} seen"
+        return (DONE if awaited or written else ALREADY), f"{text} on {plan.destination}"
+
+    def _tail(self) -> StepEnd:
+        there = {key_of(name): end for name, end in self.journal.there.items()}
+        compared, note = self.world.tail(self._ends(), there)
+        return (DONE if compared else SKIPPED), note
+
+    def _start(self) -> StepEnd:
+        self._look_for_late()
+        self._keep(replace(self.journal, started=self.plan.started))
+        done, note = self.world.start_back()
+        return (DONE if done else ALREADY), f"{self.plan.started} runs{_after(note)}"
+
+    def _unfence(self) -> StepEnd:
+        _, ours = self.world.rules()
+        if not ours:
+            return ALREADY, f"{self.plan.origin} takes writes"
+        self.world.unfence(ours)
+        return DONE, f"{counted(len(ours), 'deny rule')} taken back: {self.plan.origin} takes writes"
+
+    # what several steps need
+
+    def _ends(self) -> Mapping[Key, int]:
+        return {key_of(name): end for name, end in self.journal.ends.items()}
+
+    def _late(self, partitions: Mapping[Key, PartitionState]) -> dict[str, int]:
+        """Offsets of the origin behind a verified fence. Not known where a mirror writes, too."""
+        if self.plan.fence.spared or CutoverStep.START in self.journal.done or self.journal.started:
+            return {}
+        states = {key: partitions[key].written for key in self._ends() if key in partitions}
+        late = {key: (end or 0) - self._ends()[key] for key, end in states.items()}
+        return {f"{key[0]}-{key[1]}": count for key, count in late.items() if count > 0}
+
+    def _require_still(self, partitions: Mapping[Key, PartitionState]) -> None:
+        if late := self._late(partitions):
+            words = [f"{name} by {counted(count, 'offset')}" for name, count in late.items()]
+            raise ReconcilerError(
+                f"{self.plan.origin} was written after the fence was verified: {first_of(words, SHOWN)}",
+                "A producer does not obey the fence, so what was drained is not the end. Clients are where they were.",
+                f"Stop it and run this again: it verifies and drains anew. Or go back: {ROLLBACK}",
+            )
+
+    def _look_for_late(self) -> None:
+        if late := self._late(self.world.partitions()):
+            words = [f"{name}: {counted(count, 'offset')}" for name, count in late.items()]
+            text = f"written on {self.plan.origin} behind the fence, after it was verified, and not copied: "
+            text += f"{first_of(words, SHOWN)}. They stay there until a failback, or travel at once by: "
+            topic = "" if self.plan.whole else f" --topic {next(iter(late)).rpartition('-')[0]}"
+            self._findings = {f"{text}reconciler mirror resume ENV {self.plan.flow}{topic}": None}
+
+    def _require_same_topics(self) -> None:
+        planned = {topic.topic: topic_words(topic) for topic in self.plan.topics}
+        now = self.world.topics()
+        changed = [f"{name}: was {words}, is {now.get(name, 'absent')}" for name, words in planned.items()]
+        changed = [each for each, name in zip(changed, planned, strict=True) if now.get(name) != planned[name]]
+        fresh = sorted(now.keys() - planned.keys())
+        if fresh and not self.plan.whole:
+            self._findings[f"not part of this cut-over, as they were made during it: {first_of(fresh, SHOWN)}"] = None
+        elif fresh:
+            changed += [f"{name}: was absent, is {now[name]}" for name in fresh]
+        if changed:
+            raise ReconcilerError(
+                f"topics of {self.plan.flow} changed during the cut-over: {first_of(changed, SHOWN)}",
+                "The flow is paused as a whole, so that their records would stay behind. Clients are where they were.",
+                f"Take it back, and plan again: {ROLLBACK}",
+            )
+
+
+def fresh_journal(plan: CutoverPlan, digest: str, who: str, at_ms: int) -> CutoverJournal:
+    return CutoverJournal(plan.environment, plan.flow, digest, plan.origin, tuple(sorted(plan.names)), who, at_ms)
+
+
+def _spared(names: tuple[str, ...]) -> str:
+    return f" and {', '.join(names)}" if names else ""
+
+
+def _after(note: str) -> str:
+    return f"; {note}" if note else ""

@@ -1,0 +1,119 @@
+"""What the steps of a cut-over see and do, as a port: ``live`` implements it on clusters, tests in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from reconciler.kafka.protocol.producers.describe_producers import Producers
+from reconciler.model.acls import AclBinding
+from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
+from reconciler.model.state.cutover_journal import CutoverJournal
+
+StepNotes = tuple[bool, str]
+"""Whether something was done, and what is worth a word."""
+StepEnd = tuple[StepResult, str]
+"""How a step ended, and in which words."""
+
+
+class World(Protocol):
+    """All raise ReconcilerError, ClusterError among it; what cannot be read is never an empty answer."""
+
+    # the origin
+
+    def rules(self) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
+        """Access rules that stand now, and those of the plan's topics that a fence of this flow made."""
+        ...
+
+    def fence(self, rules: Collection[AclBinding]) -> None: ...
+
+    def unfence(self, rules: Collection[AclBinding]) -> None: ...
+
+    def topics(self) -> Mapping[str, str]:
+        """Topics that the plan's choice takes in now -> words of their id and partitions."""
+        ...
+
+    def partitions(self) -> Mapping[Key, PartitionState]:
+        """Of the plan's topics, by partition of the origin."""
+        ...
+
+    def producers(self) -> Mapping[Key, Producers] | None:
+        """None: the brokers do not tell."""
+        ...
+
+    def names(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        """Transactional ids, as far as they can be seen."""
+        ...
+
+    def abort(self, transactional_id: str) -> None: ...
+
+    def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
+        """Partitions of the origin with a record in their span."""
+        ...
+
+    # the flow
+
+    def is_paused(self) -> bool: ...
+
+    def pause(self) -> StepNotes: ...
+
+    def resume(self) -> StepNotes: ...
+
+    def start_back(self) -> StepNotes: ...
+
+    def hold_back(self) -> StepNotes: ...
+
+    # groups
+
+    def groups(self, *, settled: bool) -> tuple[GroupMove, ...]:
+        """To the destination. ``settled``: waits until every offset is exact, for some seconds."""
+        ...
+
+    def commit(self, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
+        """Sets what is due at the destination. Gives the groups as they are then."""
+        ...
+
+    def groups_back(self) -> tuple[GroupMove, ...]:
+        """Sets the groups' positions on the origin by those on the destination."""
+        ...
+
+    # the destination
+
+    def ends(self) -> Mapping[Key, int]:
+        """Of all topics there that clients of the plan's topics may write."""
+        ...
+
+    def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
+        """Partitions of the destination that have records from these offsets on -> how many."""
+        ...
+
+    def members(self) -> Mapping[str, int]:
+        """Of the plan's groups at the destination."""
+        ...
+
+    def tail(self, ends: Mapping[Key, int], there: Mapping[Key, int]) -> StepNotes:
+        """Compares the last records before ``ends`` with the last ones before ``there``. Raises ReconcilerError for a
+        difference."""
+        ...
+
+    # everything else
+
+    def hook(self, name: str) -> StepNotes | None:
+        """None: there is none of this name."""
+        ...
+
+    def keep(self, journal: CutoverJournal) -> None:
+        """While the lock is ours."""
+        ...
+
+    def now(self) -> float:
+        """Seconds."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
+        """In the audit record, while the lock is ours."""
+        ...

@@ -1,0 +1,196 @@
+"""The plan of a cut-over and the report of a run over it: text, Markdown, one page, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, GroupSeen, TopicSeen
+from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
+from reconciler.render.escape import lines_of, markdown
+from reconciler.render.page import page_html
+from reconciler.render.plan.html import report_body
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+from reconciler.text import counted, first_of, moment, time_words, total
+
+_SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
+_SHOWN, _ROWS = 5, 40
+
+
+def plan_verdict(plan: CutoverPlan) -> str:
+    if plan.blocked:
+        stops = sum(check.level is Level.STOPS for check in plan.checks)
+        return f"Blocked: cut-over of {plan.flow}: {counted(stops, 'check')} {'stops' if stops == 1 else 'stop'} it"
+    again, missed = (total([getattr(group, which) for group in plan.groups]) for which in ("again", "missed"))
+    moves = f"Would move {counted(len(plan.topics), 'topic')} and {counted(len(plan.groups), 'group')}"
+    stop = "unknown" if plan.stop_s is None else f"about {time_words(round(plan.stop_s))}"
+    reads = f"{_count(again)} records read again, {_count(missed)} missed"
+    return f"{moves} from {plan.origin} to {plan.destination}: {reads}; writes stop for {stop}"
+
+
+def _count(count: int | None) -> str:
+    return "an unknown number of" if count is None else f"{count:,}"
+
+
+def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
+    checks = {level: tuple(map(_check, _of(plan.checks, level))) for level in Level}
+    yield Section("Stops it", "nothing is done until this is resolved", checks[Level.STOPS], urgent=True)
+    yield Section("To know", "it goes on, with this consequence", checks[Level.WARNS], urgent=True)
+    steps = [
+        SectionItem(f"{number}. {step.name}: {step.text}", (f"back by {step.rollback}",))
+        for number, step in enumerate(plan.steps, 1)
+    ]
+    yield Section("Steps", "in this order; each looks first", tuple(steps))
+    yield Section("Topics", "what is left to copy, and who writes", tuple(map(_topic, plan.topics)))
+    yield Section(
+        "Groups", f"who reads, and what each reads again on {plan.destination}", tuple(map(_group, plan.groups))
+    )
+    others = tuple(SectionItem(f"{name} {why}") for name, why in sorted(plan.unsupported.items()))
+    yield Section("Groups with more than offsets", "", others)
+    rules = tuple(SectionItem(str(rule)) for rule in sorted(plan.fence.rules))
+    yield Section("Fence", f"rules that are to stand on {plan.origin}", rules)
+    yield Section("In order", "", checks[Level.FINE])
+
+
+def _of(checks: Sequence[FailoverCheck], level: Level) -> list[FailoverCheck]:
+    return [check for check in checks if check.level is level]
+
+
+def _check(check: FailoverCheck) -> SectionItem:
+    return SectionItem(check.text, (check.todo,) if check.todo else ())
+
+
+def _topic(topic: TopicSeen) -> SectionItem:
+    left = "an unknown number of offsets" if topic.left is None else counted(topic.left, "offset")
+    head = f"{topic.topic} to {topic.copy}, {counted(topic.partitions, 'partition')}: {left} to copy, "
+    head += f"{topic.rate:,.1f} written a second"
+    lines = [f"may write by rules: {first_of(topic.writers, _SHOWN)}"] if topic.writers else []
+    newest = {each.producer_id: each for each in sorted(topic.producers, key=lambda each: each.last_ms)}
+    words = [f"{each.words} (last record {moment(each.last_ms)})" for each in newest.values() if each.last_ms >= 0]
+    lines += [f"written by: {first_of(words[::-1], _SHOWN)}"] if words else []
+    return SectionItem(head, tuple(lines))
+
+
+def _group(group: GroupSeen) -> SectionItem:
+    bound = "" if group.exact else "at most "
+    head = (
+        f"{group.group} ({group.kind or 'classic'}): {counted(group.offsets, 'offset')}, {bound}{_count(group.again)} "
+    )
+    head += f"records again, {bound}{_count(group.missed)} missed"
+    who = [f"{each.client_id} {each.host}" for each in group.members]
+    lines = [f"{counted(len(who), 'member')}: {first_of(who, _SHOWN)}"] if who else []
+    return SectionItem(head, (*lines, *((group.note,) if group.note else ())))
+
+
+def report_verdict(report: CutoverReport) -> str:
+    plan = report.plan
+    if report.own:
+        records = counted(sum(report.own.values()), "record")
+        head = f"Blocked: {plan.destination} has {records} of its own in {first_of(list(report.own), _SHOWN)}"
+        return f"{head}: this is a failback: reconciler failback ENV {plan.flow} --dry-run"
+    if report.failed is not None:
+        return f"Stopped: cutover {report.command} of {plan.flow} at step {report.failed.name}"
+    if not report.steps:
+        return f"Nothing to do: no cut-over of {plan.flow} by this plan is to be taken back"
+    if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):
+        return f"Nothing to do: cutover {report.command} of {plan.flow} was done already"
+    if report.command == "rollback":
+        return f"Taken back: clients of {plan.flow} are on {plan.origin}"
+    again, missed = (total([getattr(group, which) for group in report.groups]) for which in ("again", "missed"))
+    reads = f"{_count(again)} records read again, {_count(missed)} missed"
+    stop = "" if report.stopped_s is None else f"; writes stopped for {report.stopped_s:.1f} s"
+    return f"Moved {counted(len(plan.topics), 'topic')} from {plan.origin} to {plan.destination}: {reads}{stop}"
+
+
+def _report_sections(report: CutoverReport) -> Iterator[Section]:
+    findings = tuple(map(SectionItem, report.findings))
+    own = tuple(SectionItem(f"{name}: {counted(count, 'record')}") for name, count in report.own.items())
+    yield Section("Records of its own", f"on {report.plan.destination}, so nothing was taken back", own, urgent=True)
+    yield Section("To know", "", findings, urgent=True)
+    yield Section("Steps", "", tuple(map(_step, report.steps)))
+    yield Section("Groups", "", tuple(map(_group, report.groups)))
+
+
+def _step(step: FailoverStep) -> SectionItem:
+    word = "FAILED" if step.result is StepResult.FAILED else step.result.value
+    head, *more = step.text.split("\n")
+    return SectionItem(f"{word:8}{step.name:13}{head} ({step.seconds:.1f} s)", tuple(more))
+
+
+def plan_text(plan: CutoverPlan, style: Style = PLAIN) -> str:
+    return _text(plan_verdict(plan), plan.environment, _plan_sections(plan), style)
+
+
+def plan_markdown(plan: CutoverPlan) -> str:
+    return _markdown(plan_verdict(plan), _plan_sections(plan))
+
+
+def plan_html(plan: CutoverPlan) -> str:
+    return _html("cutover plan", plan.environment, plan_verdict(plan), _plan_sections(plan))
+
+
+def report_text(report: CutoverReport, style: Style = PLAIN) -> str:
+    return _text(report_verdict(report), report.plan.environment, _report_sections(report), style)
+
+
+def report_markdown(report: CutoverReport) -> str:
+    return _markdown(report_verdict(report), _report_sections(report))
+
+
+def report_html(report: CutoverReport) -> str:
+    verdict = report_verdict(report)
+    return _html(f"cutover {report.command}", report.plan.environment, verdict, _report_sections(report))
+
+
+def report_document(report: CutoverReport, exit_code: int) -> str:
+    """As schemas/reports/cutover.schema.json."""
+    plan = report.plan
+    fields: dict[str, Any] = {"groups": report.groups, "own_records": report.own}
+    return report_json(
+        f"cutover-{report.command}",
+        plan.environment,
+        flow=plan.flow,
+        origin=plan.origin,
+        destination=plan.destination,
+        verdict=report_verdict(report),
+        exit_code=exit_code,
+        seconds=round(report.seconds, 3),
+        writes_stopped_s=None if report.stopped_s is None else round(report.stopped_s, 3),
+        steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],
+        findings=report.findings,
+        **fields,
+    )
+
+
+def _text(verdict: str, environment: str, sections: Iterator[Section], style: Style) -> str:
+    lines = [style.paint("bold", verdict), f"environment {environment}"]
+    for section in sections:
+        if not section.items:
+            continue
+        lines += ["", style.paint("bold", section.heading)]
+        for item in section.items[:_ROWS]:
+            lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
+        if len(section.items) > _ROWS:
+            lines.append(f"  and {len(section.items) - _ROWS:,} more; --format json has them all")
+    return lines_of(lines, style)
+
+
+def _markdown(verdict: str, sections: Iterator[Section]) -> str:
+    lines = [f"**{markdown(verdict)}**"]
+    for section in sections:
+        if not section.items:
+            continue
+        lines += ["", f"### {markdown(section.heading)}", ""]
+        for item in section.items[:_ROWS]:
+            lines += [f"- {markdown(item.text)}", *(f"  - {markdown(line)}" for line in item.more)]
+        if len(section.items) > _ROWS:
+            lines.append(f"- and {len(section.items) - _ROWS:,} more")
+    return lines_of(lines)
+
+
+def _html(kind: str, environment: str, verdict: str, sections: Iterator[Section]) -> str:
+    shown = tuple(section for section in sections if section.items)
+    return page_html(f"{environment}: {kind}", report_body(ReportPage(kind, environment, verdict, shown)))

@@ -1,0 +1,246 @@
+"""A cut-over of live clients on secure clusters: the real job, real rules, the command killed between its steps.
+
+What must hold: a record that a cluster accepted is read once by the group, wherever it reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import Sandbox
+
+from tests.support.access.acls import rules
+from tests.support.access.role_users import kafka_filter, kafka_rule
+from tests.support.clusters import secured_clusters
+from tests.support.jobs.environments import Running
+from tests.support.jobs.flow_of_records import MovingConsumer, MovingProducer
+from tests.support.jobs.verify_runs import until
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+REST = """\
+topics:
+  {topic}: {{clusters: [east], partitions: 3, replication_factor: 1}}
+flows:
+  east-to-west:
+    source: east
+    target: west
+    topics: [{topic}]
+    naming: {{policy: identity}}
+    replication_factor: 1
+    lanes: 1
+    offsets: {offsets}
+    groups: {{include: ['{topic}.*']}}
+mirrors:
+  west: {{}}
+"""
+
+
+class Clients:
+    """Go where ``address`` says."""
+
+    def __init__(self, clusters: Sandbox, topic: str) -> None:
+        self.address = "east"
+        settings: Callable[[], Mapping[str, str]] = lambda: clusters[self.address].client("user")  # noqa: E731
+        self.producer = MovingProducer(settings, topic, 3)
+        self.consumer = MovingConsumer(settings, topic, f"{topic}-billing")
+
+    def start(self) -> None:
+        self.producer.start()
+        self.consumer.start()
+        self.consumer.await_read(100)
+
+    def stop(self) -> None:
+        self.producer.over.set()
+        self.producer.join(40)
+        self.consumer.await_read(len(self.producer.accepted))
+        self.consumer.over.set()
+        self.consumer.join(40)
+
+
+@pytest.fixture
+def environment(
+    secure: Sandbox, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Running]]:
+    admins = {name: AdminClient(handle.super_client()) for name, handle in secure.clusters.items()}
+    allowed = rules(
+        f"allow User:user write topic {unique}",
+        f"allow User:user read topic {unique}",
+        f"allow User:user read group {unique}-billing",
+    )
+    for admin in admins.values():
+        for made in admin.create_acls([kafka_rule(each) for each in allowed]).values():
+            made.result(30)
+    started: list[Running] = []
+
+    def make(offsets: str) -> Running:
+        folder = tmp_path / "env"
+        folder.mkdir()
+        lines = secured_clusters(secure, monkeypatch)
+        lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
+        text = "\n".join(lines).replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD")
+        text += f"\n{REST.format(topic=unique, offsets=offsets)}"
+        (folder / "topology.yaml").write_text(text)
+        running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
+        started.append(running)
+        running.apply()
+        return running
+
+    yield make
+    for running in started:
+        running.stop()
+    for admin in admins.values():
+        for gone in admin.delete_acls([kafka_filter(each) for each in allowed]).values():
+            gone.result(30)
+
+
+def cut_over(
+    running: Running, plan: Path, heard: Callable[[str], bool], command: str = "apply"
+) -> tuple[int, dict[str, Any], str]:
+    """``heard``: of each line that is told; True kills the command. Exit code, report, and what was told."""
+    words = [sys.executable, "-m", "reconciler", "cutover", command, str(running.folder), "--plan", str(plan)]
+    environ = {**os.environ, **running.environ, "PYTHONUNBUFFERED": "1"}
+    lines: list[str] = []
+    with subprocess.Popen(
+        [*words, "--yes", "--format", "json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environ,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert process.stdout is not None
+        for line in process.stderr:
+            lines.append(line)
+            if heard(line):
+                process.kill()
+        out = process.stdout.read()
+    told = "".join(lines)
+    assert "Traceback" not in told
+    return process.returncode, json.loads(out) if out.strip() else {}, told
+
+
+def steps(report: Mapping[str, Any]) -> dict[str, str]:
+    return {step["name"]: step["result"] for step in report["steps"]}
+
+
+def planned(running: Running, plan: Path, *more: str) -> dict[str, Any]:
+    words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--hold", "2s", *more]
+    made: dict[str, Any] = json.loads(running.reconciler(*words, "--format", "json", code=2))
+    return made
+
+
+@pytest.mark.parametrize("offsets", ["translated", "same"])
+def test_live_clients_move_while_the_command_is_killed_at_its_steps(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path, offsets: str
+) -> None:
+    running, plan = environment(offsets), tmp_path / "cutover.json"
+    clients = Clients(secure, unique)
+    clients.start()
+    until(
+        "the mirror copies", lambda: json.loads(running.reconciler("status", str(running.folder), "--format", "json"))
+    )
+    made = planned(running, plan, "--clients", "60s")
+    (topic,) = made["topics"]
+    assert topic["rate"] > 0
+    assert "User:user" in topic["writers"]
+    assert len(topic["producers"]) == 3, "one producer, seen in each partition"
+    (group,) = made["groups"]
+    assert [member["client_id"] for member in group["members"]] == ["rdkafka"]
+
+    # Before the switch clients do not notice a rollback, but for the refusals.
+    killed_at("drain", running, plan)
+    before = len(clients.producer.accepted)
+    code, report, _ = cut_over(running, plan, lambda _: False, "rollback")
+    assert (code, steps(report)["unfence"]) == (0, "done")
+    until("producers go on", lambda: len(clients.producer.accepted) > before + 50)
+
+    for step in ("fence", "verify-fence", "pause", "groups"):
+        killed_at(step, running, plan)
+
+    def switches(line: str) -> bool:
+        if line.startswith("switch"):
+            clients.address = "west"
+            return True
+        return False
+
+    code, _, _ = cut_over(running, plan, switches)
+    assert code == -9
+    code, report, told = cut_over(running, plan, lambda _: False)
+    assert code == 0, (report, told)
+    assert {name: word for name, word in steps(report).items() if name in ("clients", "tail")} == {
+        "clients": "done",
+        "tail": "done",
+    }
+    assert not report["findings"]
+    before = len(clients.producer.accepted)
+    until("producers go on", lambda: len(clients.producer.accepted) > before + 50)
+    clients.stop()
+    assert clients.producer.refused, "the fence was met"
+    assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
+
+    # From now on the destination has records of its own.
+    code, report, _ = cut_over(running, plan, lambda _: False, "rollback")
+    assert code == 3
+    assert sum(report["own_records"].values()) > 50
+
+
+def killed_at(step: str, running: Running, plan: Path) -> None:
+    code, _, told = cut_over(running, plan, lambda line: line.startswith(f"{step} "))
+    assert code == -9, told
+
+
+def test_the_stop_of_writes_is_short_and_told(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    running, plan = environment("same"), tmp_path / "cutover.json"
+    clients = Clients(secure, unique)
+    clients.start()
+    made = planned(running, plan, "--clients", "60s")
+
+    def switches(line: str) -> bool:
+        if line.startswith("switch"):
+            clients.address = "west"
+        return False
+
+    code, report, told = cut_over(running, plan, switches)
+    assert code == 0, (report, told)
+    clients.stop()
+    assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
+    assert report["writes_stopped_s"] < 60
+    assert made["stop_s"] is not None
+
+
+def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    running, plan = environment("translated"), tmp_path / "cutover.json"
+    clients = Clients(secure, unique)
+    clients.start()
+    planned(running, plan, "--clients", "1s")
+    stranger = MovingConsumer(lambda: secure["east"].client("admin"), unique, f"{unique}-late")
+    stranger.start()
+    stranger.await_read(100)
+    stranger.over.set()
+    stranger.join(40)
+    code, _, told = cut_over(running, plan, lambda _: False)
+    assert code == 4
+    assert f"group {unique}-late: was absent, is c" in told
+
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    planned(running, first, "--clients", "1s")
+    planned(running, second, "--clients", "2s")
+    code, report, _ = cut_over(running, first, lambda _: False)
+    assert (code, steps(report)["clients"]) == (5, "failed")
+    code, _, told = cut_over(running, second, lambda _: False)
+    assert code == 3
+    assert "is under way" in told
+    code, report, told = cut_over(running, first, lambda _: False, "rollback")
+    assert code == 0, (report, told)
+    clients.stop()
+    assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
