@@ -24,6 +24,8 @@ def plan_verdict(plan: CutoverPlan) -> str:
     if plan.blocked:
         stops = sum(check.level is Level.STOPS for check in plan.checks)
         return f"Blocked: cut-over of {plan.flow}: {counted(stops, 'check')} {'stops' if stops == 1 else 'stop'} it"
+    if not plan.topics:
+        return f"Nothing to do: no topic of {plan.flow} is chosen"
     again, missed = (total([getattr(group, which) for group in plan.groups]) for which in ("again", "missed"))
     moves = f"Would move {counted(len(plan.topics), 'topic')} and {counted(len(plan.groups), 'group')}"
     stop = "unknown" if plan.stop_s is None else f"about {time_words(round(plan.stop_s))}"
@@ -150,7 +152,7 @@ def report_document(report: CutoverReport, exit_code: int) -> str:
     plan = report.plan
     fields: dict[str, Any] = {"groups": report.groups, "own_records": report.own}
     return report_json(
-        f"cutover-{report.command}",
+        "cutover" if report.command == "apply" else report.command,
         plan.environment,
         flow=plan.flow,
         origin=plan.origin,

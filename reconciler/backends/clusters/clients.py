@@ -23,17 +23,17 @@ def producers_of(side: Side, keys: Collection[Key]) -> Mapping[Key, Producers] |
         await cluster.refresh({topic for topic, _ in keys})
         by_node = cluster.by_leader(keys)
         by_node.pop(NO_LEADER, None)
-        found: dict[Key, Producers] = {}
+        by_partition: dict[Key, Producers] = {}
         for node, led in by_node.items():
             answer = await describe_producers.ask(await cluster.control(node), by_topic(led))
             if answer is None:
                 return None
             for key, value in answer.items():
                 if isinstance(value, tuple):
-                    found[key] = value
+                    by_partition[key] = value
                 elif value not in DENIED:
                     raise BrokerError(value, f"producers of {key[0]}-{key[1]} on {cluster.name}")
-        return found
+        return by_partition
 
     return side.ask(read) if keys else {}
 

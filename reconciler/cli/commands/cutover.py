@@ -28,7 +28,7 @@ def cutover() -> None:
 
 @app.command(
     epilog=ending(
-        "1 error; 2 it can be done; 3 a check stops it",
+        "0 no topic is chosen; 1 error; 2 it can be done; 3 a check stops it",
         "cutover plan environments/prod east-to-west --out cutover.json",
     )
 )
@@ -61,12 +61,12 @@ def plan(
 ) -> None:
     """Look at both clusters: who writes, who reads, what each step does and how it is taken back. Changes nothing."""
     from reconciler.model.reports.cutover import CutoverSettings
-    from reconciler.operations.cutover.plan import PlanRequest
+    from reconciler.operations.cutover.plan import CutoverRequest
     from reconciler.operations.cutover.run import plan as make
 
     waits = seconds("--within", within), seconds("--catch-up", catch_up), seconds("--clients", clients)
     settings = CutoverSettings(seconds("--hold", hold), *waits, unfence, abort)
-    raise typer.Exit(make(env, PlanRequest(flow, settings, topics, groups), form, out))
+    raise typer.Exit(make(env, CutoverRequest(flow, settings, topics, groups), form, out))
 
 
 @app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))

@@ -133,7 +133,7 @@ def checks_of_topics(
     """``there``: topics of the destination."""
     if not topics:
         text = f"no topic of {move.flow} is chosen"
-        yield FailoverCheck("topics", Level.STOPS, text, "Look with reconciler explain ENV TOPIC, or widen --topics")
+        yield FailoverCheck("topics", Level.WARNS, text, "Look with reconciler explain ENV TOPIC, or widen --topics")
     open_ones = [each for topic in topics for each in topic.producers if each.open_from >= 0]
     if open_ones:
         words = [f"{each.words} in {each.topic}-{each.partition} from {each.open_from:,} on" for each in open_ones]
@@ -171,8 +171,8 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
     yield PlannedStep(CutoverStep.VERIFY_FENCE, f"{text}, within {its.within_s:g} s", unfenced)
     text = f"wait until {flow} has copied up to the last offset, at most {its.within_s:g} s"
     yield PlannedStep(CutoverStep.DRAIN, text, unfenced)
-    what = flow if plan.whole else f"{counted(len(plan.topics), 'topic')} of {flow}"
-    yield PlannedStep(CutoverStep.PAUSE, f"pause {what}: {destination} takes writes", resumed)
+    scope = flow if plan.whole else f"{counted(len(plan.topics), 'topic')} of {flow}"
+    yield PlannedStep(CutoverStep.PAUSE, f"pause {scope}: {destination} takes writes", resumed)
     text = f"let groups with members read the rest, at most {its.catch_up_s:g} s; set the positions of "
     text += f"{counted(len(plan.groups), 'group')} on {destination}"
     yield PlannedStep(CutoverStep.GROUPS, text, f"{resumed}; positions on {destination} stay, as sync keeps them")

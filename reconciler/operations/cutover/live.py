@@ -1,4 +1,4 @@
-"""``World`` on clusters: a survey and a switch of ``failover``, narrowed to what the plan moves."""
+"""``CutoverWorld`` on clusters: a survey and a switch of ``failover``, narrowed to what the plan moves."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Rules = frozenset[AclBinding] | Unsupported | Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
+class CutoverRequest:
     """The expressions are of whole names, empty for all."""
 
     flow: str
@@ -49,7 +49,7 @@ class PlanRequest:
     groups: str = ""
 
 
-def planned(session: Session, request: PlanRequest, say: Say) -> CutoverPlan:
+def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     """Raises ReconcilerError, ClusterError among it where one of the clusters cannot be read."""
     for option, text in (("--topics", request.topics), ("--groups", request.groups)):
         try:
@@ -118,7 +118,7 @@ def planned(session: Session, request: PlanRequest, say: Say) -> CutoverPlan:
     return replace(plan, steps=tuple(steps_of(plan)))
 
 
-def _matches(request: PlanRequest, group: str) -> bool:
+def _matches(request: CutoverRequest, group: str) -> bool:
     return expressions((request.groups,)).match(group)
 
 

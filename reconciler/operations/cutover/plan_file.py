@@ -1,4 +1,4 @@
-"""The saved plan of a cut-over: its JSON, written and read back (schemas/reports/cutover.schema.json)."""
+"""The saved plan of a cut-over: its JSON, written and read back (schemas/reports/cutover-plan.schema.json)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.engine.plan.file import PlanfileError
+from reconciler.errors import ExitCode
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.render.cutover import plan_verdict
 from reconciler.render.report_json import FORMAT_VERSION
@@ -14,7 +15,7 @@ from reconciler.replication.handover import canonical_json
 from reconciler.replication.json_codec import Codec, parsed
 from reconciler.text import printable_json
 
-KIND = "cutover-plan"
+KIND = "cutoverplan"
 _CODEC = Codec()
 _DERIVED = ("kind", "format_version", "verdict", "exit_code")
 _AGAIN = "Make a new one with cutover plan --out, and do not edit it."
@@ -48,13 +49,20 @@ def loads(text: str) -> CutoverPlan:
     try:
         return _CODEC.decoded(CutoverPlan, {key: value for key, value in document.items() if key not in _DERIVED})
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        why = "It does not follow schemas/reports/cutover.schema.json"
+        why = "It does not follow schemas/reports/cutover-plan.schema.json"
         raise PlanfileError(f"the plan of the cut-over has a wrong shape: {error}", why, _AGAIN) from None
 
 
 def _document(plan: CutoverPlan) -> dict[str, Any]:
     head = {"format_version": FORMAT_VERSION, "kind": KIND, "verdict": plan_verdict(plan)}
-    return {**head, "exit_code": 3 if plan.blocked else 2, **_CODEC.encoded(plan)}
+    return {**head, "exit_code": int(plan_exit_code(plan)), **_CODEC.encoded(plan)}
+
+
+def plan_exit_code(plan: CutoverPlan) -> ExitCode:
+    """3 blocked, 2 there is something to do, 0 no topic is chosen."""
+    if plan.blocked:
+        return ExitCode.BLOCKED
+    return ExitCode.CHANGES if plan.topics else ExitCode.DONE
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from reconciler.kafka.protocol.producers.describe_producers import ActiveProduce
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import Key
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN
-from reconciler.operations.cutover.world import World
+from reconciler.operations.cutover.world import CutoverWorld
 from reconciler.text import counted, first_of, moment
 
 LOOK_S = 0.5
@@ -35,7 +35,7 @@ class _Look:
 
 
 class FenceWatch:
-    def __init__(self, world: World, plan: CutoverPlan) -> None:
+    def __init__(self, world: CutoverWorld, plan: CutoverPlan) -> None:
         self.world, self.plan = world, plan
         self._names: dict[int, str] = {}
 
@@ -62,11 +62,11 @@ class FenceWatch:
             raise self._error(last, look, aborted=aborted)
 
     def _look(self) -> _Look:
-        states, told = self.world.partitions(), self.world.producers() or {}
-        self._learn(told)
+        states, producers = self.world.partitions(), self.world.producers() or {}
+        self._learn(producers)
         mine: dict[tuple[Key, int], ActiveProducer] = {}
         mirrored: set[Key] = set()
-        for key, each in ((key, each) for key, some in told.items() for each in some):
+        for key, each in ((key, each) for key, some in producers.items() for each in some):
             if self.plan.fence.spared and self._names[each.producer_id].startswith(MIRRORS):
                 mirrored.add(key)
             else:
@@ -76,11 +76,11 @@ class FenceWatch:
         ends = {key: state.written for key, state in states.items() if state.written is not None}
         return _Look(ends, mine, frozenset(mirrored), tuple(undecided), tuple(unknown))
 
-    def _learn(self, told: Mapping[Key, Producers]) -> None:
-        fresh = {each.producer_id for some in told.values() for each in some} - self._names.keys()
+    def _learn(self, producers: Mapping[Key, Producers]) -> None:
+        fresh = {each.producer_id for some in producers.values() for each in some} - self._names.keys()
         if fresh:
-            found = self.world.names(fresh)
-            self._names |= {number: found.get(number, "") for number in fresh}
+            names = self.world.names(fresh)
+            self._names |= {number: names.get(number, "") for number in fresh}
 
     def _moved(self, before: _Look, look: _Look) -> str:
         moved = [

@@ -10,7 +10,7 @@ from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, Rollbac
 from reconciler.model.reports.failover import FailoverStep, GroupMove, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
 from reconciler.operations.cutover.decide import SHOWN, group_seen
-from reconciler.operations.cutover.world import StepEnd, World
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted, first_of
 
@@ -20,7 +20,9 @@ DONE, ALREADY, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.FAILED
 class CutoverRollback:
     """One run. It can be repeated: each step looks first."""
 
-    def __init__(self, world: World, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, world: CutoverWorld, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]
+    ) -> None:
         self.world, self.plan, self.journal = world, plan, journal
         self._now_ms = now_ms
         self._groups: tuple[GroupMove, ...] = ()

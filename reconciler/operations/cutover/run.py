@@ -18,8 +18,8 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.decide import ROLLBACK, moved_since
 from reconciler.operations.cutover.live import LiveWorld
-from reconciler.operations.cutover.plan import PlanRequest, planned
-from reconciler.operations.cutover.plan_file import digest, dumps, loads
+from reconciler.operations.cutover.plan import CutoverRequest, planned
+from reconciler.operations.cutover.plan_file import digest, dumps, loads, plan_exit_code
 from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.session.session import Session, now_ms, open_session
@@ -39,14 +39,14 @@ class CutoverOptions:
     steal: str
 
 
-def plan(env: Path, request: PlanRequest, form: Page, out: Path | None) -> ExitCode:
-    """3 blocked, 2 there is something to do."""
+def plan(env: Path, request: CutoverRequest, form: Page, out: Path | None) -> ExitCode:
+    """As ``plan_exit_code``."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         made = planned(session, request, say_now)
     if out is not None:
         write_text(out, dumps(made))
     show(_plan_text(made, form), form)
-    return ExitCode.BLOCKED if made.blocked else ExitCode.CHANGES
+    return plan_exit_code(made)
 
 
 def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
@@ -123,10 +123,13 @@ def journal_of(plan: CutoverPlan, own: str, journals: Mapping[str, CutoverJourna
 
 def _require_true(session: Session, plan: CutoverPlan) -> None:
     """Raises StalePlan with both values, BlockedError for what stops it."""
-    request = PlanRequest(plan.flow, plan.settings, plan.topics_expression, plan.groups_expression)
+    request = CutoverRequest(plan.flow, plan.settings, plan.topics_expression, plan.groups_expression)
     now = planned(session, request, say_now)
     if moved := tuple(moved_since(plan, now)):
         raise StalePlan(moved, "the plan of the cut-over is stale")
+    if not now.topics:
+        todo = "Look with reconciler explain ENV TOPIC, and plan anew."
+        raise BlockedError(f"no topic of {plan.flow} is chosen", "There is nothing to move.", todo)
     if now.blocked:
         stops = [check for check in now.checks if check.level.value == "stops"]
         why = "Nothing was changed."

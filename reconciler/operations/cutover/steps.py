@@ -16,7 +16,7 @@ from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, Part
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
 from reconciler.operations.cutover.quiet import FenceWatch
-from reconciler.operations.cutover.world import StepEnd, World
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted, first_of, time_words
 
@@ -29,7 +29,9 @@ _BEFORE_SWITCH = tuple(CutoverStep)[: tuple(CutoverStep).index(CutoverStep.SWITC
 class CutoverRun:
     """One run over one plan. ``journal``: as an earlier run left it, or a fresh one."""
 
-    def __init__(self, world: World, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, world: CutoverWorld, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]
+    ) -> None:
         self.world, self.plan, self.journal = world, plan, journal
         self._now_ms = now_ms
         self._groups: tuple[GroupMove, ...] = ()
@@ -120,7 +122,7 @@ class CutoverRun:
         return DONE, text
 
     def _drain(self) -> StepEnd:
-        goal, began, most, told = self._ends(), self.world.now(), 0, -1
+        goal, began, most, shown = self._ends(), self.world.now(), 0, -1
         while True:
             partitions = self.world.partitions()
             self._require_still(partitions)
@@ -132,15 +134,15 @@ class CutoverRun:
                 self.world.resume()  # an earlier run paused it, and then a record was written behind the fence
             most = max(most, left)
             if self.world.now() - began > self.plan.settings.within_s:
-                what = f"{left:,} of {counted(most, 'offset')}" if left else f"an unknown number in {unknown[0]}"
+                rest = f"{left:,} of {counted(most, 'offset')}" if left else f"an unknown number in {unknown[0]}"
                 raise ReconcilerError(
-                    f"{self.plan.flow} has {what} left to copy after {self.plan.settings.within_s:g} s",
+                    f"{self.plan.flow} has {rest} left to copy after {self.plan.settings.within_s:g} s",
                     "Clients are where they were. Producers are off meanwhile.",
                     f"Run this again to go on waiting, or let producers go on: {ROLLBACK}",
                 )
-            if left != told:
+            if left != shown:
                 self.world.say(f"{CutoverStep.DRAIN:12} {left:,} of {most:,} left")
-                told = left
+                shown = left
             self.world.sleep(LOOK_S)
         text = f"{self.plan.flow} has copied every offset up to the last: {counted(len(goal), 'partition')}"
         return (DONE if most else ALREADY), text
@@ -151,8 +153,8 @@ class CutoverRun:
         self._require_still(self.world.partitions())
         there = self.world.ends()
         self._keep(replace(self.journal, there={place(key): end for key, end in there.items()}))
-        what = self.plan.flow if self.plan.whole else f"{counted(len(self.plan.topics), 'topic')} of {self.plan.flow}"
-        return (DONE if done else ALREADY), f"{what} paused, {self.plan.destination} takes writes{_after(note)}"
+        scope = self.plan.flow if self.plan.whole else f"{counted(len(self.plan.topics), 'topic')} of {self.plan.flow}"
+        return (DONE if done else ALREADY), f"{scope} paused, {self.plan.destination} takes writes{_after(note)}"
 
     def _set_groups(self) -> StepEnd:
         until, ends = self.world.now() + self.plan.settings.catch_up_s, self._ends()

@@ -16,7 +16,7 @@ StepEnd = tuple[StepResult, str]
 """How a step ended, and in which words."""
 
 
-class World(Protocol):
+class CutoverWorld(Protocol):
     """All raise ReconcilerError, ClusterError among it; what cannot be read is never an empty answer."""
 
     # the origin
