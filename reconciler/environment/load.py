@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from reconciler.environment.declarations.acls import build_access, check_access
 from reconciler.environment.declarations.clusters import build_cluster, build_defaults
+from reconciler.environment.declarations.cutover import build_hooks
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.flows import build_flow
 from reconciler.environment.declarations.mirrors import build_mirror
@@ -154,6 +155,7 @@ def load(
         users=tuple(builder.build("users", build_user)),
         users_declared=_written(documents, "users"),
         rollout=builder.single("rollout", build_rollout),
+        hooks=builder.single("cutover", build_hooks) or MappingProxyType({}),
         moved_from=earlier_names(environment, renames),
     )
 

@@ -16,10 +16,10 @@ from reconciler.kafka.address import HostPort, host_port
 
 VARIABLE = "RECONCILER_ALLOW"
 _HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.*]+\]|[A-Za-z0-9_.*?!\[\]-]+)(:[0-9*?]+)?")
-KINDS = ("host", "env", "file", "policy", "token")
+KINDS = ("host", "env", "file", "policy", "token", "hook")
 """Addresses (a port may follow), variables of ``${env:}``, folders of ``${file:}`` and of files in client settings,
-naming policies, providers of tokens. A kind that is not named is not limited; the last two are: code is imported for
-them."""
+naming policies, providers of tokens, programs, URLs and files of hooks. A kind that is not named is not limited; the
+last three are: code is imported or run for them."""
 POLICY_GROUP = "reconciler.naming_policies"
 TOKEN_GROUP = "reconciler.token_providers"  # noqa: S105 - a name
 """Entry points of installed packages (their metadata is read, nothing is imported)."""
@@ -101,7 +101,19 @@ def _fits(kind: str, pattern: str, value: str) -> bool:
             return names_host(pattern.lower(), host_port(value))
         except ValueError:
             return False
+    if kind == "hook":
+        return _begins(pattern, value)
     return fnmatchcase(value, pattern)
+
+
+def _begins(pattern: str, value: str) -> bool:
+    """The whole target of a hook, or its beginning before a ``*`` at the end, which is a folder, or a URL with its
+    host. No other character means anything: ``*`` within would also name what lies between two folders."""
+    if not pattern.endswith("*"):
+        return value == pattern
+    head = pattern.removesuffix("*")
+    slashes = 3 if "://" in head else 1
+    return head.count("/") >= slashes and value.startswith(head) and ".." not in value.split("/")
 
 
 def names_host(pattern: str, address: HostPort) -> bool:

@@ -177,7 +177,7 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
 
 
 def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
-    """Waves, soak and gates; then earlier names of the environment (``moved``)."""
+    """Waves, soak and gates; then hooks of cut-overs, and earlier names of the environment (``moved``)."""
     old, new, rollout = course_of(base), course_of(now), now.rollout or base.rollout
     place = (rollout.where if rollout else NOWHERE).line_words
     means = "the order of the next apply; nothing on a cluster changes by itself"
@@ -195,6 +195,12 @@ def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
             if was.get(path) != is_now.get(path)
         )
         yield ItemChange(Sign.CHANGED, "rollout", "of the environment", place, fields=fields)
+    for name in sorted(base.hooks.keys() | now.hooks.keys()):
+        before, after = base.hooks.get(name), now.hooks.get(name)
+        if before != after and (hook := after or before) is not None:
+            sign = Sign.CHANGED if before and after else Sign.ADDED if after else Sign.REMOVED
+            means = f"what a cut-over does at its step {name}: {after.words if after else 'nothing'}"
+            yield ItemChange(sign, "hook", name, hook.where.line_words, means)
     for name in sorted({*base.moved_from} ^ {*now.moved_from}):
         if name in now.moved_from:
             means = f"flows that environment {name} began are this environment's from now on"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
-SINGLE = ("audit", "defaults", "docs_url", "rollout", "shrink_limit")
+SINGLE = ("audit", "cutover", "defaults", "docs_url", "rollout", "shrink_limit")
 _WORDS = {**SECTIONS, "deletions": "deletion of", "moved": "move of", "classes": "class", "access": "access rule",
           "quotas": "quota", "users": "user"}  # fmt: skip
 _TITLED = tuple([section] for section in ("access", "deletions", "moved", "protected", "quotas", "users", *SINGLE))

@@ -111,6 +111,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "shrink_limit": ("", _single),
     "audit": ("", _single),
     "rollout": ("", _single),
+    "cutover": ("", _single),
     "docs_url": ("", _value),
     "protected": ("the protection", _texts),
 }

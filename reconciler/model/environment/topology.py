@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from reconciler.errors import NOWHERE, Where
 from reconciler.model.acls import AccessRule
+from reconciler.model.environment.hooks import CutoverHook
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.quotas import Quota
 from reconciler.model.replicas import ReassignmentPace
@@ -395,6 +396,8 @@ class Topology:
     users: tuple[ScramUser, ...] = ()
     users_declared: bool = False
     rollout: Rollout | None = field(default=None, metadata=SPARSE)
+    hooks: Mapping[str, CutoverHook] = field(default_factory=_nothing, metadata=SPARSE)
+    """Of cut-overs, by step."""
     moved_from: tuple[str, ...] = field(default=(), metadata=SPARSE)
     """Names that the environment had, by ``moved``: flows that it began under them are its own."""
     lock_home: str = field(default="", compare=False)

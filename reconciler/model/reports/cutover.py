@@ -156,6 +156,8 @@ class CutoverPlan:
     stop_s: float | None
     shared: tuple[str, ...] = ()
     """Topics of the destination that other flows write, too: whose records are new there cannot be told by ends."""
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    """Step -> the exact call, with references to secrets as they are written."""
 
     @property
     def whole(self) -> bool:

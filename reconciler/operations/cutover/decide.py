@@ -156,6 +156,8 @@ def checks_of_topics(
 def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
     """``plan``: without its steps."""
     origin, destination, flow, its = plan.origin, plan.destination, plan.flow, plan.settings
+    if CutoverStep.BEFORE in plan.hooks:
+        yield PlannedStep(CutoverStep.BEFORE, plan.hooks[CutoverStep.BEFORE], "nothing: what the hook did stays")
     unfenced = "cutover rollback: takes the rules back, producers go on"
     resumed = f"cutover rollback: {flow} copies again, the rules are taken back"
     if plan.fence.obstacle:
@@ -177,7 +179,8 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
     text += f"{counted(len(plan.groups), 'group')} on {destination}"
     yield PlannedStep(CutoverStep.GROUPS, text, f"{resumed}; positions on {destination} stay, as sync keeps them")
     proved = f"cutover rollback while {destination} has no record of its own; after that failback"
-    yield PlannedStep(CutoverStep.SWITCH, f"clients get the address of {destination}", proved)
+    text = plan.hooks.get(CutoverStep.SWITCH, "no hook: you restart them")
+    yield PlannedStep(CutoverStep.SWITCH, f"clients get the address of {destination}: {text}", proved)
     text = f"wait until clients are seen on {destination}, at most {time_words(its.clients_s)}"
     yield PlannedStep(CutoverStep.CLIENTS, text, proved)
     yield PlannedStep(CutoverStep.TAIL, "compare the last records of every partition on both sides", proved)
@@ -185,6 +188,8 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
         yield PlannedStep(CutoverStep.START, f"start {plan.started}, the way back", proved)
     if its.opens and plan.fence.rules:
         yield PlannedStep(CutoverStep.UNFENCE, f"take back the rules: {origin} takes writes again", proved)
+    if CutoverStep.AFTER in plan.hooks:
+        yield PlannedStep(CutoverStep.AFTER, plan.hooks[CutoverStep.AFTER], "nothing: what the hook did stays")
 
 
 def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
@@ -199,6 +204,7 @@ def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
     topics = ({topic.topic: topic_words(topic) for topic in side.topics} for side in sides)
     yield from _differing("topic", *topics)
     yield from _differing("group", *kinds)
+    yield from _differing("hook", plan.hooks, now.hooks)
     if plan.fence != now.fence:
         yield Moved("fence", *(_fence_words(side.fence) for side in sides))
 

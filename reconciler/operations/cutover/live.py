@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from reconciler.backends.clusters.clients import abort, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import GroupPosition, Side, visited
+from reconciler.backends.hooks import run_hook
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers
@@ -232,8 +233,15 @@ class LiveWorld:
     # everything else
 
     def hook(self, name: str) -> StepNotes | None:
-        del name
-        return None
+        hook = self.session.topology.hooks.get(name)
+        if hook is None:
+            return None
+        destination = self.session.topology.clusters[self.plan.destination]
+        facts = {
+            "ENVIRONMENT": self.plan.environment, "FLOW": self.plan.flow, "ORIGIN": self.plan.origin, "HOOK": name,
+            "DESTINATION": self.plan.destination, "SERVERS": ",".join(destination.bootstrap_servers),
+        }  # fmt: skip
+        return True, run_hook(hook, {f"RECONCILER_{key}": value for key, value in facts.items()})
 
     def keep(self, journal: CutoverJournal) -> None:
         key = cutover_key(journal.environment, journal.flow)

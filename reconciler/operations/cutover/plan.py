@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.backends.clusters.clients import members_of, producers_of, transactional_ids
 from reconciler.backends.connections.credentials import speaker_of
+from reconciler.backends.hooks import unlisted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.topology import Principal, Topology
@@ -28,6 +29,7 @@ from reconciler.operations.failover.decide import FailoverRequest, move_of
 from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.steps import Switch, written_by_mirrors
 from reconciler.operations.session.session import Session, now_ms
+from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.resources.flows.routes import selector_of
@@ -105,6 +107,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         (),
         estimated_stop_s(topics, request.settings),
         shared,
+        {name: hook.words for name, hook in topology.hooks.items()},
     )
     checks = (
         *of_failover(report.checks),
@@ -112,6 +115,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         *checks_of_fence(fence, move, rules, sorted(idents)),
         *_denied(switch, fence),
         *_part(plan, move.started),
+        *_unlisted(topology),
     )
     levels = list(Level)[::-1]
     plan = replace(plan, checks=tuple(sorted(checks, key=lambda check: levels.index(check.level))))
@@ -183,6 +187,13 @@ def _denied(switch: Switch, fence: FenceChosen) -> tuple[FailoverCheck, ...]:
     if not fence.rules:
         return ()
     return denied((StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"),), lost=False)
+
+
+def _unlisted(topology: Topology) -> Iterator[FailoverCheck]:
+    for name, hook in topology.hooks.items():
+        if word := unlisted(hook):
+            text = f"the hook {name} may not run here: {VARIABLE} does not list {hook.target}"
+            yield FailoverCheck("hook", Level.STOPS, text, f"Review it, and add {word} to {VARIABLE} where this runs")
 
 
 def _part(plan: CutoverPlan, back: str) -> Iterator[FailoverCheck]:

@@ -195,8 +195,8 @@ class CutoverRun:
             self._look_for_late()
             members = self.world.members()
             idle = sorted(group for group in awaited if not members.get(group))
-            if idle or not self._groups:
-                self._groups = self.world.commit(self.world.groups(settled=False))
+            if idle:
+                self._set_again(members)
             own = {topic for topic, _ in self.world.own_records(there)}
             silent = sorted(topic.topic for topic in written if not {topic.topic, topic.copy} & own)
             if not idle and not silent:
@@ -217,6 +217,13 @@ class CutoverRun:
             self._seen_after_s = (self._now_ms() - self.journal.fenced_ms) / 1000
         text = f"{counted(len(awaited), 'group')} with members and producers of {counted(len(written), 'topic')} seen"
         return (DONE if awaited or written else ALREADY), f"{text} on {plan.destination}"
+
+    def _set_again(self, members: Mapping[str, int]) -> None:
+        """Positions of groups that read on at the origin until they left it. What arrived is its own master."""
+        waiting = [move for move in self.world.groups(settled=False) if not members.get(move.group)]
+        now = {move.group: move for move in self.world.commit(waiting)}
+        moved = {name: move for name, move in now.items() if any(each.after != each.before for each in move.offsets)}
+        self._groups = tuple({**{move.group: move for move in self._groups}, **moved}.values())
 
     def _tail(self) -> StepEnd:
         there = {key_of(name): end for name, end in self.journal.there.items()}

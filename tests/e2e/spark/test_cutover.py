@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -53,10 +54,16 @@ class Clients:
         self.producer = MovingProducer(settings, topic, 3)
         self.consumer = MovingConsumer(settings, topic, f"{topic}-billing")
 
-    def start(self) -> None:
+    def start(self, running: Running) -> None:
         self.producer.start()
         self.consumer.start()
         self.consumer.await_read(100)
+        until("the mirror keeps up", lambda: self._lag(running) < 300)
+
+    def _lag(self, running: Running) -> int:
+        told = json.loads(running.reconciler("status", str(running.folder), "--format", "json"))
+        lags = re.findall(r'"records_lag": (\d+)', json.dumps(told))
+        return max(map(int, lags), default=10**9)
 
     def stop(self) -> None:
         self.producer.over.set()
@@ -141,10 +148,7 @@ def test_live_clients_move_while_the_command_is_killed_at_its_steps(
 ) -> None:
     running, plan = environment(offsets), tmp_path / "cutover.json"
     clients = Clients(secure, unique)
-    clients.start()
-    until(
-        "the mirror copies", lambda: json.loads(running.reconciler("status", str(running.folder), "--format", "json"))
-    )
+    clients.start(running)
     made = planned(running, plan, "--clients", "60s")
     (topic,) = made["topics"]
     assert topic["rate"] > 0
@@ -200,7 +204,7 @@ def test_the_stop_of_writes_is_short_and_told(
 ) -> None:
     running, plan = environment("same"), tmp_path / "cutover.json"
     clients = Clients(secure, unique)
-    clients.start()
+    clients.start(running)
     made = planned(running, plan, "--clients", "60s")
 
     def switches(line: str) -> bool:
@@ -221,7 +225,7 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
 ) -> None:
     running, plan = environment("translated"), tmp_path / "cutover.json"
     clients = Clients(secure, unique)
-    clients.start()
+    clients.start(running)
     planned(running, plan, "--clients", "1s")
     stranger = MovingConsumer(lambda: secure["east"].client("admin"), unique, f"{unique}-late")
     stranger.start()

@@ -11,6 +11,7 @@ import pytest
 from reconciler.engine.edits.compare import compare
 from reconciler.model.acls import AccessRole, AccessRule, ExactRule, NamePattern, Operation, Permission, ResourceType
 from reconciler.model.changes import Risk
+from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.topology import Protection, Rules, Tombstone, Topology
 from reconciler.model.quotas import Quota, entity
@@ -37,6 +38,7 @@ EDITS: dict[str, Callable[[Topology], Topology]] = {
     "users": lambda one: replace(one, users=(USER,)),
     "users_declared": lambda one: replace(one, users_declared=True),
     "rollout": lambda one: replace(one, rollout=Rollout((RolloutWave("all", clusters=("east", "west")),))),
+    "hooks": lambda one: replace(one, hooks={"switch": CutoverHook(HookKind.FILE, "/etc/address", text="west")}),
     "moved_from": lambda one: replace(one, moved_from=("before",)),
 }
 

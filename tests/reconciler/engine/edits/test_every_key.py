@@ -277,6 +277,23 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
     regions = [{"name": "one", "regions": ["eu"]}, {"name": "two", "regions": ["us"]}]
     yield "rollout.waves[].regions", Key(regions, [{"name": "one", "regions": ["eu", "us"]}], at="rollout.waves")
     yield "rollout.waves[].soak", Key("5m", "6m", wave)
+    for step in ("before", "switch", "after"):
+        at, command = f"cutover.hooks.{step}", {"command": ["/opt/hooks/one"]}
+        yield at, Key(command, {"command": ["/opt/hooks/two"]})
+        yield f"{at}.command", Key(["/opt/hooks/one"], ["/opt/hooks/one", "west"])
+        yield f"{at}.timeout", Key("5s", "6s", command)
+        call, file = {"url": "https://dns.example.net/a"}, {"path": "/etc/address", "text": "east"}
+        yield f"{at}.http", Key(call, {**call, "body": "west"})
+        for name, key in {
+            "url": Key(call["url"], "https://dns.example.net/b"), "method": Key("PUT", "POST", call),
+            "headers": Key({"X": "a"}, {"X": "b"}, call), "body": Key("a", "b", call), "status": Key(200, 204, call),
+        }.items():  # fmt: skip
+            yield f"{at}.http.{name}", key
+        yield f"{at}.file", Key(file, {**file, "text": "west"})
+        yield f"{at}.file.path", Key("/etc/address", "/etc/other", file)
+        yield f"{at}.file.text", Key("east", "west", file)
+    yield "cutover.hooks", Key({"switch": command}, {"after": command})
+    yield "cutover", Key({"hooks": {"switch": command}}, {"hooks": {"after": command}})
     gone = {
         "topic": "gone", "cluster": "east", "topic_id": "A" * 22, "reason": "old", "expires": "2099-01-01",
     }  # fmt: skip

@@ -1,0 +1,181 @@
+"""Runs a hook of a cut-over: a program, an HTTP call, or a file that is replaced at once. Only what this machine lists
+in ``RECONCILER_ALLOW`` (``hook:/opt/hooks/*``, ``hook:https://dns.example.net/*``) runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO
+
+from reconciler.errors import BlockedError, ReconcilerError, SecretError
+from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.model.environment.hooks import CutoverHook, HookKind
+from reconciler.replication.allowed import VARIABLE, allowed
+from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
+from reconciler.text import time_words
+
+MOST_OUTPUT = 4_000
+"""Bytes of output that are kept, the last ones."""
+_TWICE = (
+    "It may have taken effect all the same. Run the command again: the hook runs again, so it must do no harm twice."
+)
+
+
+def unlisted(hook: CutoverHook) -> str:
+    """The word of ``RECONCILER_ALLOW`` that the hook needs and lacks; empty where it may run."""
+    return "" if allowed(os.environ).lists("hook", hook.target) else f"hook:{hook.target}"
+
+
+def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
+    """Gives words of how it ended. ``facts``: environment variables for a program.
+
+    Raises BlockedError for a hook that may not run, SecretError, and ReconcilerError for one that failed.
+    """
+    if word := unlisted(hook):
+        raise BlockedError(
+            f"the hook {hook.target} is not run: {VARIABLE} does not list it",
+            "What the YAML names runs only where this machine allows it, because an edit could name anything.",
+            f"Review it, and add {word} to {VARIABLE} where this program runs.",
+        )
+    raw = {**hook.headers, **{f"argument {n}": text for n, text in enumerate(hook.arguments)}, "text": hook.text}
+    values: dict[str, str] = {}
+    for name, text in raw.items():
+        try:
+            values |= resolve({name: text}, os.environ, read_secret)
+        except MissingReference as error:
+            raise SecretError(
+                f"hook {hook.target}, {name}: {error}", "Without it the hook cannot run", error.todo
+            ) from None
+    secrets = [part for text in raw.values() for part in _resolved_parts(text)]
+    match hook.kind:
+        case HookKind.COMMAND:
+            words = _command(hook, [values[f"argument {n}"] for n in range(len(hook.arguments))], facts, secrets)
+        case HookKind.HTTP:
+            words = _call(hook, {name: values[name] for name in hook.headers}, values["text"], secrets)
+        case HookKind.FILE:
+            words = _write(hook, values["text"])
+    return words
+
+
+def _resolved_parts(text: str) -> list[str]:
+    """What each reference in a text stands for."""
+    return [resolve({"": match.group(0)}, os.environ, read_secret)[""] for match in REFERENCE.finditer(text)]
+
+
+def _command(hook: CutoverHook, arguments: list[str], facts: Mapping[str, str], secrets: list[str]) -> str:
+    output, seconds = bytearray(), hook.timeout_ms / 1000
+    try:
+        process = subprocess.Popen(
+            [hook.target, *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, env={**os.environ, **facts},
+        )  # fmt: skip
+    except OSError as error:
+        todo = "Correct the path, or make it executable for this user."
+        raise ReconcilerError(f"hook {hook.target} cannot be run: {error.strerror or error}", "", todo) from None
+    assert process.stdout is not None
+    reading = threading.Thread(target=_keep_last, args=(process.stdout, output), daemon=True)
+    reading.start()
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        problem = f"hook {hook.target} has not ended within {time_words(seconds)} and was killed"
+        raise ReconcilerError(_with_output(problem, output, secrets), _TWICE, "") from None
+    except BaseException:
+        _kill(process)
+        raise
+    reading.join(1)
+    if code:
+        problem = f"hook {hook.target} ended with {code}"
+        todo = "Correct what it says, and run the command again: the hook runs again."
+        raise ReconcilerError(_with_output(problem, output, secrets), "Its exit code decides about the step.", todo)
+    return _with_output(f"{hook.target} ended with 0", output, secrets)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _keep_last(stream: IO[bytes], output: bytearray) -> None:
+    while block := os.read(stream.fileno(), 65_536):
+        output += block
+        del output[:-MOST_OUTPUT]
+
+
+def _with_output(problem: str, output: bytes | bytearray, secrets: list[str]) -> str:
+    text = bytes(output).decode("utf-8", "replace")
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{problem}: {'; '.join(lines[-5:])}" if lines else problem
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would take headers with secrets elsewhere."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        del req, fp, code, msg, headers, newurl
+
+
+def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: list[str]) -> str:
+    data = body.encode() if body else None
+    request = urllib.request.Request(hook.target, data, dict(headers), method=hook.method)  # noqa: S310 - listed
+    called = f"hook {hook.method} {hook.target}"
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=hook.timeout_ms / 1000) as answer:
+            status, output = answer.status, answer.read(MOST_OUTPUT)
+    except urllib.error.HTTPError as error:
+        with error:
+            status, output = error.code, error.read(MOST_OUTPUT)
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        problem = _with_output(called, f"no answer: {reason}".encode(), secrets)
+        raise ReconcilerError(problem, _TWICE, "") from None
+    if status != hook.status:
+        problem = _with_output(f"{called} answered {status}, expected {hook.status}", output, secrets)
+        todo = "Correct what it says, and run the command again: the hook is called again."
+        raise ReconcilerError(problem, "Its status decides about the step.", todo)
+    return _with_output(f"{hook.method} {hook.target} answered {status}", output, secrets)
+
+
+def _write(hook: CutoverHook, text: str) -> str:
+    """Readers see the old file or the new one, whole, also after a power loss. It keeps its mode; a new one is for this
+    user alone."""
+    path = Path(hook.target)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+        opened, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with open(opened, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+                file.write(text)
+                file.flush()
+                os.fchmod(opened, mode)
+                os.fsync(opened)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        todo = "Let this user write there, and run the command again."
+        raise ReconcilerError(f"hook file {path} cannot be written: {error.strerror or error}", "", todo) from None
+    return f"{path} is written"

@@ -1,0 +1,78 @@
+"""``cutover``: hooks of cut-overs. Whether one may run is decided where it runs (``RECONCILER_ALLOW``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.values import Wrong
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.model.environment.hooks import HOOKS, CutoverHook, HookKind
+from reconciler.replication.secret_references import REFERENCE
+from reconciler.text import duration_ms
+
+TIMEOUT_MS = 60_000
+
+
+def build_hooks(reading: Reading) -> Mapping[str, CutoverHook]:
+    hooks: dict[str, CutoverHook] = {}
+    for name in HOOKS:
+        node = reading.node("hooks", name)
+        if not isinstance(node, YamlMapping):
+            continue
+        path = ("hooks", name)
+        kinds = [kind for kind in HookKind if kind in node.entries]
+        if len(kinds) != 1:
+            names = " and ".join(kinds) or "none of command, http and file"
+            why = "One hook does one thing, so that its end decides about the step"
+            reading.wrong(path, Wrong("one-of", f"hooks.{name} has {names}", why, "Write one of command, http, file"))
+            continue
+        hook = CutoverHook(
+            kinds[0],
+            **_of(reading, path, kinds[0]),
+            timeout_ms=reading.quantity(*path, "timeout", default=TIMEOUT_MS, read=duration_ms),
+            where=reading.place.document.where(node),
+        )
+        for problem, todo in _wrong(hook):
+            why = "A hook's target is compared with what this machine allows, so it has to be plain and whole"
+            reading.wrong((*path, kinds[0].value), Wrong("bad-hook", f"hooks.{name} {problem}", why, todo))
+        hooks[name] = hook
+    return MappingProxyType(hooks)
+
+
+def _of(reading: Reading, path: tuple[str, ...], kind: HookKind) -> dict[str, Any]:
+    at = (*path, kind.value)
+    match kind:
+        case HookKind.COMMAND:
+            program, *arguments = reading.texts(*at)
+            return {"target": program, "arguments": tuple(arguments)}
+        case HookKind.HTTP:
+            node = reading.node(*at, "headers")
+            entries = node.entries if isinstance(node, YamlMapping) else {}
+            return {
+                "target": reading.value(*at, "url", default=""),
+                "method": reading.value(*at, "method", default="POST"),
+                "headers": MappingProxyType({key: str(entry.value.data) for key, entry in entries.items()}),
+                "text": reading.value(*at, "body", default=""),
+                "status": reading.value(*at, "status", default=200),
+            }
+        case HookKind.FILE:
+            return {
+                "target": reading.value(*at, "path", default=""),
+                "text": reading.value(*at, "text", default=""),
+            }
+
+
+def _wrong(hook: CutoverHook) -> list[tuple[str, str]]:
+    """What is wrong with its target, and what to do."""
+    problems = []
+    if REFERENCE.search(hook.target):
+        problems.append((f"has a reference in {hook.target}", "Keep references to arguments, headers, body and text"))
+    if hook.kind is HookKind.HTTP:
+        if not hook.target.startswith(("https://", "http://")) or "@" in hook.target.split("/")[2]:
+            problems.append((f"calls {hook.target}", "Write https://HOST/PATH, with credentials in headers"))
+    elif not hook.target.startswith("/") or ".." in hook.target.split("/"):
+        problems.append((f"names {hook.target}", "Write an absolute path without .."))
+    return problems

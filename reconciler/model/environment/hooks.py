@@ -1,0 +1,51 @@
+"""Hooks of a cut-over, as git declares them: what is run, called or written at one of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from reconciler.errors import NOWHERE, Where
+from reconciler.text import in_shell, time_words
+
+HOOKS = ("before", "switch", "after")
+"""Steps that may have one."""
+
+
+class HookKind(StrEnum):
+    COMMAND = "command"
+    HTTP = "http"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class CutoverHook:
+    """``target``: a program's path, a URL, or a file's path; it holds no reference. ``arguments``, values of
+    ``headers`` and ``text`` (a body, or what the file holds) may hold references to secrets. ``status``: what an HTTP
+    call must answer."""
+
+    kind: HookKind
+    target: str
+    arguments: tuple[str, ...] = ()
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    text: str = ""
+    status: int = 200
+    timeout_ms: int = 60_000
+    where: Where = field(default=NOWHERE, compare=False)
+
+    @property
+    def words(self) -> str:
+        """The exact call, with references as they are written."""
+        within = f"within {time_words(self.timeout_ms / 1000)}"
+        match self.kind:
+            case HookKind.COMMAND:
+                return f"runs {' '.join(map(in_shell, (self.target, *self.arguments)))}, {within}"
+            case HookKind.HTTP:
+                headers = "".join(f", {name}: {value}" for name, value in self.headers.items())
+                body = f", body {self.text}" if self.text else ""
+                return f"calls {self.method} {self.target}{headers}{body}, expects {self.status}, {within}"
+            case HookKind.FILE:
+                return f"writes {self.target}: {self.text}"
