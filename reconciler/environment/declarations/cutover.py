@@ -74,5 +74,5 @@ def _wrong(hook: CutoverHook) -> list[tuple[str, str]]:
         if not hook.target.startswith(("https://", "http://")) or "@" in hook.target.split("/")[2]:
             problems.append((f"calls {hook.target}", "Write https://HOST/PATH, with credentials in headers"))
     elif not hook.target.startswith("/") or ".." in hook.target.split("/"):
-        problems.append((f"names {hook.target}", "Write an absolute path without .."))
+        problems.append((f"names {hook.target}", "Write an absolute path, such as /opt/hooks/switch-dns"))
     return problems

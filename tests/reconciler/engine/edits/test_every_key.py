@@ -281,17 +281,17 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
         at, command = f"cutover.hooks.{step}", {"command": ["/opt/hooks/one"]}
         yield at, Key(command, {"command": ["/opt/hooks/two"]})
         yield f"{at}.command", Key(["/opt/hooks/one"], ["/opt/hooks/one", "west"])
-        yield f"{at}.timeout", Key("5s", "6s", command)
+        yield f"{at}.timeout", Key({**command, "timeout": "5s"}, {**command, "timeout": "6s"}, at=at)
         call, file = {"url": "https://dns.example.net/a"}, {"path": "/etc/address", "text": "east"}
         yield f"{at}.http", Key(call, {**call, "body": "west"})
-        for name, key in {
-            "url": Key(call["url"], "https://dns.example.net/b"), "method": Key("PUT", "POST", call),
-            "headers": Key({"X": "a"}, {"X": "b"}, call), "body": Key("a", "b", call), "status": Key(200, 204, call),
+        for name, values in {
+            "url": ("https://dns.example.net/b", "https://dns.example.net/c"), "method": ("PUT", "PATCH"),
+            "headers": ({"X": "a"}, {"X": "b"}), "body": ("a", "b"), "status": (201, 204),
         }.items():  # fmt: skip
-            yield f"{at}.http.{name}", key
+            yield f"{at}.http.{name}", Key(*({"http": {**call, name: value}} for value in values), at=at)
         yield f"{at}.file", Key(file, {**file, "text": "west"})
-        yield f"{at}.file.path", Key("/etc/address", "/etc/other", file)
-        yield f"{at}.file.text", Key("east", "west", file)
+        yield f"{at}.file.path", Key({"file": file}, {"file": {**file, "path": "/etc/other"}}, at=at)
+        yield f"{at}.file.text", Key({"file": file}, {"file": {**file, "text": "west"}}, at=at)
     yield "cutover.hooks", Key({"switch": command}, {"after": command})
     yield "cutover", Key({"hooks": {"switch": command}}, {"hooks": {"after": command}})
     gone = {
