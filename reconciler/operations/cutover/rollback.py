@@ -12,6 +12,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState,
 from reconciler.operations.cutover.decide import SHOWN, group_seen
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd
 from reconciler.operations.failover.decide import otherwise
+from reconciler.replication.groups import idle
 from reconciler.text import counted, first_of
 
 DONE, ALREADY, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.FAILED
@@ -92,7 +93,8 @@ class CutoverRollback:
         return (DONE if done else ALREADY), f"{self.journal.started} is paused{'; ' if note else ''}{note}"
 
     def _groups_back(self) -> StepEnd:
-        self._groups = self.world.groups_back()
+        # A group with members on the origin never left it, and one that is further there read on there.
+        self._groups = tuple(move for move in self.world.groups_back() if _concerned(move))
         count = sum(offset.after != offset.before for move in self._groups for offset in move.offsets)
         text = f"{counted(count, 'offset')} of {counted(len(self._groups), 'group')} set on {self.plan.origin}"
         return (DONE if count else ALREADY), text + otherwise(self._groups)
@@ -107,3 +109,9 @@ class CutoverRollback:
             return ALREADY, f"no rule of a fence stands on {self.plan.origin}"
         self.world.unfence(ours)
         return DONE, f"{counted(len(ours), 'deny rule')} taken back: {self.plan.origin} takes writes again"
+
+
+def _concerned(move: GroupMove) -> bool:
+    if any(offset.after != offset.before for offset in move.offsets):
+        return True
+    return idle(move.destination.state) and not any(offset.missed for offset in move.offsets)

@@ -1,0 +1,216 @@
+"""Decisions of a cut-over: the fence, what stops it, what is stale, which plan goes on; its files and pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from reconciler.engine.plan.file import PlanfileError
+from reconciler.errors import BlockedError, ExitCode, Unknown
+from reconciler.model.acls import Unsupported
+from reconciler.model.reports.cutover import (
+    CutoverPlan,
+    CutoverReport,
+    CutoverSettings,
+    FenceChosen,
+    GroupSeen,
+    MemberSeen,
+    ProducerSeen,
+    TopicSeen,
+)
+from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult, Way
+from reconciler.model.schemas import schema
+from reconciler.model.state.cutover_journal import CutoverState
+from reconciler.operations.cutover.decide import (
+    checks_of_fence,
+    checks_of_topics,
+    estimated_stop_s,
+    fence_of,
+    moved_since,
+    of_failover,
+    steps_of,
+)
+from reconciler.operations.cutover.plan_file import digest, dumps, loads
+from reconciler.operations.cutover.run import exit_code, journal_of
+from reconciler.operations.cutover.steps import fresh_journal
+from reconciler.operations.failover.decide import move_of
+from reconciler.operations.failover.steps import denial
+from reconciler.render.cutover import (
+    plan_html,
+    plan_markdown,
+    plan_text,
+    report_document,
+    report_html,
+    report_markdown,
+    report_text,
+)
+from tests.support.access.acls import rules
+from tests.support.builders import flow, topology
+
+MOVE = move_of(topology(flow("east", "west", "orders"), flow("west", "east", "orders")), Way.FAILOVER, "east-to-west")
+TOPIC = TopicSeen(
+    "orders", "east.orders", "id", 3, 120, 40.0, 80.0, ("User:shop",), (ProducerSeen("orders", 0, 7, 1, 5, "shop-tx"),)
+)
+GROUP = GroupSeen("billing", "classic", (MemberSeen("app", "/10.0.0.1"),), 3, 0, 0, True, 0)
+
+
+def plan(**changes: object) -> CutoverPlan:
+    made = CutoverPlan(
+        "prod", "east-to-west", "east", "west", "", "", CutoverSettings(), 0, {"east": "e", "west": "w"}, "flow",
+        (TOPIC,), (GROUP,), {"scores": "is a share group"}, FenceChosen(frozenset({denial("orders")})), "west-to-east",
+        (FailoverCheck("origin", Level.FINE, "east answers"),), (), 11.0, (), {"switch": "runs /opt/hooks/dns"},
+    )  # fmt: skip
+    made = replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, steps=tuple(steps_of(made)))
+
+
+def test_a_fence_is_for_everyone_unless_it_would_stop_a_mirror() -> None:
+    standing = frozenset(
+        rules(
+            "allow User:shop write topic orders",
+            "allow User:etl all topic ord*",
+            "allow User:reader read topic orders",
+            "allow User:mirror write topic orders",
+        )
+    )
+    assert fence_of(["orders"], standing, "east", "", "User:mirror").rules == {denial("orders")}
+    spared = fence_of(["orders"], standing, "east", "west-to-east", "User:mirror")
+    assert spared.rules == {denial("orders", "User:shop"), denial("orders", "User:etl")}
+    assert spared.spared == ("User:mirror",)
+    anyone = fence_of(["orders"], standing | rules("allow User:* write topic *"), "east", "back", "User:mirror")
+    assert not anyone.rules
+    assert "would stop both" in anyone.obstacle
+    unnamed = fence_of(["orders"], standing, "east", "back", "User:<principal mirror>")
+    assert not unnamed.rules
+    assert "not known here" in unnamed.obstacle
+
+
+@pytest.mark.parametrize("read", [Unsupported("the cluster has no authorizer"), Unknown("access", "no right", "Allow")])
+def test_where_rules_cannot_be_had_there_is_no_fence_and_it_is_said(read: Unsupported | Unknown) -> None:
+    chosen = fence_of(["orders"], read, "east", "", "User:mirror")
+    assert not chosen.rules
+    [check] = checks_of_fence(chosen, MOVE, read, ["orders"])
+    assert check.level is Level.WARNS
+    assert "Stop the producers yourself" in check.todo
+    assert plan(fence=chosen).steps[0].text.startswith("no fence: ")
+
+
+def test_what_a_fence_cannot_do_is_told_before() -> None:
+    standing = frozenset(rules("allow User:shop write topic orders"))
+    chosen = fence_of(["orders", "bare"], standing, "east", "", "User:mirror")
+    checks = checks_of_fence(chosen, MOVE, standing, ["orders", "bare"])
+    codes = {check.code: check.text for check in checks}
+    assert "super users of east" in codes["fence-limits"]
+    assert "anything on bare" in codes["bare-topics"]
+
+
+def test_a_mirror_that_does_not_copy_stops_a_cut_over() -> None:
+    checks = (
+        FailoverCheck("job", Level.WARNS, "the mirror is stopped"),
+        FailoverCheck("condition", Level.WARNS, "orders-0 is not copied"),
+        FailoverCheck("members-origin", Level.WARNS, "3 members"),
+        FailoverCheck("members-destination", Level.WARNS, "1 member"),
+    )
+    levels = {check.code: check.level for check in of_failover(checks)}
+    assert levels == {"job": Level.STOPS, "condition": Level.STOPS, "members-destination": Level.WARNS}
+
+
+def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:
+    codes = {check.code: check.text for check in checks_of_topics([TOPIC], {"east.orders"}, ["east.orders"], MOVE)}
+    assert "shop-tx in orders-0 from 5 on" in codes["transactions"]
+    assert "west has no topic orders" in codes["producer-topics"]
+    assert "shared-topics" in codes
+    assert [check.code for check in checks_of_topics([], set(), [], MOVE)] == ["topics"]
+
+
+def test_the_estimate_follows_lag_and_rate() -> None:
+    settings = CutoverSettings(hold_s=5)
+    assert estimated_stop_s([replace(TOPIC, left=90)], settings) == 11.0
+    assert estimated_stop_s([replace(TOPIC, left=8_000)], settings) == 110.0
+    assert estimated_stop_s([replace(TOPIC, left=8_000, copy_rate=0.0)], settings) is None
+    assert estimated_stop_s([replace(TOPIC, left=None)], settings) is None
+
+
+def test_what_changed_since_the_plan_is_told_with_both_values() -> None:
+    assert not list(moved_since(plan(), replace(plan(), stop_s=99.0, made_ms=7)))
+    now = plan(
+        clusters={"east": "other", "west": "w"}, flow_digest="changed",
+        topics=(replace(TOPIC, partitions=4), replace(TOPIC, topic="fresh")),
+        groups=(replace(GROUP, group="late"),), fence=FenceChosen(obstacle="no authorizer"),
+        hooks={"switch": "runs /opt/hooks/other"},
+    )  # fmt: skip
+    moved = {each.subject: (each.before, each.after) for each in moved_since(plan(), now)}
+    assert moved["cluster east"] == ("e", "other")
+    assert moved["topic orders"] == ("3 partitions id id", "4 partitions id id")
+    assert moved["topic fresh"][0] == "absent"
+    assert moved["group billing"] == ("classic", "absent")
+    assert moved["fence"] == (str(denial("orders")), "no authorizer")
+    assert moved["hook switch"] == ("runs /opt/hooks/dns", "runs /opt/hooks/other")
+    assert "flow east-to-west" in moved
+
+
+def test_a_plan_goes_on_with_its_own_journal_and_beside_no_other() -> None:
+    mine = fresh_journal(plan(), "mine", "ann", 0)
+    assert journal_of(plan(), "mine", {}) is None
+    assert journal_of(plan(), "mine", {"east-to-west": mine}) is mine
+    assert journal_of(plan(), "mine", {"east-to-west": replace(mine, state=CutoverState.TAKEN_BACK)}) is None
+    assert journal_of(plan(), "other", {"east-to-west": replace(mine, state=CutoverState.DONE)}) is None
+    with pytest.raises(BlockedError, match="flow east-to-west: it has come to step none, by plan mine; this is plan o"):
+        journal_of(plan(), "other", {"east-to-west": mine})
+    beside = replace(mine, flow="east-to-hub", plan="theirs")
+    with pytest.raises(BlockedError, match="a cut-over of east-to-hub by ann is under way and moves orders"):
+        journal_of(plan(), "mine", {"east-to-hub": beside})
+    assert journal_of(plan(), "mine", {"east-to-hub": replace(beside, topics=("prices",))}) is None
+    assert journal_of(plan(), "mine", {"east-to-hub": replace(beside, origin="south")}) is None
+
+
+def test_a_plan_file_is_read_back_and_no_other() -> None:
+    text = dumps(plan())
+    assert loads(text) == plan()
+    jsonschema.validate(json.loads(text), schema("cutover-plan"))
+    assert json.loads(text)["digest"] == digest(plan())
+    for broken in (text.replace("orders", "others"), text[:-9], "[]", "{}", '{"kind": "cutoverplan"}'):
+        with pytest.raises(PlanfileError):
+            loads(broken)
+
+
+REPORT = CutoverReport(
+    "apply", plan(), (FailoverStep("fence", StepResult.DONE, "1 deny rule made"),), (), (GROUP,), 6.5, 9.0
+)
+
+
+@pytest.mark.parametrize(
+    ("report", "code"),
+    [
+        (REPORT, ExitCode.DONE),
+        (replace(REPORT, findings=("written behind the fence",)), ExitCode.PARTIAL),
+        (replace(REPORT, groups=(replace(GROUP, note="it has members there"),)), ExitCode.PARTIAL),
+        (replace(REPORT, steps=(*REPORT.steps, FailoverStep("drain", StepResult.FAILED, "a\nb"))), ExitCode.PARTIAL),
+        (replace(REPORT, steps=(FailoverStep("before", StepResult.FAILED, "a"),)), ExitCode.ERROR),
+        (CutoverReport("rollback", plan(), (), own={"orders-0": 4}), ExitCode.BLOCKED),
+        (CutoverReport("rollback", plan(), ()), ExitCode.DONE),
+    ],
+)
+def test_a_report_has_an_exit_code_and_a_document(report: CutoverReport, code: ExitCode) -> None:
+    assert exit_code(report) is code
+    jsonschema.validate(json.loads(report_document(report, int(code))), schema("cutover"))
+    for text in (report_text(report), report_markdown(report), report_html(report)):
+        assert text
+    if report.own:
+        assert "has 4 records of its own in orders-0: this is a failback" in report_text(report)
+
+
+def test_a_plan_shows_who_writes_who_reads_and_the_way_back_of_each_step() -> None:
+    text = plan_text(plan())
+    for part in (
+        "Would move 1 topic and 1 group from east to west: 0 records read again, 0 missed; writes stop for about 11 s",
+        "shop-tx", "may write by rules: User:shop", "1 member: app /10.0.0.1", "scores is a share group",
+        "deny User:* write on topic orders", "clients get the address of west: runs /opt/hooks/dns",
+        "back by cutover rollback",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "**Would move" in plan_markdown(plan())
+    assert "<h1>Would move" in plan_html(plan())
