@@ -46,11 +46,12 @@ mirrors:
 
 
 class Clients:
-    """Go where ``address`` says."""
+    """Go where ``address`` says, a function or the attribute."""
 
-    def __init__(self, clusters: Sandbox, topic: str) -> None:
+    def __init__(self, clusters: Sandbox, topic: str, address: Callable[[], str] | None = None) -> None:
         self.address = "east"
-        settings: Callable[[], Mapping[str, str]] = lambda: clusters[self.address].client("user")  # noqa: E731
+        at = address or (lambda: self.address)
+        settings: Callable[[], Mapping[str, str]] = lambda: clusters[at()].client("user")  # noqa: E731
         self.producer = MovingProducer(settings, topic, 3)
         self.consumer = MovingConsumer(settings, topic, f"{topic}-billing")
 
@@ -88,14 +89,14 @@ def environment(
             made.result(30)
     started: list[Running] = []
 
-    def make(offsets: str) -> Running:
+    def make(offsets: str, hooks: str = "") -> Running:
         folder = tmp_path / "env"
         folder.mkdir()
         lines = secured_clusters(secure, monkeypatch)
         lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
         text = "\n".join(lines).replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD")
         text += f"\n{REST.format(topic=unique, offsets=offsets)}"
-        (folder / "topology.yaml").write_text(text)
+        (folder / "topology.yaml").write_text(text + hooks)
         running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
         started.append(running)
         running.apply()
@@ -199,21 +200,31 @@ def killed_at(step: str, running: Running, plan: Path) -> None:
     assert code == -9, told
 
 
-def test_the_stop_of_writes_is_short_and_told(
+def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
-    running, plan = environment("same"), tmp_path / "cutover.json"
-    clients = Clients(secure, unique)
+    address, plan = tmp_path / "hooked" / "address", tmp_path / "cutover.json"
+    address.parent.mkdir()
+    address.write_text("east")
+    program = address.parent / "program"
+    program.write_text(f'#!/bin/sh\necho "$RECONCILER_HOOK $RECONCILER_DESTINATION" >> {address.parent}/ran\n')
+    program.chmod(0o755)
+    hooks = f"cutover: {{hooks: {{before: {{command: [{program}]}}, after: {{command: [{program}]}}, "
+    hooks += f"switch: {{file: {{path: {address}, text: west}}}}}}}}\n"
+    running = environment("same", hooks)
+    clients = Clients(secure, unique, address.read_text)
     clients.start(running)
+    words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--format", "json"]
+    blocked = json.loads(running.reconciler(*words, code=3))
+    stops = {check["code"]: check["todo"] for check in blocked["checks"] if check["level"] == "stops"}
+    assert f"hook:{program}" in stops["hook"]
+    running.environ["RECONCILER_ALLOW"] = f"hook:{address.parent}/*"
     made = planned(running, plan, "--clients", "60s")
+    assert made["hooks"]["switch"] == f"writes {address}: west"
 
-    def switches(line: str) -> bool:
-        if line.startswith("switch"):
-            clients.address = "west"
-        return False
-
-    code, report, told = cut_over(running, plan, switches)
+    code, report, told = cut_over(running, plan, lambda _: False)
     assert code == 0, (report, told)
+    assert (address.parent / "ran").read_text() == "before west\nafter west\n"
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
     assert report["writes_stopped_s"] < 60
