@@ -102,9 +102,9 @@ def report_verdict(report: CutoverReport) -> str:
     if report.command == "rollback":
         return f"Taken back: clients of {plan.flow} are on {plan.origin}"
     again, missed = (total([getattr(group, which) for group in report.groups]) for which in ("again", "missed"))
-    reads = f"{_count(again)} records read again, {_count(missed)} missed"
+    reads = f": {_count(again)} records read again, {_count(missed)} missed" if report.groups else ""
     stop = "" if report.stopped_s is None else f"; writes stopped for {report.stopped_s:.1f} s"
-    return f"Moved {counted(len(plan.topics), 'topic')} from {plan.origin} to {plan.destination}: {reads}{stop}"
+    return f"Moved {counted(len(plan.topics), 'topic')} from {plan.origin} to {plan.destination}{reads}{stop}"
 
 
 def _report_sections(report: CutoverReport) -> Iterator[Section]:

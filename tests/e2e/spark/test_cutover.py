@@ -59,9 +59,9 @@ class Clients:
         self.producer.start()
         self.consumer.start()
         self.consumer.await_read(100)
-        until("the mirror keeps up", lambda: self._lag(running) < 300)
+        until("the mirror keeps up", lambda: self.lag(running) < 300)
 
-    def _lag(self, running: Running) -> int:
+    def lag(self, running: Running) -> int:
         told = json.loads(running.reconciler("status", str(running.folder), "--format", "json"))
         lags = re.findall(r'"records_lag": (\d+)', json.dumps(told))
         return max(map(int, lags), default=10**9)
@@ -248,14 +248,18 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     assert f"group {unique}-late: was absent, is c" in told
 
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    planned(running, first, "--clients", "1s")
+    some = planned(running, first, "--clients", "1s", "--topics", unique, "--groups", f"{unique}-bill.*")
+    assert [group["group"] for group in some["groups"]] == [f"{unique}-billing"]
     planned(running, second, "--clients", "2s")
     code, report, _ = cut_over(running, first, lambda _: False)
     assert (code, steps(report)["clients"]) == (5, "failed")
     code, _, told = cut_over(running, second, lambda _: False)
     assert code == 3
     assert "is under way" in told
+    paused = running.reconciler("status", str(running.folder), "--format", "json")
+    assert "cut over to west" in paused, "its topics alone are paused"
     code, report, told = cut_over(running, first, lambda _: False, "rollback")
     assert code == 0, (report, told)
+    until("the mirror goes on", lambda: clients.lag(running) < 300)
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))

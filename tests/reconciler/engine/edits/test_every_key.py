@@ -288,7 +288,8 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
             "url": ("https://dns.example.net/b", "https://dns.example.net/c"), "method": ("PUT", "PATCH"),
             "headers": ({"X": "a"}, {"X": "b"}), "body": ("a", "b"), "status": (201, 204),
         }.items():  # fmt: skip
-            yield f"{at}.http.{name}", Key(*({"http": {**call, name: value}} for value in values), at=at)
+            first, second = ({"http": {**call, name: value}} for value in values)
+            yield f"{at}.http.{name}", Key(first, second, at=at)
         yield f"{at}.file", Key(file, {**file, "text": "west"})
         yield f"{at}.file.path", Key({"file": file}, {"file": {**file, "path": "/etc/other"}}, at=at)
         yield f"{at}.file.text", Key({"file": file}, {"file": {**file, "text": "west"}}, at=at)
