@@ -41,10 +41,7 @@ def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
     checks = {level: tuple(map(_check, _of(plan.checks, level))) for level in Level}
     yield Section("Stops it", "nothing is done until this is resolved", checks[Level.STOPS], urgent=True)
     yield Section("To know", "it goes on, with this consequence", checks[Level.WARNS], urgent=True)
-    steps = [
-        SectionItem(f"{number}. {step.name}: {step.text}", (f"back by {step.rollback}",))
-        for number, step in enumerate(plan.steps, 1)
-    ]
+    steps = [SectionItem(f"{step.name}: {step.text}", (f"back by {step.rollback}",)) for step in plan.steps]
     yield Section("Steps", "in this order; each looks first", tuple(steps))
     yield Section("Topics", "what is left to copy, and who writes", tuple(map(_topic, plan.topics)))
     yield Section(

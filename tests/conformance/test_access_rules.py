@@ -23,6 +23,7 @@ from reconciler.model.live import Before, LiveAccess, Made
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult, Way
+from reconciler.operations.cutover.decide import fence_of
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.steps import Fence, denial
 from tests.support.access.acls import rule
@@ -172,10 +173,9 @@ def test_environments_do_not_own_each_others_rules(secure: Sandbox, unique: str)
         perform(ours, delete(acl))
 
 
-def may_write(cluster: ClusterHandle, topic: str) -> bool:
-    """As ``user``."""
+def may_write(cluster: ClusterHandle, topic: str, who: str = "user") -> bool:
     failed: list[KafkaError] = []
-    producer = Producer({**cluster.client("user"), "log_level": "0", "message.timeout.ms": 10_000})
+    producer = Producer({**cluster.client(who), "log_level": "0", "message.timeout.ms": 10_000})
     producer.produce(topic, b"x", on_delivery=lambda error, _: failed.append(error) if error else None)
     producer.flush(15)
     assert all(one.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for one in failed), failed
@@ -211,6 +211,29 @@ def test_a_failover_keeps_producers_off_and_the_failback_takes_back_what_it_made
             fence.take_back(replace(facts, fence=FenceSeen(made)))
         assert (may_write(east, unique), may_write(east, stands), fence.made()) == (True, False, frozenset())
         perform(other, *map(delete, [*allow, denial(stands)]))
+
+
+def test_a_fence_by_principal_keeps_producers_off_and_lets_a_mirror_go_on(
+    secure: Sandbox, unique: str, create_topic: MakeTopic
+) -> None:
+    """Same names both ways: a rule for everyone would stop the flow back, too."""
+    east = secure.clusters["east"]
+    create_topic(east, unique)
+    source = replace(real_cluster(east, "apply"), name="east")
+    fence = Fence(topology(source, flow("east", "west", unique), environment=unique), "east-to-west")
+    with KafkaCluster(source, Principal.APPLY, f"{unique}-other") as other:
+        allow = [rule(f"allow User:{who} write topic {unique}") for who in ("user", "mirror")]
+        perform(other, *map(create, allow))
+        assert (may_write(east, unique), may_write(east, unique, "mirror")) == (True, True)
+        chosen = fence_of([unique], fence.rules(), "east", "west-to-east", "User:mirror")
+        assert chosen.rules == {denial(unique, "User:user")}
+        fence.put(chosen.rules, "cutover of east-to-west")
+        assert fence.made() == chosen.rules
+        assert (may_write(east, unique), may_write(east, unique, "mirror")) == (False, True)
+        for _ in range(2):
+            fence.strike(chosen.rules)
+        assert (may_write(east, unique), fence.made()) == (True, frozenset())
+        perform(other, *map(delete, allow))
 
 
 def may_read(cluster: ClusterHandle, topic: str, group: str) -> bool:
