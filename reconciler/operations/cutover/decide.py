@@ -27,6 +27,8 @@ SHOWN = 5
 ROLLBACK = "reconciler cutover rollback ENV --plan FILE"
 PAUSE_TYPICAL_S, OFFSETS_TYPICAL_S, LOOK_S = 3.0, 2.0, 1.0
 """For the estimate: a job reports every two seconds, the offset map is written a second after a commit."""
+CONNECT = "connect-"
+"""Groups of sink connectors are named after them so."""
 _WRITES = frozenset({Operation.WRITE, Operation.ALL})
 _MUST_RUN = frozenset({"job", "paused", "condition"})
 _EXPECTED = frozenset({"members-origin", "transactions", "fence"})
@@ -151,6 +153,18 @@ def checks_of_topics(
         )
         text += "is a client's cannot be told, so that after the switch only a failback leads back"
         yield FailoverCheck("shared-topics", Level.WARNS, text)
+
+
+def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterator[FailoverCheck]:
+    """``groups``: those that read the topics and are not moved -> why."""
+    if not groups:
+        return
+    connect = {name: "a connector of Kafka Connect, " if name.startswith(CONNECT) else "" for name in groups}
+    words = [f"{name} ({connect[name]}{why})" for name, why in groups.items()]
+    text = f"{counted(len(groups), 'group')} read these topics and {'is' if len(groups) == 1 else 'are'} not moved: "
+    todo = f"Take them into groups of {move.flow}, or set them on {move.destination} by: reconciler offsets translate "
+    todo += f"ENV {move.flow} --group GROUP. A connector gets its offsets from Kafka Connect's REST API"
+    yield FailoverCheck("left-out", Level.WARNS, text + first_of(words, SHOWN), todo)
 
 
 def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.backends.clusters.clients import members_of, producers_of, transactional_ids
@@ -16,6 +16,7 @@ from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, Fence
 from reconciler.model.reports.failover import FailoverCheck, Key, Level, PartitionState, Way
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
+    checks_of_left_out,
     checks_of_topics,
     estimated_stop_s,
     fence_of,
@@ -32,6 +33,7 @@ from reconciler.operations.session.session import Session, now_ms
 from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
+from reconciler.replication.groups import make_group_selector
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
 
@@ -116,6 +118,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         *_denied(switch, fence),
         *_part(plan, move.started),
         *_unlisted(topology),
+        *checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
     )
     levels = list(Level)[::-1]
     plan = replace(plan, checks=tuple(sorted(checks, key=lambda check: levels.index(check.level))))
@@ -187,6 +190,16 @@ def _denied(switch: Switch, fence: FenceChosen) -> tuple[FailoverCheck, ...]:
     if not fence.rules:
         return ()
     return denied((StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"),), lost=False)
+
+
+def _left_out(switch: Switch, topics: Collection[str], plan: CutoverPlan) -> Mapping[str, str]:
+    """Groups that read the topics and are not moved -> why: the flow's ``groups``, or --groups, leaves them out."""
+    flow = switch.session.topology.flows[plan.flow].groups
+    mine, everyone = make_group_selector(flow.include, flow.exclude), make_group_selector([".*"], [])
+    offsets = switch.survey.origin.groups(everyone).offsets.items()
+    readers = {name for name, at in offsets if any(topic in topics for topic, _ in at)}
+    chosen = {group.group for group in plan.groups} | plan.unsupported.keys()
+    return {name: mine.why_not(name) or "not chosen by --groups" for name in sorted(readers - chosen)}
 
 
 def _unlisted(topology: Topology) -> Iterator[FailoverCheck]:

@@ -250,6 +250,8 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     some = planned(running, first, "--clients", "1s", "--topics", unique, "--groups", f"{unique}-bill.*")
     assert [group["group"] for group in some["groups"]] == [f"{unique}-billing"]
+    [left] = [check["text"] for check in some["checks"] if check["code"] == "left-out"]
+    assert f"{unique}-late (not chosen by --groups)" in left
     planned(running, second, "--clients", "2s")
     code, report, _ = cut_over(running, first, lambda _: False)
     assert (code, steps(report)["clients"]) == (5, "failed")

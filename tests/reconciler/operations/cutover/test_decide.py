@@ -26,6 +26,7 @@ from reconciler.model.schemas import schema
 from reconciler.model.state.cutover_journal import CutoverState
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
+    checks_of_left_out,
     checks_of_topics,
     estimated_stop_s,
     fence_of,
@@ -124,6 +125,13 @@ def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:
     assert "west has no topic orders" in codes["producer-topics"]
     assert "shared-topics" in codes
     assert [check.code for check in checks_of_topics([], set(), [], MOVE)] == ["topics"]
+
+
+def test_groups_that_stay_behind_are_named() -> None:
+    [check] = checks_of_left_out({"connect-sink": "excluded", "etl": "not chosen by --groups"}, MOVE)
+    assert check.level is Level.WARNS
+    assert "2 groups read these topics and are not moved: connect-sink (a connector of Kafka Connect, exc" in check.text
+    assert not list(checks_of_left_out({}, MOVE))
 
 
 def test_the_estimate_follows_lag_and_rate() -> None:
