@@ -21,7 +21,7 @@ from reconciler_sandbox.handles import Sandbox
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
 from tests.support.clusters import secured_clusters
-from tests.support.jobs.environments import Running
+from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.jobs.flow_of_records import MovingConsumer, MovingProducer
 from tests.support.jobs.verify_runs import until
 from tests.support.paths import ROOT
@@ -265,3 +265,40 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     until("the mirror goes on", lambda: clients.lag(running) < 300)
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
+
+
+def test_without_an_authorizer_a_whole_flow_moves_with_its_way_back_and_fails_back(
+    plain: Sandbox, tmp_path: Path
+) -> None:
+    """Default names, transactions of which some are aborted, consumers that are stopped."""
+    running = on_sandbox("active-active", tmp_path, {"us": plain["east"], "eu": plain["west"]}, {})
+    everywhere, plan = r"(us\.|eu\.)?orders", tmp_path / "cutover.json"
+    try:
+        running.apply()
+        first = running.write("us", "orders", 600)
+        read = [running.read("us", "billing", everywhere, 250)]
+        words = ["us-to-eu", "--out", str(plan), "--hold", "1s", "--clients", "0s"]
+        made = json.loads(
+            running.reconciler("cutover", "plan", str(running.folder), *words, "--format", "json", code=2)
+        )
+        fence = next(check for check in made["checks"] if check["code"] == "fence")
+        assert "no authorizer" in fence["text"]
+        code, report, told = cut_over(running, plan, lambda _: False)
+        assert code == 0, (report, told)
+        assert (steps(report)["fence"], steps(report)["tail"]) == ("skipped", "done")
+        assert steps(report)["start"] in ("done", "already")
+        [group] = [each for each in report["groups"] if each["group"] == "billing"]
+        assert (group["again"], group["missed"], group["exact"]) == (0, 0, True)
+
+        second = running.write("eu", "orders", 300)
+        read.append(running.read("eu", "billing", everywhere, 350))
+        code, report, _ = cut_over(running, plan, lambda _: False, "rollback")
+        assert code == 3
+        assert sum(report["own_records"].values()) == len(second)
+        back = running.command("reconciler failback environments/active-active us-to-eu --yes")
+        assert all((each["read_again"], each["missed"]) == (0, 0) for each in back["groups"])
+        third = running.write("us", "orders", 60)
+        read.append(running.read("us", "billing", everywhere, 10_000))
+        assert exactly(read, [*first, *second, *third])
+    finally:
+        running.stop()
