@@ -12,7 +12,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState,
 from reconciler.operations.cutover.decide import SHOWN, group_seen
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd
 from reconciler.operations.failover.decide import otherwise
-from reconciler.replication.groups import idle
+from reconciler.replication.groups import idle, may_write
 from reconciler.text import counted, first_of
 
 DONE, ALREADY, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.FAILED
@@ -112,6 +112,9 @@ class CutoverRollback:
 
 
 def _concerned(move: GroupMove) -> bool:
+    """Its position was set, or should have been and was not."""
     if any(offset.after != offset.before for offset in move.offsets):
         return True
-    return idle(move.destination.state) and not any(offset.missed for offset in move.offsets)
+    wanted = ((offset.translated.offset, offset.before) for offset in move.offsets)
+    behind = any(at is not None and may_write(at, before, rewound=False) for at, before in wanted)
+    return behind and idle(move.destination.state)
