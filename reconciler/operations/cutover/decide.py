@@ -162,8 +162,8 @@ def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterato
     connect = {name: "a connector of Kafka Connect, " if name.startswith(CONNECT) else "" for name in groups}
     words = [f"{name} ({connect[name]}{why})" for name, why in groups.items()]
     text = f"{counted(len(groups), 'group')} read these topics and {'is' if len(groups) == 1 else 'are'} not moved: "
-    todo = f"Take them into groups of {move.flow}, or set them on {move.destination} by: "
-    todo += f"reconciler offsets translate ENV {move.flow} --group GROUP. A connector gets its offsets from Kafka Connect's REST API"
+    todo = f"Take them into groups of {move.flow}, or set them on {move.destination} (offsets translate says where). A "
+    todo += "connector gets its offsets from Kafka Connect's REST API"
     yield FailoverCheck("left-out", Level.WARNS, text + first_of(words, SHOWN), todo)
 
 
