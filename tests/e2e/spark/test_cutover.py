@@ -138,7 +138,8 @@ def steps(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def planned(running: Running, plan: Path, *more: str) -> dict[str, Any]:
-    words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--hold", "2s", *more]
+    words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--hold", "2s"]
+    words += ["--within", "150s", *more]  # a busy machine may let the mirror stand for a minute
     made: dict[str, Any] = json.loads(running.reconciler(*words, "--format", "json", code=2))
     return made
 
