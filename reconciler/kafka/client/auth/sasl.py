@@ -6,7 +6,6 @@ A mechanism is a generator: it yields what to send and is sent what the broker a
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -18,6 +17,9 @@ from reconciler.kafka.client.auth.tokens.web import claims
 from reconciler.kafka.client.errors import AuthenticationFailedError
 
 Exchange = Generator[bytes, bytes, None]
+_MOST_ROUNDS = 1_000_000
+"""Half a second. Kafka's own tools set 16,384 at most; what answers in a broker's place could ask for hours."""
+_SHOWN = 300
 
 
 def exchange(settings: SaslSettings, host: str = "") -> Exchange:
@@ -42,8 +44,21 @@ def exchange(settings: SaslSettings, host: str = "") -> Exchange:
             if answer:
                 # A broker answers with its reason, and only ends the exchange once it has got an empty message.
                 yield b"\x01"
-                why = answer[:200].decode(errors="replace")
+                why = said_of(answer.decode(errors="replace"), given.text)
                 raise AuthenticationFailedError(f"the broker refused the OAUTHBEARER token: {why}{_says(given.text)}")
+
+
+def said_of(answer: str, *secrets: str) -> str:
+    """What a broker says of a refused login, without what it was sent: else one could have it written into our logs."""
+    for secret in filter(None, secrets):
+        answer = answer.replace(secret, "***")
+    return answer[:_SHOWN]
+
+
+def sent_secrets(settings: SaslSettings, message: bytes) -> tuple[str, ...]:
+    """What must not come back of a message: the password of PLAIN, the token of OAUTHBEARER."""
+    token_text = message.decode(errors="replace").partition("auth=Bearer ")[2].partition("\x01")[0]
+    return settings.password, token_text
 
 
 def _says(text: str) -> str:
@@ -59,28 +74,37 @@ def _scram(settings: SaslSettings, digest: str) -> Exchange:
     nonce = secrets.token_urlsafe(24)
     user = settings.username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={user},r={nonce}"
-    server_first = (yield f"n,,{first_bare}".encode()).decode()
+    server_first = _text((yield f"n,,{first_bare}".encode()))
     fields = _fields(server_first)
     try:
         salt, rounds = base64.b64decode(fields["s"], validate=True), int(fields["i"])
-    except (KeyError, ValueError, binascii.Error):
+    except (KeyError, ValueError):
         raise AuthenticationFailedError("the broker's SCRAM challenge cannot be read") from None
-    if not fields.get("r", "").startswith(nonce) or rounds < 4096:
-        raise AuthenticationFailedError("the broker's SCRAM challenge has a foreign nonce or fewer than 4096 rounds")
+    if not fields.get("r", "").startswith(nonce) or not 4096 <= rounds <= _MOST_ROUNDS:
+        raise AuthenticationFailedError(
+            f"the broker's SCRAM challenge has a foreign nonce, or not 4096 to {_MOST_ROUNDS} rounds"
+        )
     salted = hashlib.pbkdf2_hmac(digest, settings.password.encode(), salt, rounds)
     client_key = hmac.digest(salted, b"Client Key", digest)
     without_proof = f"c=biws,r={fields['r']}"
     message = f"{first_bare},{server_first},{without_proof}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
-    server_final = (yield f"{without_proof},p={proof}".encode()).decode()
+    server_final = _text((yield f"{without_proof},p={proof}".encode()))
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
     try:
         proved = base64.b64decode(_fields(server_final).get("v", ""), validate=True)
-    except binascii.Error:
+    except ValueError:
         proved = b""
     if not hmac.compare_digest(proved, expected):
         raise AuthenticationFailedError("the broker could not prove that it knows the SCRAM credentials")
+
+
+def _text(answer: bytes) -> str:
+    try:
+        return answer.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailedError("the broker's SCRAM answer is not UTF-8") from None
 
 
 def _fields(message: str) -> Mapping[str, str]:

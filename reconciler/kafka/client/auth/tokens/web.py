@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from http.client import HTTPException
 
 from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.tls import trusting
@@ -99,12 +100,16 @@ def ask(
             return answer.headers, b"".join(parts)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refused(endpoint, where, error.code, error.headers, error.read(LARGEST)) from None
+            try:
+                body = error.read(LARGEST)
+            except (OSError, HTTPException):  # it ends before it said it would
+                body = b""
+            raise _refused(endpoint, where, error.code, error.headers, body) from None
     except OSError as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         said = f"no answer within {SECONDS:g} s" if isinstance(reason, TimeoutError) else str(reason)
         raise TokenRefusedError(f"no token from {where}: {said}. {endpoint.todo}", busy=True) from None
-    except ValueError as error:  # of http.client: what answers speaks no HTTP
+    except (ValueError, HTTPException) as error:  # what answers speaks no HTTP
         raise TokenRefusedError(f"no token from {where}: {type(error).__name__}. {endpoint.todo}", busy=True) from None
 
 
@@ -120,7 +125,7 @@ def ask_json(
         document = json.loads(body)
         if isinstance(document, dict):
             return document
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deeply
         pass
     kind = answered.get_content_type()
     raise TokenRefusedError(f"no token from {endpoint.where}: it answered with {kind}, not JSON. {endpoint.todo}")
@@ -146,12 +151,14 @@ def _life(expires_in: object, text: str) -> float:
     if isinstance(expires_in, (int, float, str)) and not isinstance(expires_in, bool):
         try:
             life = float(expires_in)
-        except ValueError:
+        except (ValueError, OverflowError):
             life = 0.0
         if 0 < life < 1e9:
             return life
     expires = claims(text).get("exp")
-    return max(expires - time.time(), 0.0) if isinstance(expires, (int, float)) else UNKNOWN_LIFE
+    if isinstance(expires, (int, float)) and 0 <= expires < 1e12:  # no NaN, and no number beyond any calendar
+        return max(expires - time.time(), 0.0)
+    return UNKNOWN_LIFE
 
 
 def claims(text: str) -> Mapping[str, object]:
@@ -161,7 +168,7 @@ def claims(text: str) -> Mapping[str, object]:
         return {}
     try:
         decoded = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return decoded if isinstance(decoded, dict) else {}
 
@@ -173,7 +180,7 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
         return TokenRefusedError(f"no token from {where}: it answered {code}, a redirect. {todo}")
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = {}
     inner = document.get("error") if isinstance(document, dict) else None
     fields = inner if isinstance(inner, dict) else document if isinstance(document, dict) else {}
