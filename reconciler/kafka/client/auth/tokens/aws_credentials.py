@@ -153,7 +153,7 @@ def _of_profile(profile: str) -> AwsKeys:
     except ImportError:
         raise SettingError(
             f"{_PREFIX}profile is {profile}, and botocore, which reads profiles, is missing. "
-            "Install it where this program runs, and on executors"
+            "Install kafka-topology-reconciler[aws] where this program runs, and on executors"
         ) from None
     try:
         frozen = session.Session(profile=profile).get_credentials().get_frozen_credentials()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -181,3 +182,22 @@ def test_no_identity_at_all_is_said() -> None:
 def test_a_region_decides_about_no_host() -> None:
     with pytest.raises(SettingError, match="no region of AWS"):
         aws.of_msk_iam({"sasl.oauthbearer.aws.region": "evil.example.net/"})
+
+
+def test_keys_of_a_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "credentials").write_text(
+        f"[mirror]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = {SECRET}\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    given = aws.of_msk_iam({**IAM, "sasl.oauthbearer.aws.profile": "mirror"})
+    assert query(given.text)["X-Amz-Credential"][0].startswith("AKIDPROFILE/")
+    with pytest.raises(AuthenticationFailedError, match="no keys of AWS profile another") as told:
+        aws.of_msk_iam({**IAM, "sasl.oauthbearer.aws.profile": "another"})
+    assert SECRET not in str(told.value)
+
+
+def test_a_profile_without_the_package_that_reads_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
+    with pytest.raises(SettingError, match=r"Install kafka-topology-reconciler\[aws\]"):
+        aws.of_msk_iam({**IAM, "sasl.oauthbearer.aws.profile": "mirror"})
