@@ -210,3 +210,19 @@ def test_the_tests_that_are_named_exist() -> None:
 def test_a_file_that_is_named_anywhere_on_the_page_exists() -> None:
     files = set(re.findall(r"\btests/[A-Za-z0-9_/]+\.py\b", SECURITY))
     assert {file for file in files if not (ROOT / file).is_file()} == set()
+
+
+# The table of logins names a test in each cell, or says that there is none
+
+LOGINS = (ROOT / "docs/begin/connecting/README.md").read_text("utf-8").partition("\n## What is tested\n")[2]
+
+
+def test_each_cell_of_the_table_of_logins_is_a_test_that_exists_or_says_that_there_is_none() -> None:
+    cells = [line.strip("| ").split(" | ") for line in LOGINS.splitlines() if line.startswith("|")]
+    tests = {row[0]: list(named(row[1])) for row in cells if len(row) == 2}
+    logins = [row for row in cells if len(row) == 7][1:]
+    assert len(logins) > 10
+    used = {letter for row in logins for cell in row[1:] if cell != "not tested" for letter in cell.split(", ")}
+    assert used == set(tests), "each letter has a test, and each test a cell"
+    gone = [(file, name) for row in tests.values() for file, name in row if name not in functions_of(file)]
+    assert (gone, [letter for letter, row in tests.items() if not row]) == ([], [])

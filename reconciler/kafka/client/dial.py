@@ -167,7 +167,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -> None:
-    from reconciler.kafka.client.auth.sasl import exchange, said_of, sent_secrets
+    from reconciler.kafka.client.auth.sasl import exchange
     from reconciler.kafka.protocol import generated as protocol  # imported where a mechanism needs them: they take long
 
     shake = await connection.call(protocol.SaslHandshakeRequest(mechanism=sasl.mechanism, version=1))
@@ -192,9 +192,8 @@ async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -
             sent = time.monotonic()  # the broker counts from before its answer
             answer = await connection.call(protocol.SaslAuthenticateRequest(auth_bytes=message, version=version))
             if answer.error_code:
-                said = said_of(answer.error_message or "", *sent_secrets(sasl, message))
-                why = (said or name_of(answer.error_code)) + _WHY_REFUSED.get(sasl.mechanism, "")
-                raise AuthenticationFailedError(f"broker {connection.where} refused {sasl.mechanism}: {why}")
+                why = (answer.error_message or name_of(answer.error_code)) + _WHY_REFUSED.get(sasl.mechanism, "")
+                steps.throw(AuthenticationFailedError(f"broker {connection.where} refused {sasl.mechanism}: {why}"))
             lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
             message = steps.send(bytes(answer.auth_bytes))
     if lifetime > 0:  # KIP-368: a new connection takes over before the broker closes this one

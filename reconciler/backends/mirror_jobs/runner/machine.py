@@ -14,7 +14,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -140,7 +139,7 @@ def _version(host: str, port: int, within_s: float) -> str:
     try:
         with urllib.request.urlopen(_place(host, port), timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
             seen = _VERSION_OF_SPARK.search(answer.read(_PAGE_BYTES).decode("utf-8", errors="replace"))
-    except (OSError, ValueError, HTTPException, urllib.error.URLError):
+    except (OSError, ValueError, urllib.error.URLError):
         return ""
     return seen.group(1) if seen else ""
 
@@ -150,7 +149,7 @@ def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
     try:
         with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
             document = json.loads(answer.read(_PAGE_BYTES))
-    except (OSError, ValueError, RecursionError, HTTPException, urllib.error.URLError) as error:
+    except (OSError, ValueError, urllib.error.URLError) as error:
         words = f"{place} does not say how many cores are free: {getattr(error, 'reason', error)}"
         todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"
         return Unknown("free cores", words, todo)

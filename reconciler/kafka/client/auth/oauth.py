@@ -2,7 +2,8 @@
 
 A token is kept in this process until 80 % of its life, per settings, and asked for by one thread at a time. Where it
 cannot be renewed, it is used as long as it is valid. After a refusal the endpoint is left alone for a while: identity
-providers limit requests, and lock clients.
+providers limit requests, and lock clients. A token that a broker refused is renewed soon: what was wrong with it may
+have been corrected at the provider.
 """
 
 from __future__ import annotations
@@ -70,6 +71,14 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
         return _renewed(kept, oauth)
     finally:
         kept.lock.release()
+
+
+def refused(oauth: Mapping[str, str], given: AccessToken) -> None:
+    """A broker refused ``given``: another one is asked for after ``LONGEST_REFUSED`` seconds."""
+    with _lock:
+        kept = _kept.get(tuple(sorted(oauth.items())))
+    if kept is not None and kept.token is given:
+        kept.renew_at = min(kept.renew_at, time.time() + LONGEST_REFUSED)
 
 
 def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:

@@ -311,31 +311,3 @@ def test_beyond_loopback_no_option_leaves_the_token_out(tmp_path: Path) -> None:
         assert ServeOptions(bind="0.0.0.0", token=False, tls=tls).access().token
         assert not ServeOptions(tls=tls).access().token
     assert ServeOptions(tls=files).access().encrypted
-
-
-BEHIND = b"GET /behind HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BEHIND),
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(BEHIND),
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
-    ],
-)
-def test_what_stands_behind_a_body_is_no_request(head: bytes) -> None:
-    """A proxy that shows the page to some people only would have let it through as a part of the first."""
-    with listening() as port, socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.settimeout(WAIT_S)
-        connection.sendall(head + BEHIND)
-        answer = b""
-        with suppress(ConnectionError):
-            while part := connection.recv(65_536):
-                answer += part
-    assert answer.count(b"HTTP/1.1 ") == 1
-    assert answer[9:12] in (b"400", b"405")

@@ -8,21 +8,16 @@ from pathlib import Path
 import pytest
 
 from reconciler.kafka.client.auth.keytab import keytab_problem, principals_in
-
-
-def entry(principal: str, realm: str = "LAB.TEST") -> bytes:
-    words = [realm, *principal.split("/")]
-    body = struct.pack(">H", len(words) - 1)
-    body += b"".join(struct.pack(">H", len(word.encode())) + word.encode() for word in words)
-    body += struct.pack(">IIB", 1, 0, 2) + struct.pack(">HH", 18, 32) + bytes(32) + struct.pack(">I", 2)
-    return struct.pack(">i", len(body)) + body
+from tests.support.access.keytabs import keytab_entry
 
 
 @pytest.fixture
 def keytab(tmp_path: Path) -> Path:
     hole = struct.pack(">i", -9) + bytes(9)
     file = tmp_path / "client.keytab"
-    file.write_bytes(b"\5\2" + entry("kafka/b1.net") + hole + entry("plan") * 2 + struct.pack(">i", 0) + b"rest")
+    file.write_bytes(
+        b"\5\2" + keytab_entry("kafka/b1.net") + hole + keytab_entry("plan") * 2 + struct.pack(">i", 0) + b"rest"
+    )
     return file
 
 
@@ -41,7 +36,9 @@ def test_a_principal_that_it_lacks_is_told_beside_those_it_holds(keytab: Path, p
     assert f"sasl.kerberos.principal is {principal}, and the keytab ${{env:KEYTAB}} holds kafka/b1.net@" in told
 
 
-@pytest.mark.parametrize("content", [b"", b"[libdefaults]\n", b"\5\1rest", b"\5\2", b"\5\2" + bytes(2), entry("plan")])
+@pytest.mark.parametrize(
+    "content", [b"", b"[libdefaults]\n", b"\5\1rest", b"\5\2", b"\5\2" + bytes(2), keytab_entry("plan")]
+)
 def test_what_is_no_keytab_is_told(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "client.keytab"
     file.write_bytes(content)
@@ -53,7 +50,7 @@ def test_what_is_no_keytab_is_told(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("cut", range(3, 40, 4))
 def test_a_cut_keytab_is_damaged_and_no_other_error(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "client.keytab"
-    file.write_bytes((b"\5\2" + entry("plan"))[:cut])
+    file.write_bytes((b"\5\2" + keytab_entry("plan"))[:cut])
     told = keytab_problem(str(file), "plan@LAB.TEST")
     assert "damaged" in told or cut > 20
 

@@ -83,6 +83,18 @@ def test_a_renewal_that_fails_keeps_the_token_as_long_as_it_is_valid(monkeypatch
         token(OWN)
 
 
+def test_a_token_that_a_broker_refused_is_renewed_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    clock = [now]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    Given.answers = [("one", now + 3600), ("two", now + 3600)]
+    for _ in range(3):  # each connection that is refused says so
+        oauth.refused(OWN, token(OWN))
+    assert (token(OWN).text, Given.calls) == ("one", 1)
+    clock[0] = now + oauth.LONGEST_REFUSED + 0.1
+    assert (token(OWN).text, Given.calls) == ("two", 2)
+
+
 def test_who_has_a_valid_token_does_not_wait_for_its_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     clock = [now]

@@ -1,0 +1,79 @@
+"""What can be known of a login without a connection: keytabs and private keys that the topology names.
+
+Files are of the machine that logs in, which need not be this one: what is wrong with them here is told, and is no
+problem of the topology.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reconciler.kafka.client.auth.keytab import keytab_problem
+from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.kafka.client.auth.supported_settings import FILES
+from reconciler.kafka.client.auth.tokens.assertions import signed
+from reconciler.kafka.client.errors import SettingError
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.replication.allowed import allowed
+from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
+
+_KEYTAB, _KEY = "sasl.kerberos.keytab", "sasl.oauthbearer.assertion.private.key.file"
+_PRINCIPAL, _ALGORITHM = "sasl.kerberos.principal", "sasl.oauthbearer.assertion.algorithm"
+_PASSPHRASE = "sasl.oauthbearer.assertion.private.key.passphrase"  # noqa: S105 - a name
+
+
+def told_of_login_files(topology: Topology) -> tuple[str, ...]:
+    """A sentence for each file that no login can use here; each once, and none with a secret. A path that only another
+    machine's variables know, and a file that RECONCILER_ALLOW does not list, are not looked at."""
+    notes: list[str] = []
+    for cluster in topology.clusters.values():
+        for principal in Principal:
+            notes += [f"cluster {cluster.name}: {one}" for one in _told(cluster.client_for(principal))]
+    return tuple(dict.fromkeys(notes))
+
+
+def _told(client: Mapping[str, str]) -> Iterator[str]:
+    for setting in FILES:
+        written = client.get(setting, "") if setting.startswith("sasl.") else ""
+        path = _known(written)
+        if not path or (written == path and not allowed(os.environ).permits("file", path)):
+            continue
+        if not Path(path).exists():
+            todo = "Put it there on each machine that logs in, or correct the path"
+            yield f"{setting} names {written}, and there is no such file on this machine. {todo}"
+        elif setting == _KEYTAB:
+            if problem := keytab_problem(path, _known(client.get(_PRINCIPAL, "")), written):
+                yield problem
+        elif problem := _unreadable(path):
+            yield f"{setting} names {written}, which cannot be read here: {problem}"
+        elif setting == _KEY and (problem := _no_key(path, client)):
+            yield f"{setting} names {written}: {problem}"
+
+
+def _known(written: str) -> str:
+    """Its value where this process' variables have it, else nothing. Files of references are not read."""
+    if "${file:" in written:
+        return ""
+    try:
+        return resolve({"": written}, os.environ, read_secret)[""]
+    except MissingReference:
+        return ""
+
+
+def _unreadable(path: str) -> str:
+    return "" if os.access(path, os.R_OK) else "permission denied, or it is no file of this user"
+
+
+def _no_key(path: str, client: Mapping[str, str]) -> str:
+    passphrase = client.get(_PASSPHRASE, "")
+    if REFERENCE.search(passphrase) and not (passphrase := _known(passphrase)):
+        return ""  # only where the login is made
+    try:
+        signed({"alg": client.get(_ALGORITHM, "RS256")}, {}, read_secret(path), passphrase)
+    except SettingError as error:
+        return str(error)
+    except OSError as error:
+        return error.strerror or "it cannot be read"
+    return ""

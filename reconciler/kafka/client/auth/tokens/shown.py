@@ -1,0 +1,64 @@
+"""What may be shown of a token: what a broker compares, never what proves an identity."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlsplit
+
+_COMPARED = ("iss", "aud", "sub", "scope")
+
+
+def claims(text: str) -> Mapping[str, object]:
+    """Of a JWT, without looking at its signature; nothing of an opaque token."""
+    return _part(text, 1)
+
+
+def compared(text: str) -> str:
+    """For the end of a broker's refusal: brokers give a reason in their log only. Empty for an opaque token."""
+    of_token = claims(text)
+    named = [f"{name} {of_token[name]!r}" for name in _COMPARED if name in of_token]
+    if kid := _part(text, 0).get("kid"):
+        named.append(f"key {kid!r}")
+    if isinstance(expires := of_token.get("exp"), (int, float)):
+        named.append(f"an end at {_time(expires)}")
+    where = "sasl.oauthbearer.expected.* and the keys of sasl.oauthbearer.jwks.endpoint.url of the broker"
+    if not named:
+        named, where = _of_presigned_url(text), "the rights and the region of this key, and with the broker's clock"
+    clock = f"the clock here says {_time(time.time())}"
+    return f". The token has {', '.join(named)}, and {clock}; compare it with {where}" if named else ""
+
+
+def _of_presigned_url(text: str) -> list[str]:
+    """Of AWS: access key id and scope, time and life, without the signature."""
+    parts = urlsplit(_decoded(text).decode(errors="replace"))
+    query = parse_qs(parts.query)
+    names = {"X-Amz-Credential": "credential", "X-Amz-Date": "date", "X-Amz-Expires": "life"}
+    return [f"{word} {query[name][0]!r}" for name, word in names.items() if name in query]
+
+
+def _part(text: str, number: int) -> Mapping[str, object]:
+    parts = text.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        decoded = json.loads(_decoded(parts[number]))
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return b""
+
+
+def _time(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)

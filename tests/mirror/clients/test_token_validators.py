@@ -1,0 +1,226 @@
+"""Tokens at brokers that prove them: Kafka's validator with an issuer's keys, and AWS' signature made again in Java."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import TopicPartition
+from reconciler_mirror.clients.librdkafka import partition_reader
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model.lane import LaneEnd
+from reconciler_sandbox.handles import ClusterHandle
+
+from reconciler.backends.clusters.facts import cluster_facts
+from reconciler.errors import Unknown
+from reconciler.kafka.client.auth import oauth
+from reconciler.model.environment.topology import Cluster, Principal
+from tests.support.access import token_brokers as brokers
+from tests.support.access.identity import IdentityAnswer
+from tests.support.access.issuer import SECRET, Issuer, pem, running_issuer
+from tests.support.commands import Ended, Write
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, endpoint, fill
+
+CreateTopic = Callable[..., str]
+pytestmark = pytest.mark.kafka
+GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+WAYS = {
+    "basic": {},
+    "form": {"client_authentication": "client_secret_post"},
+    "private_key_jwt": {"client_authentication": "private_key_jwt", "client_secret": ""},
+    "jwt-bearer": {"grant_type": GRANT, "client_secret": ""},
+}
+REFUSED: dict[str, tuple[dict[str, object], str, str]] = {
+    "wrong audience": ({"aud": "other.example.net"}, "k1", "aud 'other.example.net'"),
+    "no audience": ({"aud": None}, "k1", "The token has iss 'https://issuer.test', sub 'ada'"),
+    "wrong issuer": ({"iss": "https://evil.test"}, "k1", "iss 'https://evil.test'"),
+    "expired": ({"exp": 1_795_780_800}, "k1", "an end at 2026-11-27T12:00:00Z, and the clock here says 20"),
+    "unknown key": ({}, "k2", "key 'k2'"),
+}
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[tuple[Issuer, ClusterHandle]]:
+    with running_issuer() as issuer, brokers.token_brokers(issuer) as sandbox:
+        yield issuer, sandbox["east"]
+
+
+@pytest.fixture
+def east(started: tuple[Issuer, ClusterHandle], monkeypatch: pytest.MonkeyPatch) -> ClusterHandle:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    named = {"ACCESS_KEY_ID": brokers.KEY, "SECRET_ACCESS_KEY": brokers.AWS_SECRET, "SESSION_TOKEN": brokers.SESSION}
+    for name, value in named.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    return started[1]
+
+
+@pytest.fixture
+def issuer(started: tuple[Issuer, ClusterHandle], monkeypatch: pytest.MonkeyPatch) -> Issuer:
+    monkeypatch.setattr(oauth, "_kept", {})
+    issuer = started[0]
+    issuer.changed, issuer.kid, issuer.answer, issuer.life, issuer.secret = {}, "k1", None, 300.0, SECRET
+    return issuer
+
+
+@pytest.fixture
+def flow(east: ClusterHandle, unique: str, create_topic: CreateTopic) -> Flow:
+    made = Flow(east, east, unique)
+    create_topic(east, made.topic)
+    create_topic(east, made.remote)
+    fill(east, made.topic, [(b"%d" % n, b"v", (), int(time.time() * 1000)) for n in range(50)])
+    return made
+
+
+def log_in_refused(client: dict[str, str]) -> str:
+    """What ``doctor`` and ``plan`` are told of a cluster; empty where it answers."""
+    settings = dict(client)
+    cluster = Cluster("east", (settings.pop("bootstrap.servers"),), client=settings)
+    told = cluster_facts(cluster, Principal.PLAN).brokers
+    return told.error if isinstance(told, Unknown) else ""
+
+
+def read_by_librdkafka(client: dict[str, str], topic: str) -> int:
+    """As ``verify`` reads."""
+    with closing(partition_reader(endpoint("east", client), "read_committed")) as reader:
+        reader.assign([TopicPartition(topic, 0, 0)])
+        found, until = 0, time.monotonic() + 60
+        while found < 50:
+            assert time.monotonic() < until
+            found += sum(message.error() is None for message in reader.consume(50, 1))
+    return found
+
+
+def of_issuer(east: ClusterHandle, issuer: Issuer, **more: str) -> dict[str, str]:
+    return {**brokers.client(east, "OAUTHBEARER"), **issuer.client(**more)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_of_oidc_is_taken_by_the_validator_of_kafka(
+    east: ClusterHandle, issuer: Issuer, flow: Flow, way: str
+) -> None:
+    more = WAYS[way]
+    if not more.get("client_secret", "by secret"):
+        more = more | {"assertion_private_key_pem": pem(issuer.of_client)}
+    client = of_issuer(east, issuer, **more)
+    asked = issuer.asked
+    assert log_in_refused(client) == ""
+    assert read_by_librdkafka(client, flow.topic) == 50
+    assert issuer.asked == asked + 1, "both clients share a token"
+    report, _ = replace(flow, clients=(client, client)).run(batch_path)
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_token_that_the_validator_refuses_is_told_with_what_it_compares(
+    east: ClusterHandle, issuer: Issuer, flow: Flow, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer.changed, issuer.kid, said = REFUSED[why]
+    client = of_issuer(east, issuer)
+    told = log_in_refused(client)
+    assert 'refused OAUTHBEARER: {"status":"invalid_token"}' in told, told
+    assert said in told, told
+    assert "sasl.oauthbearer.expected.*" in told
+    assert SECRET not in told
+    lane = replace(flow, clients=(client, client)).lane()
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+    assert report.end is LaneEnd.FAILED, report
+    [condition] = report.progress.conditions
+    assert (condition.code, said in condition.text) == ("authentication_failed", True), condition
+
+    monkeypatch.setattr(oauth, "LONGEST_REFUSED", 0.1)
+    assert log_in_refused(client) != ""
+    issuer.changed, issuer.kid = {}, "k1"
+    time.sleep(0.2)
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, "what was corrected at the issuer counts at once"
+    assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize(
+    ("more", "answer", "said"),
+    [
+        ({"scope": "admin"}, None, "400, invalid_scope: only kafka is granted. Check client ada for scope admin"),
+        ({"client_secret": "another"}, None, "401, invalid_client: unknown client or secret. Check client ada"),
+        ({}, IdentityAnswer("<html>", headers={"Content-Type": "text/html"}), "text/html, not JSON"),
+        ({}, IdentityAnswer("", 503), "it answered 503. It is asked again"),
+    ],
+)
+def test_what_the_issuer_refuses_is_told_by_commands_and_by_a_lane(
+    east: ClusterHandle, issuer: Issuer, flow: Flow, more: dict[str, str], answer: IdentityAnswer | None, said: str
+) -> None:
+    issuer.answer = answer
+    client = of_issuer(east, issuer, **more)
+    assert said in log_in_refused(client)
+    lane = replace(flow, clients=(client, client)).lane()
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+    [condition] = report.progress.conditions
+    assert said in condition.text, condition
+    assert SECRET not in condition.text
+
+
+def test_a_presigned_url_is_taken_by_whoever_makes_its_signature_again(east: ClusterHandle, flow: Flow) -> None:
+    client = brokers.client(east, "AWS_MSK_IAM")
+    assert log_in_refused(client) == ""
+    assert read_by_librdkafka(client, flow.topic) == 50
+    report, _ = replace(flow, clients=(client, client)).run(batch_path)
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize(
+    ("variables", "region", "why", "said"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "another"}, brokers.REGION, "SignatureDoesNotMatch", f"credential '{brokers.KEY}/"),
+        ({"AWS_ACCESS_KEY_ID": "AKIDOTHER"}, brokers.REGION, "UnrecognizedClient", "credential 'AKIDOTHER/"),
+        ({"AWS_SESSION_TOKEN": "another"}, brokers.REGION, "InvalidClientTokenId", f"credential '{brokers.KEY}/"),
+        ({}, "us-east-1", "wrong host or action", "/us-east-1/kafka-cluster/aws4_request'"),
+    ],
+)
+def test_a_presigned_url_that_is_wrong_is_told_with_what_it_says(
+    east: ClusterHandle, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], region: str, why: str, said: str
+) -> None:
+    monkeypatch.setattr(oauth, "_kept", {})
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    told = log_in_refused(brokers.client(east, "AWS_MSK_IAM") | {"sasl.oauthbearer.aws.region": region})
+    assert why in told, told
+    assert said in told, told
+    assert (brokers.AWS_SECRET in told, brokers.SESSION in told, "Signature=" in told) == (False, False, False)
+
+
+def test_a_clock_that_is_off_by_ten_minutes_is_told_with_both_times(
+    east: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oauth, "_kept", {})
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 600)
+    told = log_in_refused(brokers.client(east, "AWS_MSK_IAM"))
+    assert "token not yet current" in told, told
+    assert "the clock here says 20" in told
+    assert "with the broker's clock" in told
+
+
+def test_plan_and_doctor_say_what_the_token_has(
+    east: ClusterHandle, issuer: Issuer, write: Write, cli: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer.changed = {"aud": "other.example.net"}
+    client = of_issuer(east, issuer)
+    servers = client.pop("bootstrap.servers")
+    monkeypatch.setenv("OF_ADA", client["sasl.oauthbearer.client.secret"])
+    client["sasl.oauthbearer.client.secret"] = "${env:OF_ADA}"
+    cluster = {"bootstrap_servers": [servers], "cluster_id": east.cluster_id, "client": client}
+    folder = write(json.dumps({"clusters": {"east": cluster}}))
+    assert cli("validate", folder).code == 0
+    for command in ("plan", "doctor"):
+        told = cli(command, folder)
+        assert told.code == 1, told
+        text = told.out + told.err
+        assert "aud 'other.example.net'" in text, text
+        assert (SECRET in text, "Traceback" in text) == (False, False)
