@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package freeze
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-image image-context freeze
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,9 +63,10 @@ test-clusters: install
 		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
 		tests/mirror/lane/same_offsets/test_unclean_elections.py tests/reconciler/replication/records/test_killed_brokers.py
 
-# On a real API server of Kubernetes, which Go builds (some minutes, once); as root: pods are isolated processes.
+# On a real API server of Kubernetes, which Go builds (some minutes, once), as helm and kustomize for the chart; as root: pods are
+# isolated processes.
 test-kubernetes: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters/test_kubernetes.py
+	@$(PYTHON_IN_VENV) -m pytest -v tests/interop/deploy/with_helm.py tests/e2e/spark/clusters/test_kubernetes.py
 
 # Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
 test-pages: install
@@ -100,7 +101,7 @@ lock:
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
 	printf 'hatchling>=1.27,<2\nsetuptools>=80,<81\n' | $(UV_COMPILE) -c requirements/dev.lock - -o requirements/build.lock
 	echo "mkdocs-material>=9.6,<10" | $(UV_COMPILE) - -o requirements/docs.lock
-	echo "twine>=6,<8" | $(UV_COMPILE) - -o requirements/release.lock
+	printf 'twine>=6,<8\nhadolint-bin>=2.15,<3\n' | $(UV_COMPILE) - -o requirements/release.lock
 	$(PYTHON_IN_VENV) -m reconciler_sandbox jars --lock
 	$(PYTHON_IN_VENV) -m requirements.jars
 
@@ -124,6 +125,18 @@ package: install
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; \
 		$(PYTHON_IN_VENV) -m hatchling build -d dist && cd sandbox && ../$(PYTHON_IN_VENV) -m hatchling build -d ../dist
 	@build/release-venv/bin/twine check --strict dist/*
+
+# build/image, from which docs/mirror/deploy/Containerfile makes the image.
+image-context: package
+	@rm -rf build/image && mkdir -p build/image && cp requirements/build.lock requirements/runtime.lock \
+		docs/mirror/deploy/kubernetes/entrypoint.sh docs/mirror/deploy/kubernetes/init.py \
+		dist/kafka_topology_reconciler-[0-9]*.whl build/image
+	@cd build/image && for wheel in *.whl; do \
+		echo "./$$wheel --hash=sha256:$$(sha256sum "$$wheel" | cut -d' ' -f1)"; done >program.lock
+
+# Every step of the Containerfile on a Debian that a mount namespace keeps apart, and what it says is run; as root.
+test-image: image-context
+	@$(PYTHON_IN_VENV) -m pytest -v tests/interop/deploy/with_image_steps.py
 
 # What `make package` builds, installed by one command from a folder of wheels on a machine without Spark and Java.
 test-package: package

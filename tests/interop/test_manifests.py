@@ -7,34 +7,25 @@ import json
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 
-import pyspark
+import jsonschema
 import pytest
 import yaml
-from reconciler_sandbox.install import prerequisites
 from typer.main import get_command
 
 from reconciler.backends.mirror_jobs.host.accept import read_accepted
 from reconciler.cli.main import app
 from reconciler.environment.load import load
 from reconciler.resources.mirrors.handover import submission_of
+from tests.support.jobs.kubernetes.manifest_model import judged
 from tests.support.paths import ROOT
 
 DEPLOY = ROOT / "docs" / "mirror" / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
-MODEL = Path(__file__).parent / "KubernetesModel.java"
-JARS = Path(pyspark.__file__).parent / "jars"
 NOT_RESOURCES = {"kustomization.yaml", "accepted.yaml", "clusters.yaml"}
 MANIFESTS = sorted(path for path in KUBERNETES.glob("*.yaml") if path.name not in NOT_RESOURCES)
-
-
-def judged(*files: Path) -> list[str]:
-    """By the model of Kubernetes that Spark's client has, which is generated from the API's own description."""
-    command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", str(MODEL)]
-    done = subprocess.run([*command, *map(str, files)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -110,6 +101,10 @@ def test_the_commands_of_what_is_deployed_are_commands_of_this_program() -> None
     [container] = host["spec"]["template"]["spec"]["containers"]
     [default] = re.findall(r"^CMD (.*)", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
     assert [parsed_by_the_program(words) for words in (shlex.split(start), container["args"])] == ["host", "host"]
+    assert (
+        parsed_by_the_program(shlex.split(container["readinessProbe"]["exec"]["command"][-1].partition("||")[0]))
+        == "status"
+    )
     assert parsed_by_the_program(json.loads(default)) == "reconciler"
     with pytest.raises(Exception, match="--acept"):
         parsed_by_the_program([*shlex.split(start)[:-2], "--acept", "file"])
@@ -130,21 +125,45 @@ def test_the_host_of_the_manifests_accepts_the_mirror_of_the_page() -> None:
         assert refusals == ([problem] if problem else [])
 
 
-def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special() -> None:
+def test_the_container_file_copies_what_its_context_has_and_runs_as_nobody_special() -> None:
+    """What its steps do is run by `make test-image`."""
     text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
     steps = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    known = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "ENTRYPOINT", "CMD"}
+    known = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
     assert {word for word, _ in steps} <= known
+    [recipe] = re.findall(r"^image-context:.*?\n\n", (ROOT / "Makefile").read_text(), re.DOTALL | re.MULTILINE)
     for word, rest in steps:
         if word == "COPY":
-            *sources, _ = rest.split()
-            assert all((ROOT / source).exists() for source in sources), rest
+            *sources, _ = [each for each in rest.split() if not each.startswith("--")]
+            assert all(source in recipe or source == "*.whl" for source in sources), rest
         if word == "FROM":
-            assert ":" in rest
-            assert not rest.endswith(":latest")
+            assert re.search(r":[^@]+@sha256:[0-9a-f]{64}$", rest)
     assert [rest for word, rest in steps if word == "USER"] == ["10001"]
-    assert all(
-        "--require-hashes" in part for _, rest in steps for part in rest.split("&&") if " -r requirements/" in part
-    )
+    installs = [part for _, rest in steps for part in rest.split("&&") if "pip install" in part]
+    assert len(installs) == 3
+    assert all("--require-hashes" in part for part in installs)
     checked = subprocess.run(["sh", "-n", str(KUBERNETES / "entrypoint.sh")], capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_what_needs_to_write_has_volumes_and_the_rest_is_read_only() -> None:
+    host = next(yaml.safe_load_all((KUBERNETES / "host.yaml").read_text()))["spec"]["template"]["spec"]
+    pods = [yaml.safe_load((KUBERNETES / name).read_text())["spec"] for name in ("executor.yaml", "driver-pod.yaml")]
+    for pod in (host, *pods):
+        [container] = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert pod["securityContext"]["runAsUser"] == 10001
+        assert {"/tmp", "/var/lib/reconciler"} <= {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_the_values_of_the_chart_fit_their_schema_and_its_version_is_ours() -> None:
+    """What it renders is held to the manifests by `make test-kubernetes`."""
+    chart = DEPLOY / "chart"
+    schema = json.loads((chart / "values.schema.json").read_text())
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    jsonschema.Draft202012Validator(schema).validate(values)
+    assert values.keys() == schema["properties"].keys() - {"global"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    described = yaml.safe_load((chart / "Chart.yaml").read_text())
+    assert {described["version"], described["appVersion"]} == {project["version"]}
+    assert (chart / "base").resolve() == KUBERNETES

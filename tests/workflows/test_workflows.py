@@ -70,6 +70,7 @@ def test_newer_actions_and_packages_are_proposed() -> None:
     updates = yaml.safe_load((WORKFLOWS.parent / "dependabot.yml").read_text("utf-8"))["updates"]
     assert {(update["package-ecosystem"], update["directory"]) for update in updates} == {
         ("github-actions", "/"),
+        ("docker", "/docs/mirror/deploy"),
         ("pip", "/"),
     }
 

@@ -1,7 +1,10 @@
 #!/bin/sh
 # As Spark's own image: `executor` starts an executor with what Spark put into the pod's environment, `driver` a driver
-# (deploy_mode: cluster); all else is a command.
+# (deploy_mode: cluster); all else is a command. Process 1 is init.py, which passes signals on and reaps.
 set -eu
+if [ $$ = 1 ]; then
+    exec python -I -S "$(dirname "$0")/init.py" sh "$0" "$@"
+fi
 if [ "${1:-}" = driver ]; then
     shift
     exec "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" \

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.commands import two_clusters
 from tests.support.jobs.flow_of_records import Arrivals, Load, assert_all_once_in_order, flowing
 from tests.support.jobs.hosts.installed import installed, previous
 from tests.support.jobs.hosts.mirror_hosts import Hosts, Program
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500)]
 
@@ -82,6 +85,22 @@ class Upgrade:
             assert leaving.wait(190) == 0, self.hosts.machines[self.serving].log
         self.serving = name
 
+    def is_ready(self, program: Program) -> None:
+        """By the probe of docs/mirror/deploy, in a folder that has clusters alone."""
+        folder = self.hosts.folder / "ready" / self.hosts.environment.name
+        folder.mkdir(parents=True)
+        (folder / "clusters.yaml").write_text(two_clusters(self.hosts.sandbox), "utf-8")
+        manifest = next(yaml.safe_load_all((ROOT / "docs/mirror/deploy/kubernetes/host.yaml").read_text("utf-8")))
+        [container] = manifest["spec"]["template"]["spec"]["containers"]
+        words = [
+            word.replace("/etc/reconciler/environments/prod", str(folder))
+            for word in container["readinessProbe"]["exec"]["command"]
+        ]
+        path = f"{Path(program.command[0]).parent}:{program.environ['PATH']}"
+        environ = {**program.environ, "PATH": path, "RECONCILER_STATE": str(self.hosts.folder / "ready" / "state")}
+        done = subprocess.run(words, env=environ, cwd=program.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def copies(self, load: Load, arrivals: Arrivals) -> None:
         sent = load.sent[self.hosts.topic]
         self.hosts.until("records go on", lambda: arrivals.have_all_from(self.hosts.topic, sent))
@@ -105,6 +124,7 @@ def test_hosts_and_the_command_are_upgraded_in_either_order_and_back(
             upgrade.applied(before, lanes=3)
         upgrade.copies(load, arrivals)
         upgrade.agrees(now)
+        upgrade.is_ready(now)
         upgrade.applied(now, lanes=1)
         upgrade.copies(load, arrivals)
         if first == "command":

@@ -1,4 +1,4 @@
-"""kube-apiserver and etcd, built by Go from the modules that go.mod and go.sum of the folders beside this one pin."""
+"""kube-apiserver, etcd, helm and kustomize, built by Go from the modules that go.sum of the folders here pins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from reconciler_sandbox.paths import STATE
 VERSION = "1.34.2"
 _HERE = Path(__file__).parent
 _BINARIES = STATE / f"kubernetes-{VERSION}"
-_PACKAGES = {"kube-apiserver": ("apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"), "etcd": ("etcd", ".")}
+_PACKAGES = {
+    "kube-apiserver": ("apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "etcd": ("etcd", "."),
+    "helm": ("packaging", "helm.sh/helm/v3/cmd/helm"),
+    "kustomize": ("packaging", "sigs.k8s.io/kustomize/kustomize/v5"),
+}
 
 
 def binary(name: str) -> Path:

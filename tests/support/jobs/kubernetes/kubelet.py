@@ -203,7 +203,8 @@ class Kubelet:
         (folder / "etc" / "hosts").write_text(self._hosts(name, address))
         script = folder / "run.sh"
         words = [*container.get("command", ["sh", str(ENTRYPOINT)]), *container.get("args", ())]
-        script.write_text(_script(folder, name, mounts, environ, words))
+        read_only = container.get("securityContext", {}).get("readOnlyRootFilesystem", False)
+        script.write_text(_script(folder, name, mounts, environ, words, read_only))
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [*_ISOLATED, sys.executable, "-c", _UNMASKED, "sh", script],
@@ -291,7 +292,12 @@ class Kubelet:
 
 
 def _script(
-    folder: Path, name: str, mounts: list[tuple[Path, str, str]], environ: dict[str, str], words: list[str]
+    folder: Path,
+    name: str,
+    mounts: list[tuple[Path, str, str]],
+    environ: dict[str, str],
+    words: list[str],
+    read_only: bool,
 ) -> str:
     """Makes the pod's file system as the image would be, mounts its volumes, and runs its container as its user."""
     root, layers = folder / "root", folder / "layers"
@@ -306,19 +312,21 @@ def _script(
         f"mount --rbind /dev {root}/dev",
         f"cp {folder}/etc/hosts {root}/etc/hosts",
         f"echo reconciler:x:{USER}:{USER}::/var/lib/reconciler:/bin/sh >> {root}/etc/passwd",
-        f"mkdir -p {root}/opt/spark/conf {root}/opt/spark/work-dir {root}/opt/reconciler {root}/var/lib/reconciler",
+        f"mkdir -p {root}/opt/spark/conf {root}/opt/reconciler {root}/var/lib/reconciler",
         f"for entry in {_SPARK}/*; do ln -sfn $entry {root}/opt/spark/; done",
         f"ln -sfn {job_script('mirror_job.py')} {root}/opt/reconciler/mirror_job.py",
         f"mount -t tmpfs -o mode=1777 tmpfs {root}/tmp",
-        f"chown {USER}:{USER} {root}/opt/spark/work-dir {root}/var/lib/reconciler",
+        f"chown {USER}:{USER} {root}/var/lib/reconciler",
     ]
     for source, target, part in mounts:
         make = f"mkdir -p $(dirname {target}) && touch {target}" if part else f"mkdir -p {target}"
         lines.append(f"chroot {root} sh -c {shlex.quote(make)}")  # from within: /var/run is a link to /run
         lines.append(f"mount --bind {source}{'/' + part if part else ''} {root}$(chroot {root} readlink -f {target})")
+    if read_only:
+        lines.append(f"mount -o remount,ro {root}")
     variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in environ.items())
     entry = shlex.join(words)
-    inner = f"cd /opt/spark/work-dir && exec env -i {variables} {entry}"
+    inner = f"cd /var/lib/reconciler && exec env -i {variables} {entry}"
     lines.append(f"exec chroot --userspec={USER}:{USER} {root} sh -c {shlex.quote(inner)}")
     return "\n".join(lines) + "\n"
 

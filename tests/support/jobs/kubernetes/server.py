@@ -97,7 +97,7 @@ class ApiServer:
         """A namespaced object, or a Namespace. Fields that the server does not know are refused."""
         kind, version = str(document["kind"]), str(document["apiVersion"])
         root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-        plural = {"NetworkPolicy": "networkpolicies"}.get(kind, f"{kind.lower()}s")
+        plural = "networkpolicies" if kind == "NetworkPolicy" else f"{kind.lower()}s"
         place = "" if kind == "Namespace" else f"/namespaces/{document['metadata']['namespace']}"
         return self.ask("POST", f"{root}{place}/{plural}?fieldValidation=Strict", document)
 
