@@ -1,4 +1,4 @@
-"""The plan that README.md shows is the plan of the environment that it comes from."""
+"""The plan that a page shows is the plan of the environment that it comes from."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tests.support.fakes.cluster import FakeCluster
 from tests.support.paths import ROOT
 
 
-def test_the_plan_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_on_the_page_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     sandbox = Path("environments/sandbox")
     declared = load(read_environment(sandbox), sandbox.name)
     clusters = {name: FakeCluster(name, cluster_id=cluster.cluster_id) for name, cluster in declared.clusters.items()}
     made = plan_text(World(clusters).plan(declared), Style()).splitlines()
-    shown = (ROOT / "README.md").read_text().partition("## What `plan` prints\n\n```\n")[2].partition("```")[0]
+    page = (ROOT / "docs/begin/commands.md").read_text()
+    shown = page.partition("## What `plan` prints\n\n```\n")[2].partition("```")[0]
     lines = [line for line in shown.splitlines() if line.strip(" .")]
     at = 0
     for line in lines:
