@@ -63,7 +63,9 @@ class ComparedPartition:
 
     ``compared``: what is counted, records, keys (compacted topics) or nothing. ``differing`` counts chunks or keys.
     ``older_*``: only on that side, because the other one has lost its oldest records. ``changing``: keys written while
-    they were compared. ``lag``: source offsets not copied yet, so not compared. ``timestamps``: were they compared?
+    they were compared. ``by_bytes``: records that equal batches prove, unopened; ``sampled``: of them those that a
+    second client read as well. ``lag``: source offsets not copied yet, so not compared. ``timestamps``: were they
+    compared?
     """
 
     flow: str
@@ -75,6 +77,8 @@ class ComparedPartition:
     equal: int = 0
     source_records: int = 0
     target_records: int = 0
+    by_bytes: int = 0
+    sampled: int = 0
     differing: int = 0
     changing: int = 0
     older_at_source: int = 0

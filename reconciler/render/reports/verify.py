@@ -43,6 +43,7 @@ def verify_verdict(verification: Verification) -> str:
 def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", verify_verdict(verification))]
     lines.append(f"environment {verification.environment}, {verification.seconds:.0f} s")
+    lines += [words] if (words := _by_bytes(verification)) else []
     for flow, partitions in groupby(sorted(verification.partitions, key=_place), key=lambda each: each.flow):
         members = list(partitions)
         rows = _folded(members) if len(members) > MOST_ROWS and not style.full else list(map(_row, members))
@@ -57,6 +58,16 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     notes += [("one client", words) for words in verification.one_client]
     lines += [line for kind, words in notes for line in ("", f"{style.paint('~', kind)}: {words}")]
     return lines_of(lines, style)
+
+
+def _by_bytes(verification: Verification) -> str:
+    whole = sum(partition.by_bytes for partition in verification.partitions)
+    again = sum(partition.sampled for partition in verification.partitions)
+    return (
+        f"{counted(whole, 'record')} in batches of the same bytes; librdkafka read {again:,} of them, too"
+        if whole
+        else ""
+    )
 
 
 def verify_json(verification: Verification) -> str:

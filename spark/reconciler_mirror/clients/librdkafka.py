@@ -25,11 +25,13 @@ _CONSUME = {
     "fetch.message.max.bytes": 1_048_576,
     "check.crcs": True,
 }
+_SAMPLE = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1_024, "fetch.message.max.bytes": 65_536}
 _PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks", "request.required", "message.send")
 
 
-def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:
-    """Reads assigned partitions from given offsets; in no group, resets no offset by itself.
+def partition_reader(endpoint: Endpoint, isolation: str, *, sample: bool = False) -> Consumer:
+    """Reads assigned partitions from given offsets; in no group, resets no offset by itself. ``sample``: a few records
+    behind each offset, so it fetches no further ahead than it must.
 
     Raises MissingReference for a secret that is not there, SettingError for a setting that no client is given, and
     KafkaException for one that librdkafka does not know.
@@ -50,4 +52,4 @@ def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:
         "isolation.level": isolation,
         "receive.message.max.bytes": 2_000_000_000,
     }
-    return Consumer({**_CONSUME, "reconnect.backoff.max.ms": 2_000, **settings, **must})
+    return Consumer({**_CONSUME, **(_SAMPLE if sample else {}), "reconnect.backoff.max.ms": 2_000, **settings, **must})

@@ -36,7 +36,9 @@ class VerifiedChunk:
 class PartitionReading:
     """How far one partition was read. ``*_start``: where it was begun. ``older_*``: records before the first common
     one, on that side only. ``source_end``: the source offset after the last record compared. ``error`` and ``todo``: it
-    could not be read. ``one_client``: clusters that librdkafka could not log in to, and why."""
+    could not be read. ``one_client``: clusters that librdkafka could not log in to, and why. ``proved``: records of
+    the first chunk, where it is of equal batches; ``by_bytes``: of them those that were not opened; ``sampled``: those
+    that librdkafka read, too."""
 
     index: int
     source_start: int = 0
@@ -47,24 +49,27 @@ class PartitionReading:
     error: str = ""
     todo: str = ""
     one_client: tuple[tuple[str, str], ...] = ()
+    proved: int = 0
+    by_bytes: int = 0
+    sampled: int = 0
 
 
 Streams = Callable[[str], Iterator[VerifiedRecord]]
 """Opens the records of a side again, from its beginning to its bound; for ``source`` beyond the position too."""
 
 
-def compare(plan: PartitionRange, open_side: Streams) -> Iterator[VerifiedChunk | PartitionReading]:
-    """The chunks of both sides, then one ``PartitionReading``. The target is read first: the source is then read to the
-    position, and beyond it only as far as the target already has records."""
+def compare(plan: PartitionRange, open_side: Streams, first: int = 0) -> Iterator[VerifiedChunk | PartitionReading]:
+    """The chunks of both sides, numbered from ``first`` on, then a ``PartitionReading``. The target is read first, the
+    source then to the position, and beyond it only as far as the target already has records."""
     # With same offsets both sides begin at the same one, so nothing has to be looked for.
     older_source, older_target = (0, 0) if plan.same_offsets else _older(plan, open_side)
     copied = 0
-    for chunk in _chunks(plan, TARGET, islice(open_side(TARGET), older_target, None)):
+    for chunk in _chunks(plan, TARGET, islice(open_side(TARGET), older_target, None), first):
         copied += chunk.records
         yield chunk
     source_end = plan.position
     expected = _expected(islice(open_side(SOURCE), older_source, None), plan.position, copied)
-    for chunk in _chunks(plan, SOURCE, expected):
+    for chunk in _chunks(plan, SOURCE, expected, first):
         source_end = max(source_end, chunk.last_offset + 1)
         yield chunk
     yield PartitionReading(plan.index, plan.source.start, plan.target.start, older_source, older_target, source_end)
@@ -139,8 +144,8 @@ def _count(records: Iterable[VerifiedRecord]) -> int:
     return sum(1 for _ in records)
 
 
-def _chunks(plan: PartitionRange, side: str, records: Iterable[VerifiedRecord]) -> Iterator[VerifiedChunk]:
-    stream, number = iter(records), 0
+def _chunks(plan: PartitionRange, side: str, records: Iterable[VerifiedRecord], number: int) -> Iterator[VerifiedChunk]:
+    stream = iter(records)
     while True:
         hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
         count, first, last = 0, 0, 0

@@ -193,7 +193,8 @@ class DataFrameComparison:
             first: Suspect | None = None
             if row["first"] is not None:
                 begins = row["suspect"]
-                skipped = row["first"] * CHUNK_RECORDS
+                proved = self._read.get(row["index"], PartitionReading(row["index"])).proved
+                skipped = proved + (row["first"] - bool(proved)) * CHUNK_RECORDS
                 first = Suspect(self._plans[row["index"]], skipped, begins["source"], begins["target"])
             figures = (row["source"], row["target"], row["equal"], row["differing"])
             counts[row["index"]] = ChunkCounts(*figures, suspect=first)

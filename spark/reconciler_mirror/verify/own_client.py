@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import ClusterClient
@@ -29,6 +30,7 @@ from reconciler.replication.handover import Endpoint
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 from reconciler_mirror.verify.unreadable import UnreadableError, not_connected, removed, silent, too_large, unread
+from reconciler_mirror.verify.whole_batches import DataBatch
 
 UNREAD_S, _AGAIN_S = 30.0, 0.2
 """How long a leader may be unknown, a broker away, or nothing be answered; how soon it is asked again."""
@@ -79,6 +81,13 @@ class OwnClient:
                 for record in _opened(span, answer.records, batch) if keep.delivers(batch) else ():
                     if span.start <= record.offset and (to_end or record.offset < span.end):
                         yield _verified(span, record, timestamps)
+
+    def batches(self, span: OffsetSpan) -> Iterator[DataBatch]:
+        """The batches that hold records of ``span`` for a reader of its isolation."""
+        committed = span.isolation == "read_committed"
+        for answer in self._answers(span, committed=committed, to_end=False):
+            aborted = answer.aborted if committed else ()
+            yield from batches_in(span, answer.records, aborted)
 
     def _answers(self, span: OffsetSpan, *, committed: bool, to_end: bool) -> Iterator[FetchedPartition]:
         """Those of Fetch, in order. The batches of one are gone when the next one is asked for."""
@@ -153,6 +162,24 @@ def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
             raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
         except (MalformedResponseError, CorruptBatchError):
             continue
+
+
+def batches_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[DataBatch]:
+    """Those of one answer that hold records of ``span``. Raises MalformedResponseError."""
+    keep = CommittedFilter(view, aborted)
+    for batch in scan(view):
+        delivers = keep.delivers(batch)
+        if delivers and batch.base < span.end and (batch.magic != 2 or batch.next_offset > span.start):
+            whole = batch.magic == 2 and batch.base >= span.start and batch.next_offset <= span.end
+            decoded = partial(_within, span, view, batch)
+            yield DataBatch(batch, view[batch.start : batch.end], decoded, whole)
+
+
+def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
+    opened = _opened(span, view, batch)
+    if batch.base >= span.start and batch.next_offset <= span.end:
+        return opened
+    return [record for record in opened if span.start <= record.offset < span.end]
 
 
 def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:

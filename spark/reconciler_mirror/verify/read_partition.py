@@ -27,7 +27,7 @@ class Readers:
     """
 
     def __init__(self) -> None:
-        self._idle: list[tuple[Endpoint, str, SecondClient]] = []
+        self._idle: list[tuple[Endpoint, str, bool, SecondClient]] = []
         self._own: list[tuple[Endpoint, OwnClient]] = []
         self.one_client: dict[str, str] = {}
         """Clusters that are read by our own client alone, and why, in librdkafka's words."""
@@ -40,20 +40,21 @@ class Readers:
         return self._own[-1][1]
 
     @contextmanager
-    def second(self, span: OffsetSpan) -> Iterator[SecondClient | None]:
-        """No other stream uses it meanwhile; two streams of one side get two. None: librdkafka cannot log in."""
+    def second(self, span: OffsetSpan, *, sample: bool = False) -> Iterator[SecondClient | None]:
+        """No other stream uses it meanwhile; two streams of one side get two. None: librdkafka cannot log in.
+        ``sample``: of a few records, so it fetches few ahead."""
         if span.endpoint.cluster in self.one_client:
             yield None
             return
-        same = (idle for idle in self._idle if idle[:2] == (span.endpoint, span.isolation))
+        same = (idle for idle in self._idle if idle[:3] == (span.endpoint, span.isolation, sample))
         if (idle := next(same, None)) is not None:
             self._idle.remove(idle)
-            client = idle[2]
+            client = idle[3]
         else:
             try:
                 from reconciler_mirror.verify.second_client import SecondClient  # librdkafka may not be installed
 
-                client = SecondClient(span)
+                client = SecondClient(span, sample=sample)
             except (ImportError, CannotLogInError) as error:
                 self.one_client[span.endpoint.cluster] = str(error)
                 yield None
@@ -67,29 +68,29 @@ class Readers:
         finally:
             if sound:
                 client.rest()
-                self._idle.append((span.endpoint, span.isolation, client))
+                self._idle.append((span.endpoint, span.isolation, sample, client))
             else:
                 client.close()
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop()[2].close()
+            self._idle.pop()[3].close()
         while self._own:
             self._own.pop()[1].close()
 
 
 def records(
-    span: OffsetSpan, readers: Readers, *, timestamps: bool = True, to_end: bool = False
+    span: OffsetSpan, readers: Readers, *, timestamps: bool = True, to_end: bool = False, sample: bool = False
 ) -> Iterator[VerifiedRecord]:
-    """Every committed record of ``span`` in order. Without ``timestamps`` all of them are 0. ``to_end``: on to the end
-    that the partition has when it is reached.
+    """Every committed record of ``span`` in order. ``sample``: it is a few. Without ``timestamps`` all of them are 0.
+    ``to_end``: on to the end that the partition has when it is reached.
 
     Raises UnreadableError, also when the log begins after ``span.start`` by now.
     """
     if span.start >= span.end and not to_end:
         return
     own = readers.own(span.endpoint)
-    with readers.second(span) as second:
+    with readers.second(span, sample=sample) as second:
         if second is not None:
             own.require_openable(span, to_end=to_end)
         yield from (second or own).records(span, timestamps=timestamps, to_end=to_end)

@@ -124,6 +124,8 @@ def partition(
         "equal": counts.equal,
         "source_records": counts.source,
         "target_records": counts.target,
+        "by_bytes": read.by_bytes if read is not None else 0,
+        "sampled": read.sampled if read is not None else 0,
         "differing": counts.differing,
         "changing": counts.changing,
         "older_at_source": older[0],

@@ -56,11 +56,11 @@ class SecondClient:
     Raises CannotLogInError when it is made, and UnreadableError.
     """
 
-    def __init__(self, span: OffsetSpan) -> None:
+    def __init__(self, span: OffsetSpan, *, sample: bool = False) -> None:
         if reason := not_by_librdkafka(span.endpoint.client):
             raise CannotLogInError(reason)
         try:
-            self._consumer: Consumer = librdkafka.partition_reader(span.endpoint, span.isolation)
+            self._consumer: Consumer = librdkafka.partition_reader(span.endpoint, span.isolation, sample=sample)
         except KafkaException as error:
             raise CannotLogInError(error.args[0].str()) from None
         except (LookupError, SettingError) as error:

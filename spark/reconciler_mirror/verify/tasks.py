@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.replication.expressions.match import ValueTooLongError
 from reconciler_mirror.record_work.on_records import Decoded, NotCopied
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare
@@ -23,9 +24,10 @@ from reconciler_mirror.verify.first_difference import (
     first_difference,
     last_of,
 )
-from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord, within
+from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord, digest, within
 from reconciler_mirror.verify.read_partition import Readers, log_start, records
 from reconciler_mirror.verify.unreadable import UnreadableError
+from reconciler_mirror.verify.whole_batches import EqualBatches, equal_batches, fits, rest, sampled
 
 Given = TypeVar("Given")
 Row = TypeVar("Row")
@@ -89,10 +91,57 @@ def each(read: Callable[[Given, Readers], Iterable[Row]], bundle: Sequence[Given
 def chunks_of(plan: PartitionRange, readers: Readers) -> Iterator[VerifiedChunk | PartitionReading]:
     try:
         now = _as_it_is_now(plan, readers)
-        for row in compare(now, lambda side: _open(now, side, readers)):
-            yield _with_clients(row, readers) if isinstance(row, PartitionReading) else row
+        proved, again = _proved(now, readers)
+        if proved is None:
+            left, first = now, 0
+        else:
+            left, first = rest(now, proved), 1
+            yield from _proved_chunks(now, proved)
+        begun = PartitionReading(now.index, now.source.start, now.target.start)
+        if proved is not None:
+            begun = replace(begun, older_source=proved.older_source, older_target=proved.older_target)
+            begun = replace(
+                begun, source_end=proved.source_end, proved=proved.records, by_bytes=proved.by_bytes, sampled=again
+            )
+        if proved is not None and proved.whole:
+            yield _with_clients(begun, readers)
+            return
+        for row in compare(left, lambda side: _open(left, side, readers), first):
+            if isinstance(row, PartitionReading) and proved is not None:
+                yield _with_clients(replace(begun, source_end=row.source_end), readers)
+            else:
+                yield _with_clients(row, readers) if isinstance(row, PartitionReading) else row
     except UnreadableError as error:
         yield PartitionReading(plan.index, error=str(error), todo=error.todo)
+
+
+def _proved(plan: PartitionRange, readers: Readers) -> tuple[EqualBatches | None, int]:
+    """What equal batches prove, and how many of their records librdkafka has read as well. Nothing where it reads
+    something else: then all records are compared as it reads them."""
+    if not fits(plan):
+        return None, 0
+
+    try:
+        proved = equal_batches(plan, lambda span: readers.own(span.endpoint).batches(span))
+    except MalformedResponseError:
+        return None, 0  # librdkafka says what is wrong with it
+    count = 0
+    for bounds in proved.samples if proved is not None else ():
+        spans = [sampled(span, at) for span, at in zip((plan.source, plan.target), bounds, strict=True)]
+        ours, theirs = (list(records(span, readers, timestamps=plan.timestamps, sample=True)) for span in spans)
+        if [record[1:] for record in ours] != [record[1:] for record in theirs]:
+            return None, 0
+        count += len(ours)
+    return proved, count
+
+
+def _proved_chunks(plan: PartitionRange, proved: EqualBatches) -> Iterator[VerifiedChunk]:
+    """One on each side. Both digests are the same, because the bytes have been compared."""
+    if not proved.records:
+        return
+    content = digest(f"{proved.records} records of equal batches".encode()).hex()
+    for side, span, end in ((SOURCE, plan.source, proved.source_next), (TARGET, plan.target, proved.target_next)):
+        yield VerifiedChunk(plan.index, side, 0, proved.records, content, span.start, end - 1)
 
 
 def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[KeyEntry | PartitionReading]:

@@ -108,7 +108,7 @@ def test_nobody_opens_it_and_the_partition_is_unread_with_words(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(librdkafka, "partition_reader", lambda *_: Consumer())
+    monkeypatch.setattr(librdkafka, "partition_reader", lambda *_, **__: Consumer())
     log += [batch(0, 40 * ROOM, codecs.GZIP)]
     with pytest.raises(UnreadableError, match="orders-3 at east is not read: the batch at offset 0") as caught:
         list(records(SPAN, readers))
@@ -140,7 +140,7 @@ def test_where_librdkafka_cannot_log_in_our_own_client_reads_and_says_so(
 ) -> None:
     why = "No provider for SASL mechanism GSSAPI"
 
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, why))
 
     if missing:
