@@ -278,7 +278,7 @@ class Client:
             elif setting.endswith("password"):
                 self._add(setting, self._secret(setting, options[option], prop), prop)
             else:
-                self._add(setting, self._plain(prop, options[option]), prop)
+                self._add(setting, self._reference(setting, prop, options[option]) or options[option], prop)
 
     def _files(self) -> None:
         """Stores of Java are certificates and keys as PEM here."""

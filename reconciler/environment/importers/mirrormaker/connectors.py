@@ -69,11 +69,17 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
     connectors: list[Connector] = []
     for name, config in _configs(whole, ""):
         kind = str(config.get("connector.class") or "").strip().removeprefix(KAFKA)
-        class_at = max(at, text.find('"connector.class"', at + 1))
-        begin = Where(file, text.count("\n", 0, class_at) + 1, 1)
+        has_class = any(key == "connector.class" for key, _ in config)
+        first = "connector.class" if has_class else next((key for key, _ in config), "config")
+        begin_at = max(at, text.find(json.dumps(first, ensure_ascii=False), at + 1))
+        begin = Where(file, text.count("\n", 0, begin_at) + 1, 1)
         if kind not in (SOURCE, CHECKPOINT, HEARTBEAT):
             shown = f"connector {name}" if name else "this connector"
-            notes.differs(f"{begin}: {shown} is none of MirrorMaker 2's three and is left out")
+            if kind:
+                notes.differs(f"{begin}: {shown} is {kind}, none of MirrorMaker 2's three, and is left out")
+            else:
+                words = f"{shown} has no connector.class, so what it does is not known. Connect refuses it, too. "
+                notes.wrong(begin, f"{words}Write its class, such as {KAFKA}{SOURCE}.")
             for key, _ in config:
                 at = max(at, text.find(json.dumps(key, ensure_ascii=False), at + 1))
             continue

@@ -5,6 +5,7 @@ A value keeps what was written, spaces at its end too, as Java does.
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass, replace
 
@@ -44,8 +45,10 @@ class Mistake:
 
 
 def decoded(content: bytes) -> str:
-    """UTF-8 where it is, else ISO 8859-1, which any bytes are."""
+    """UTF-8 where it is, else ISO 8859-1, which any bytes are; UTF-16 by its mark, as shells of Windows redirect."""
     try:
+        if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return content.decode("utf-16")
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return content.decode("iso-8859-1")

@@ -481,7 +481,10 @@ def test_lines_of_json_are_those_of_the_key_also_where_one_comes_twice_or_the_cl
     notes = environment(
         {"c.json": f'[{other},\n{{\n"connector.class": "MirrorSourceConnector",\n"topics": null}}]'}
     ).notes
-    assert "c.json:1:1: this connector is none of MirrorMaker 2's three and is left out" in notes.different
+    assert (
+        "c.json:1:1: this connector is org.example.Other, none of MirrorMaker 2's three, and is left out"
+        in notes.different
+    )
     assert "c.json:5:1: topics is null, which says nothing" in notes.different
 
 
@@ -615,6 +618,11 @@ def test_connectors_and_a_properties_file_are_one_environment() -> None:
         (["[" * 100_000], "c0.json:1:1: it begins like JSON and cannot be read"),
         (['{"name": ' + "1" * 5000 + "}"], "c0.json:1:1: it begins like JSON and cannot be read"),
         (["{}"], "c0.json: no connector of MirrorMaker 2 is in it"),
+        (['{\n"name": "m",\n"config": {\n"topics": "x"\n}}'], "c0.json:4:1: connector m has no connector.class"),
+        (
+            [json.dumps([connector("Source"), {"name": "z", "config": {}}], indent=0)],
+            "connector z has no connector.class",
+        ),
         ([json.dumps({"connector.class": "io.example.Sink"})], "c0.json: no connector of MirrorMaker 2 is in it"),
         ([json.dumps(connector("Checkpoint"))], "there is no MirrorSourceConnector of A->B, so nothing is copied"),
         ([json.dumps([connector("Source"), connector("Source")])], "is a second MirrorSourceConnector of A->B"),

@@ -71,3 +71,8 @@ def test_all_mistakes_are_told_with_their_line() -> None:
     found, mistakes = parse("f", "a=\\u12\n\nb=ok\nc=\\u0000\n")
     assert [one.name for one in found] == ["b"]
     assert [one.where.line for one in mistakes] == [1, 4]
+
+
+def test_a_file_that_a_shell_of_windows_wrote_is_read() -> None:
+    """``curl ... > connectors.json`` is UTF-16 there."""
+    assert decoded("a=ü\r\n".encode("utf-16")) == "a=ü\r\n"
