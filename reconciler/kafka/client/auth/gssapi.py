@@ -91,10 +91,10 @@ _REASONS = (
     ({-1765328228}, "no KDC answered the request of {who} for {service} ({said}). " + _TODO_KDC),
     (  # KRB5KRB_AP_ERR_TKT_EXPIRED, GSS_S_CREDENTIALS_EXPIRED
         {_KDC + 32, 11 << 16},
-        "the ticket of {who} in {place} has expired ({said}): " + _BY_KEYTAB,
+        "the ticket of {who} in {place} has expired ({said}): {renewal}",
     ),
     # KRB5_CC_NOTFOUND, KRB5_FCC_NOFILE, GSS_S_NO_CRED
-    ({-1765328243, -1765328189, 7 << 16}, "there is no ticket of {who} in {place} ({said}): " + _BY_KEYTAB),
+    ({-1765328243, -1765328189, 7 << 16}, "there is no ticket of {who} in {place} ({said}): {renewal}"),
 )
 
 
@@ -279,8 +279,11 @@ def _reason(error: _GssError, login: KerberosLogin, host: str) -> str:
     at_end = f"no Kerberos ticket of {{who}} for {{service}}: {error}"
     signs = {error.code} if login.keytab else {error.code, error.major}
     words = next((words for codes, words in _REASONS if signs & codes), "")
+    config = os.environ.get("KRB5_CONFIG", "/etc/krb5.conf")
+    by_kdc = f"tickets of this keytab come from a KDC, which gave no other one. {_TODO_KDC.format(config=config)}"
     return (words or at_end).format(
         who=who,
+        renewal=by_kdc if login.keytab else _BY_KEYTAB,
         realm=who.rpartition("@")[2] if "@" in who else "the default realm",
         place=login.keytab or f"the ticket cache {os.environ.get('KRB5CCNAME', '')}".rstrip(),
         service=f"{login.service}/{host}",
@@ -288,5 +291,5 @@ def _reason(error: _GssError, login: KerberosLogin, host: str) -> str:
         host=host,
         said=error.words,
         now=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        config=os.environ.get("KRB5_CONFIG", "/etc/krb5.conf"),
+        config=config,
     )

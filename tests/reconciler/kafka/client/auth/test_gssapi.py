@@ -232,6 +232,20 @@ def test_a_kdc_that_is_silent_is_named_and_its_place_is_free_for_other_logins(
         log_in(client)
 
 
+def test_a_ticket_of_a_keytab_that_expires_without_a_kdc_names_the_kdc(kerberos: Sandbox) -> None:
+    kdc.kadmin(kerberos.home, "modprinc -maxlife 3s user")
+    port = _port(kerberos)
+    try:
+        gssapi.ticket(login(kerberos, "user"), HOST)
+        kdc.stop(kerberos.home)
+        time.sleep(4)
+        told = refused(login(kerberos, "user"))
+        assert ("has expired" in told, "Check that a KDC runs" in told, "kinit" in told) == (True, True, False), told
+    finally:
+        kdc.start(kerberos.home, port, ())
+        kdc.kadmin(kerberos.home, "modprinc -maxlife 1day user")
+
+
 def test_a_kdc_that_does_not_run_is_told_and_the_login_goes_on_with_it(kerberos: Sandbox) -> None:
     folder, port = kdc.folder_of(kerberos.home), _port(kerberos)
     kdc.stop(kerberos.home)
