@@ -140,6 +140,15 @@ def recorded(state: Path) -> list[Mapping[str, Any]]:
     return lines
 
 
+def illegible(state: Path) -> int:
+    """Lines of the record that are none, where it has no other; a killed writer leaves at most one between others."""
+    try:
+        lines = sum(not part.isspace() for part in (state / NAME).read_bytes().splitlines() if part)
+    except OSError:
+        return 0
+    return 0 if read_lines(state) else lines
+
+
 class AuditTopicLog:
     """Appends lines in order; they wait here until the topic exists, which the plan makes. One thread at a time."""
 

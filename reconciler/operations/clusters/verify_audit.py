@@ -7,14 +7,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from reconciler.backends.state.audit import NAME, read_copy, recorded
+from reconciler.backends.state.audit import NAME, illegible, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.environment.topology import Principal
 from reconciler.model.state.audit_chain import AuditVerification, Record, check, compared, pinned_somewhere
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
-from reconciler.text import moment
+from reconciler.text import counted, moment
+
+_HERE = "this machine"
 
 
 def verify_audit(folder: Path, pinned: str) -> AuditVerification:
@@ -27,13 +29,16 @@ def verified(session: Session, pinned: str = "") -> AuditVerification:
     """As ``verify_audit``."""
     records: dict[str, Sequence[Record] | Unknown] = {}
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
-        records["this machine"] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
+        records[_HERE] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
     if place := session.topology.audit_place():
         cluster, environment = session.topology.clusters[place.cluster], session.topology.environment
         ask = partial(read_copy, cluster, Principal.PLAN, place.name, environment, whole=True)
         records[f"{place.cluster}/{place.name}"] = or_unknown(f"topic {place.cluster}/{place.name}", ask)
     known = {name: lines for name, lines in records.items() if not isinstance(lines, Unknown)}
     reports = compared({name: check(lines, pinned) for name, lines in known.items()}, known)
+    if _HERE in reports and (lines := illegible(session.state)):
+        doubt = f"{counted(lines, 'line')} in it, and none is a record: it was written over"
+        reports[_HERE] = replace(reports[_HERE], doubts=(*reports[_HERE].doubts, doubt))
 
     # The record of the last apply contradicts an audit record that is empty everywhere.
     if len(known) == len(records) and not any(known.values()):
