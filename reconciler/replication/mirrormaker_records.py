@@ -99,6 +99,8 @@ def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     version, upstream, downstream = _read(_CHECKPOINT, value, 0)
     if version != 0:
         raise ValueError(f"a checkpoint of version {version}")
+    if upstream < 0 or downstream < 0:
+        raise ValueError(f"a checkpoint of offsets {upstream} and {downstream}")
     return Checkpoint(group, topic, _read(_INT, key, at)[0], upstream, downstream, _read_string(value, 18)[0])
 
 

@@ -42,8 +42,8 @@ from reconciler.operations.failover.diverged import FlowSides, parted, partition
 from reconciler.operations.failover.rights import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator
-from reconciler.replication.names import LAG_HOLDS_MS
-from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_log
+from reconciler.replication.names import LAG_HOLDS_MS, OFFSETS_TOPIC
+from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_copy, beyond_log
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.two_way import Interleaved
@@ -306,10 +306,14 @@ class Survey:
                 bounds = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))
             known = bounds.keys() | ends.keys()
             separator = internal_separator(flow.naming.separator, kept=flow.mirrormaker_topics.internal_separator)
-            for checkpoint in self.destination.checkpoints(flow.source, separator).values():
+            checkpoints = [
+                each
+                for each in self.destination.checkpoints(flow.source, separator).values()
+                if self._groups.why_not(each.group) is None and (each.topic, each.partition) in known
+            ]
+            logs = self.destination.bounds((each.topic, each.partition) for each in checkpoints)
+            for checkpoint in checkpoints:
                 key = (checkpoint.topic, checkpoint.partition)
-                if self._groups.why_not(checkpoint.group) is not None or key not in known:
-                    continue
                 before = on_destination.offsets.get(checkpoint.group, {}).get(key)
                 at = before.offset if before else None
                 if flow.keeps_offsets:
@@ -323,6 +327,9 @@ class Survey:
                         partition = TranslatedPartition(0, False, _FORMER.format(*key, self.destination.name))
                     if key in bounds:
                         partition = replace(partition, end=bounds[key].end, between=None)
+                    elif (log := logs.get(key)) is not None and checkpoint.downstream > log.end:
+                        says = f"the checkpoint of group {checkpoint.group}"
+                        partition = _unbelieved(checkpoint.downstream, key, log, says)
                 offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
                 by_group.setdefault(checkpoint.group, []).append(offer)
         for group, offers in sorted(by_group.items()):
@@ -450,12 +457,21 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
     return sum(max(0, min(end, last) - max(begin, first)) for first, last in spans)
 
 
+def _unbelieved(offset: int, key: Key, log: PartitionBounds, says: str) -> TranslatedPartition:
+    """The partition's beginning: from there a group misses nothing, whoever wrote the offset."""
+    reason = f"{beyond_copy(offset, key, log.end, says)}; this is where the partition begins now"
+    return TranslatedPartition(log.begin, False, reason, log.stable)
+
+
 def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
     """Adds what the bounds show: an empty partition has an exact offset, too; an unknown offset becomes the beginning,
     which is safe; records that the destination has deleted since are passed over."""
     partition = offset.translated
     if destination is None:
         return offset
+    if partition.offset is not None and partition.offset > destination.end:
+        says = f"the offset map ({OFFSETS_TOPIC})"
+        return replace(offset, translated=_unbelieved(partition.offset, offset.destination, destination, says))
     if partition.offset is not None and partition.offset < destination.begin:
         partition = replace(partition, offset=destination.begin)
     if partition.exact:

@@ -98,6 +98,16 @@ def beyond_log(offset: int, key: tuple[str, int], cluster: str, end: int) -> str
     )
 
 
+def beyond_copy(offset: int, key: tuple[str, int], end: int, says: str) -> str:
+    """Why an offset that ``says`` names is not gone by: the log of ``key``, which it is of, ends before it, and a
+    consumer set there would go to where its auto.offset.reset says, past records that it has not read."""
+    topic, partition = key
+    return (
+        f"{says} names offset {offset} of {topic}-{partition}, whose log ends at {end}: the log lost records, or"
+        f" another client than the mirror wrote there. Look at who may: kafka-acls.sh --list"
+    )
+
+
 class PartitionMap:
     """Translates positions (the next offset to read) of one partition. Immutable; about 10 µs a translation."""
 

@@ -10,11 +10,12 @@ from shlex import quote
 from uuid import UUID
 
 from reconciler.kafka.client import small_topics as logs
-from reconciler.kafka.client.cluster import NO_ID, ClusterClient, CommittedPosition, Key, printed_id
+from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
+from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
 from reconciler.replication.offsets.codec import Ids, MapPartition
-from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_log
+from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_copy, beyond_log
 from reconciler.replication.offsets.map_topic import MapReader
 from reconciler.replication.offsets.position_metadata import is_ours, mark_of, urlsafe
 
@@ -46,6 +47,8 @@ async def translate(
     reader = MapReader(sides.target, sides.flow, frozenset(topic for topic, _ in wanted))
     await reader.refresh()
     translations: dict[tuple[Key, int], Translation] = {}
+    far = sides.source if reverse else sides.target
+    far_ends = await _ends(far, [key if reverse else (remote(key[0]), key[1]) for key in wanted])
     for key, offsets in wanted.items():
         other = (remote(key[0]), key[1])
         ids = (await _id(sides.source, key[0]), await _id(sides.target, other[0]))
@@ -81,6 +84,16 @@ async def translate(
                 else _final(translation, "; ".join(filter(None, (gone, beyond_log(offset, of, near.name, end)))))
                 for offset, translation in zip(asked, all_translations, strict=True)
             ]
+        # Nor can the mirror have written what is beyond the other log.
+        twin = key if reverse else other
+        if far is not None and any((each.offset or 0) > far_ends.get(twin, 0) for each in all_translations):
+            far_end = await _bound(far, twin, logs.ends)
+            all_translations = [
+                each
+                if far_end is None or (each.offset or 0) <= far_end
+                else Translation(None, Exactness.UNKNOWN, beyond_copy(each.offset or 0, twin, far_end, _THE_MAP))
+                for each in all_translations
+            ]
         if any(translation.offset is None for translation in all_translations):
             begin = await _bound(sides.source if reverse else sides.target, key if reverse else other, logs.begins)
             here = "this is where the partition begins now"
@@ -94,6 +107,21 @@ async def translate(
             {(key, offset): translation for offset, translation in zip(asked, all_translations, strict=True)}
         )
     return translations
+
+
+_THE_MAP = f"the offset map ({OFFSETS_TOPIC})"
+
+
+async def _ends(cluster: ClusterClient | None, keys: Sequence[Key]) -> dict[Key, int]:
+    """Where logs end, of all partitions at once; without those that are not known."""
+    if cluster is None:
+        return {}
+    try:
+        await cluster.refresh({topic for topic, _ in keys})
+        answers = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
+    except (BrokerError, ConnectionLostError):
+        return {}
+    return {key: end for key, end in answers.items() if isinstance(end, int)}
 
 
 def _all(ours: PartitionMap, offsets: list[int], reverse: bool) -> list[Translation]:

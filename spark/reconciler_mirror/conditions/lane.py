@@ -7,7 +7,7 @@ from shlex import quote
 
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
-from reconciler.replication.names import ConditionCode
+from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode
 from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec, TargetLoss
 
 # The broker checked the batch and did not write it.
@@ -118,8 +118,21 @@ def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
     )
 
 
-def position_regressed(spec: PartitionSpec, group: str, position: int, copied_to: int) -> Condition:
-    """``copied_to``: the source offset up to which the flow has committed, at least, as the offset map says."""
+def position_regressed(
+    spec: PartitionSpec, group: str, position: int, copied_to: int, source_end: int | None = None
+) -> Condition:
+    """``copied_to``: the source offset up to which the flow has committed, at least, as the offset map says;
+    ``source_end``: where the source's log ends, as far as that is known."""
+    if source_end is not None and copied_to > source_end:
+        return Condition.of_partition(
+            "position_regressed",
+            spec,
+            f"is not copied: by {OFFSETS_TOPIC} it was copied up to source offset {copied_to}, but its log ends at "
+            f"{source_end}, and the position in group {group} is {position}. Another client than the mirror wrote to "
+            f"{OFFSETS_TOPIC}, or the source lost records",
+            f"See who may write to it: kafka-acls.sh --list --topic {OFFSETS_TOPIC}. Compare the last records of both "
+            f"topics. Where the copy ends at source offset {position}, go on there: {_seek(spec, position)}.",
+        )
     return Condition.of_partition(
         "position_regressed",
         spec,

@@ -25,8 +25,9 @@ from reconciler.replication.groups import (
 )
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
+from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets.codec import Ids
-from reconciler.replication.offsets.map import Gap, PartitionMap, Translation
+from reconciler.replication.offsets.map import Gap, PartitionMap, Translation, beyond_copy
 from reconciler.replication.offsets.map_topic import MapReader
 from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapCloser
 
@@ -107,6 +108,7 @@ class GroupRounds:
         }
         self._entries: dict[str, dict[Key, _Entry]] = {}
         self._empty: dict[Key, int] = {}
+        self._ends: dict[tuple[Key, Ids | None], int] = {}
         self._round = 0
         self._shares: frozenset[str] = frozenset()
 
@@ -157,7 +159,8 @@ class GroupRounds:
                     entry.downstream, entry.exact = translation.offset, translation.exact
         else:
             unknown = self._translate(maps, routes)
-        gaps = await self._close_gaps(maps, routes)
+        beyond = {} if self._same is not None else await self._beyond(routes)
+        gaps = {**await self._close_gaps(maps, routes), **beyond}
         await self._look_at_empty(unknown, routes)
         advances, rewinds = self._due(routes)
         await write(advances)
@@ -253,6 +256,35 @@ class GroupRounds:
                 if entry.downstream is None:
                     unknown.add(key)
         return unknown
+
+    async def _beyond(self, routes: Mapping[Key, str]) -> dict[str, str]:
+        """Forgets translations that the target's log cannot hold: it lost records, or another client than the mirror
+        wrote to the map. Nor does a checkpoint beyond that log show that a group went back. Returns which, in words.
+
+        Asked after the map was read, and only for what the last known end does not cover."""
+        asked = {
+            (routes[key], key[1]): entry.ids
+            for _, key, entry in self._each()
+            if max(entry.downstream or 0, entry.last.downstream if entry.rewound and entry.last else 0)
+            > self._ends.get(((routes[key], key[1]), entry.ids), 0)
+        }
+        if not asked:
+            return {}
+        await self._target.refresh({topic for topic, _ in asked})
+        answers = await self._target.list_offsets(dict.fromkeys(asked, LATEST), committed=False)
+        self._ends |= {(twin, asked[twin]): end for twin, end in answers.items() if isinstance(end, int)}
+        reasons: dict[str, str] = {}
+        for group, key, entry in self._each():
+            twin = (routes[key], key[1])
+            if twin not in asked or (end := self._ends.get((twin, entry.ids))) is None:
+                continue
+            if entry.rewound and entry.last is not None and entry.last.downstream > end and key not in self._former:
+                entry.rewound = False
+            if entry.downstream is not None and entry.downstream > end:
+                why = beyond_copy(entry.downstream, twin, end, f"the offset map ({OFFSETS_TOPIC})")
+                reasons[group] = f"{key[0]}-{key[1]} (at {entry.committed.offset}): {why}"
+                _forget(entry)
+        return reasons
 
     async def _close_gaps(self, maps: MapReader, routes: Mapping[Key, str]) -> dict[str, str]:
         """For the next round. Returns why groups stay inexact."""

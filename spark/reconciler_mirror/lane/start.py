@@ -186,8 +186,10 @@ class Starter:
                 continue
             # Of this topic. It may still be older than what was committed, or of a copy at the source's offsets.
             if positions.went_back(known, least.get(partition.source)):
-                end = least[partition.source]
-                lane.stop(partition, conditions.position_regressed(partition.spec, lane.spec.group, known.offset, end))
+                bounds = (await self._bounds([partition]))[partition.source]
+                source_end = None if isinstance(bounds, BrokerError) else bounds[1]
+                said = (lane.spec.group, known.offset, least[partition.source], source_end)
+                lane.stop(partition, conditions.position_regressed(partition.spec, *said))
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
                 lane.stop(partition, conditions.offsets_diverged(partition.spec, known.same.diverged, why))

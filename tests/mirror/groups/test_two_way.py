@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 from reconciler_mirror.groups.round import GroupRounds, RoundResult
 from reconciler_mirror.groups.translators import BothWays
@@ -22,6 +23,7 @@ from reconciler.replication.offsets.map import CopiedRun, Stretch
 from reconciler.replication.offsets.map_topic import MapReader
 from reconciler.replication.offsets.position_metadata import written
 from tests.support.clusters import CreateTopic
+from tests.support.lanes.lane_runs import fill
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic
 
@@ -36,6 +38,7 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
     topic, group = f"{unique}.orders", f"{unique}-billing"
     for cluster in ("east", "west"):
         create_topic(plain[cluster], topic, 1)
+        fill(plain[cluster], topic, [(b"k", b"v", (), int(time.time() * 1000))] * 22)
         map_topic(plain[cluster])
 
     async def commit(cluster: ClusterClient, name: str, offset: int, metadata: str = "") -> None:

@@ -149,6 +149,15 @@ def test_a_partition_without_a_record_is_exact_but_for_an_offset_beyond_its_log(
     assert settled(within, empty, empty).translated == TranslatedPartition(100, True)
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_offset_beyond_the_destinations_log_becomes_its_beginning_with_why(exact: bool) -> None:
+    """Nothing that a map says can be behind the end of the log that it is about (decision 264)."""
+    named = GroupOffset(("orders", 0), ("east.orders", 0), 30, "", TranslatedPartition(10**15, exact), None)
+    told = settled(named, PartitionBounds(0, 60, 60), PartitionBounds(7, 60, 60)).translated
+    assert (told.offset, told.exact, told.end) == (7, False, 60)
+    assert f"names offset {10**15} of east.orders-0, whose log ends at 60" in told.reason
+
+
 @pytest.mark.parametrize("final", [True, False])
 def test_between_two_flows_an_offset_beyond_the_log_is_not_called_behind(final: bool) -> None:
     """Of a topic that both clusters write under one name."""
