@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from reconciler_mirror.verify import bounds
+from reconciler_mirror.verify import bounds, own_client
 from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk
 from reconciler_mirror.verify.comparable import TopicTraits
@@ -134,8 +134,9 @@ def test_retention_between_bounds_and_reading_cuts_that_side(flow: HandMadeFlow)
     assert "removed" in told.error
 
 
-def test_one_task_reads_many_partitions_and_mixes_nothing(flow: HandMadeFlow) -> None:
+def test_one_task_reads_many_partitions_and_mixes_nothing(flow: HandMadeFlow, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same readers go from partition to partition, also after one that cannot be read, and to one half read."""
+    monkeypatch.setattr(own_client, "UNREAD_S", 2.0)
     plans: list[PartitionRange] = []
     for number in range(6):
         topic = flow.topics(f"{flow.name}-{number}")
@@ -230,7 +231,10 @@ def test_an_unreachable_cluster_makes_the_flow_unknown(flow: HandMadeFlow) -> No
     assert "127.0.0.1:1" in found.unread[0].reason
 
 
-def test_a_partition_that_cannot_be_read_says_so_in_its_row(flow: HandMadeFlow) -> None:
+def test_a_partition_that_cannot_be_read_says_so_in_its_row(
+    flow: HandMadeFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_client, "UNREAD_S", 2.0)
     flow.fill(topic_of(flow), numbered(5), numbered(5))
     plan = one_range(flow)
     strange = replace(plan, target=replace(plan.target, topic="not-there"))
