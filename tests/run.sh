@@ -34,7 +34,7 @@ quick=$last
 $python -m tests.support.jobs.class_archive
 # What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
-    --ignore tests/e2e/spark/clusters \
+    --ignore tests/e2e/spark/clusters --ignore tests/e2e/spark/test_cutover.py \
     --ignore tests/e2e/spark/test_tutorial.py \
     --ignore tests/e2e/spark/test_rolling_upgrade.py --ignore tests/e2e/spark/test_live_page.py \
     --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
@@ -51,6 +51,7 @@ share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/inte
     --ignore tests/sandbox
 after=$quick
 share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
+    tests/e2e/spark/test_cutover.py \
     --ignore tests/reconciler/replication/records/test_killed_brokers.py
 
 failed=
