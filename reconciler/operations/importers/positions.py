@@ -96,7 +96,10 @@ def _flows(session: Session, request: ImportRequest) -> Sequence[Flow]:
     declared = session.topology.flows
     if request.on and request.on not in session.topology.clusters:
         why = "The offsets topic is looked for there."
-        todo = f"Its clusters: {', '.join(session.topology.clusters) or 'none'}."
+        todo = (
+            f"Its clusters: {', '.join(session.topology.clusters) or 'none'}. Where it is that of Connect alone, add "
+            "it to clusters with its bootstrap_servers; it needs no flow."
+        )
         raise ReconcilerError(
             f"--on names {request.on}, which is no cluster of {session.topology.environment}", why, todo
         )

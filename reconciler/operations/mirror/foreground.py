@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from reconciler.backends.mirror_jobs.host.accept import read_accepted
 from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
-from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
+from reconciler.backends.mirror_jobs.runner.command_line import require_spark
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
 from reconciler.backends.state.lock import environment_lock
@@ -207,8 +207,7 @@ RUNS = ".host"
 def host(folders: list[Path], accept: Path) -> None:
     """Returns after SIGTERM, SIGINT or SIGHUP. Raises ReconcilerError for what keeps it from serving at all."""
     accepted = read_accepted(accept)
-    require_java()
-    spark_submit()
+    require_spark()
     permit_policies(allowed(os.environ))
     stopping = threading.Event()
     with ExitStack() as stack:

@@ -47,6 +47,24 @@ def require_java() -> None:
         )
 
 
+def require_spark() -> None:
+    """Java and spark-submit: what is missing of both is one error."""
+    missing = list[RunnerError]()
+    for require in (require_java, spark_submit):
+        try:
+            require()
+        except RunnerError as error:
+            missing.append(error)
+    if len(missing) == 1:
+        raise missing[0]
+    if missing:
+        raise RunnerError(
+            ", and ".join(error.what for error in missing),
+            " ".join(error.why for error in missing),
+            " ".join(error.todo for error in missing),
+        )
+
+
 MASTERS = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 
 

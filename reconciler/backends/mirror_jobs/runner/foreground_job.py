@@ -21,7 +21,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
     application_conf,
     bundle,
     job_environment,
-    require_java,
+    require_spark,
     spark_secret,
     spark_words,
 )
@@ -86,7 +86,7 @@ class ForegroundRun:
 def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
     job with it, and Spark its application; killed with -9, the job sees that within a second and ends by itself."""
-    require_java()
+    require_spark()
     secret = spark_secret(run.mirror, _master(run), os.environ)
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")

@@ -24,10 +24,9 @@ from reconciler.backends.mirror_jobs.runner import replace as replacing
 from reconciler.backends.mirror_jobs.runner.command_line import (
     bundle,
     job_environment,
-    require_java,
     require_master,
+    require_spark,
     spark_secret,
-    spark_submit,
     submit_command,
 )
 from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
@@ -145,8 +144,7 @@ class SparkRunner:
     def require_startable(self, mirrors: Iterable[str]) -> None:
         """Raises RunnerError for what would keep a job from starting, before anything else is changed."""
         for name in mirrors:
-            require_java()
-            spark_submit()
+            require_spark()
             if name in self.mirrors:
                 require_master(self.mirrors[name])
 

@@ -14,6 +14,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
     bundle,
     job_environment,
     job_script,
+    require_spark,
     spark_secret,
     submit_command,
 )
@@ -190,3 +191,14 @@ def test_a_driver_elsewhere_is_not_given_the_python_of_this_machine() -> None:
     assert "PYSPARK_PYTHON" in job_environment("yarn", "{}", here)
     assert job_environment("yarn", "{}", here, "cluster") == here
     assert job_environment("yarn", "{}", {**here, "PYSPARK_PYTHON": "python3.11"}, "cluster")["PYSPARK_PYTHON"]
+
+
+def test_java_and_spark_are_missed_in_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("SPARK_HOME", "JAVA_HOME", "PATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(RunnerError) as missing:
+        require_spark()
+    assert "Java was not found" in missing.value.what
+    assert f"spark-submit was not found under SPARK_HOME={tmp_path}" in missing.value.what
+    assert "openjdk" in missing.value.todo
+    assert "pip install" in missing.value.todo
