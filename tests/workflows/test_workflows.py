@@ -26,7 +26,7 @@ GOLDEN = Path(__file__).parent / "comment.md"
 SECRETS = "# for the names of this environment\nWHO=workflow\n"
 NAMES = [*sorted(path.stem for path in WORKFLOWS.glob("*.yml")), *WRITTEN]
 OWN = sorted(path.name for path in ACTIONS.iterdir())
-PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40}")
+PINNED = re.compile(r"[\w-]+/[\w-]+(/[\w-]+)*@[0-9a-f]{40}")
 
 
 # as files

@@ -98,13 +98,16 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     async def answer(_: str, keys: list[object]) -> dict[object, CommittedPosition]:
         return dict.fromkeys(keys, CommittedPosition(told, metadata))
 
+    async def ends(asked: dict[object, int], **_: object) -> dict[object, int]:
+        return dict.fromkeys(asked, 60)
+
     monkeypatch.setattr(batch_start, "newest_chunks", nothing)
     has_ids = NO_ID not in known_of
     topics = {"east.orders": SimpleNamespace(topic_id=TARGET_ID if has_ids else NO_ID)}
-    target = SimpleNamespace(topics=topics, positions=answer)
+    target = SimpleNamespace(topics=topics, positions=answer, list_offsets=ends)
     spec: Any = SimpleNamespace(
         flow="f", state="f", group="mirror.f", claim=Claim(1, "app"), start_offsets={}, start_kind="earliest",
-        start_timestamp_ms=None, work=SimpleNamespace(provenance=False), partitions=(),
+        start_timestamp_ms=None, work=SimpleNamespace(provenance=False), partitions=(), isolation="read_committed",
     )  # fmt: skip
     stopped: list[Condition] = []
 

@@ -77,7 +77,7 @@ def _sandbox(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
 
 
 def _verify(consumer: Any, patch: pytest.MonkeyPatch) -> bytes | None:
-    patch.setattr(librdkafka, "partition_reader", lambda *_: consumer)
+    patch.setattr(librdkafka, "partition_reader", lambda *_, **__: consumer)
     endpoint = Endpoint("east", ("east.example:9092",))
     span = OffsetSpan(endpoint, "log", 0, "read_committed", 0, 3)
     return list(SecondClient(span)._messages(span, to_end=False))[-1].value()
