@@ -59,7 +59,7 @@ class Clients:
         self.producer.start()
         self.consumer.start()
         self.consumer.await_read(100)
-        until("the mirror keeps up", lambda: self.lag(running) < 300)
+        until("the mirror keeps up", lambda: self.lag(running) < 300, 240)
 
     def lag(self, running: Running) -> int:
         told = json.loads(running.reconciler("status", str(running.folder), "--format", "json"))
@@ -262,7 +262,7 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     assert "cut over to west" in paused, "its topics alone are paused"
     code, report, told = cut_over(running, first, lambda _: False, "rollback")
     assert code == 0, (json.dumps(report), told)
-    until("the mirror goes on", lambda: clients.lag(running) < 300)
+    until("the mirror goes on", lambda: clients.lag(running) < 300, 240)
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
 

@@ -149,7 +149,7 @@ class MovingProducer(threading.Thread):
             if failed.pop() is None:
                 self.accepted.append(value)
                 number += 1
-                self.over.wait(0.005)
+                self.over.wait(0.02)
             else:
                 self.refused += 1
                 self.over.wait(0.2)
