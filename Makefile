@@ -57,7 +57,7 @@ test-least-privilege: install
 
 # A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, an upgrade and back, same offsets by commands and over
 # three clusters, the live page within 2 s of status, a mirror in trouble with a Prometheus beside it, the tutorial, and tokens
-# that live for a minute and are refused for 100 s: LOGIN_MINUTES=10 make test-clusters for a longer run.
+# and tickets that live for a minute and are refused for 100 s: LOGIN_MINUTES=10 make test-clusters for a longer run.
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters --ignore tests/e2e/spark/clusters/test_kubernetes.py \
 		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \

@@ -1,4 +1,4 @@
-"""A login by tokens through each command, and a mirror whose tokens and sessions live for a minute, under load.
+"""Tokens and Kerberos through each command, and a mirror whose logins live for a minute, under load.
 
 A run takes LOGIN_MINUTES, 3 unless set; 100 s of it, in the middle, no login can be renewed. What is written then
 arrives afterwards, each record once, without a restart of the job.
@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from reconciler_sandbox.handles import ClusterHandle
+from reconciler_sandbox.brokers import kerberos as kdc
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.access import token_brokers as brokers
 from tests.support.access.identity import IdentityAnswer
@@ -73,10 +74,31 @@ def of_issuer() -> Iterator[Login]:
         yield OfIssuer(dict(sandbox.clusters), {n: {**c, **of_ada} for n, c in clients.items()}, environ, said)
 
 
-@pytest.fixture
-def login() -> Iterator[Login]:
-    with of_issuer() as made:
-        yield made
+@contextlib.contextmanager
+def of_kdc(realm: Sandbox) -> Iterator[Login]:
+    class OfKdc(Login):
+        def refuse(self) -> None:
+            kdc.stop(realm.home)
+
+        def allow(self) -> None:
+            port = int(kdc.configuration(realm.home).read_text().rpartition("kdc = ")[2].split()[0].rpartition(":")[2])
+            kdc.start(realm.home, port, ())
+
+    clients = {name: handle.kerberos_client("mirror") for name, handle in realm.clusters.items()}
+    kdc.kadmin(realm.home, f"modprinc -maxlife {LIFE_SECONDS}s mirror", f"modprinc -maxlife {LIFE_SECONDS}s admin")
+    login = OfKdc(dict(realm.clusters), clients, dict(realm.secrets()), "KDC")
+    try:
+        yield login
+    finally:
+        login.allow()
+        kdc.kadmin(realm.home, "modprinc -maxlife 1day mirror", "modprinc -maxlife 1day admin")
+
+
+@pytest.fixture(params=["OAUTHBEARER", "GSSAPI"])
+def login(request: pytest.FixtureRequest) -> Iterator[Login]:
+    made = of_kdc(request.getfixturevalue("kerberos")) if request.param == "GSSAPI" else of_issuer()
+    with made as login:
+        yield login
 
 
 @pytest.fixture
@@ -89,6 +111,10 @@ def running(login: Login, tmp_path: Path, unique: str) -> Iterator[Running]:
         servers = client.pop("bootstrap.servers")
         clusters[name] = {"bootstrap_servers": [servers], "cluster_id": handle.cluster_id, "client": client}
         clusters[name]["defaults"] = {"partitions": 2, "replication_factor": 1}
+        if client["sasl.mechanism"] == "GSSAPI":
+            keytab = str(kdc.keytab(handle.home, "admin"))
+            of = {"sasl.kerberos.principal": "admin@SANDBOX.TEST", "sasl.kerberos.keytab": keytab}
+            clusters[name]["principals"] = {"plan": of, "apply": of}
     (folder / "topology.yaml").write_text(f"{json.dumps({'clusters': clusters})[1:-1]}\n{FLOW.format(topic=unique)}")
     made = Running(folder, login.clusters, {"RECONCILER_STATE": str(tmp_path / "state"), **login.environ})
     yield made
@@ -159,5 +185,6 @@ def test_each_command_logs_in_and_a_mirror_outlives_what_refuses_its_logins(
     copies = content(login.clusters["west"], f"east.{unique}", 2)
     values = sorted(int(value) for records in copies.values() for _, value, _, _ in records if value)
     assert values == list(range(load.written)), "nothing is lost or doubled"
-    running.reconciler("verify", env)
+    by_one_client = "connections of our own" in running.reconciler("verify", env, told=True)
+    assert by_one_client == any(client["sasl.mechanism"] == "GSSAPI" for client in login.clients.values())
     running.reconciler("failover", env, "east-to-west", "--yes")
