@@ -13,7 +13,7 @@ from pathlib import Path
 from requirements.locked import Package, packages
 
 PAGE = Path(__file__).parents[1] / "docs" / "licences.md"
-UNTOLD = "not told by the package"
+UNTOLD = "not stated by the package"
 SPDX = frozenset(
     {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "LGPL-2.1-or-later", "MIT", "MPL-2.0", "PSF-2.0"}
 )

@@ -81,7 +81,7 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     for cluster in sorted(after - before):
         ref = TopicRef(cluster, item.name)
         if sides.live.topic(ref) is not None and not sides.touched((ref,)):
-            yield quiet(item, f"{ref} is there already, as declared")
+            yield quiet(item, f"{ref} already exists, as declared")
 
     # On clusters that it keeps, each field is looked for.
     refs = [TopicRef(cluster, item.name) for cluster in before & after]

@@ -186,7 +186,7 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
             why = "a job with an older definition may still log in as this user"
         case AlterConfigs():
             wanted = [links.replicas[change.ref]] if change.ref in links.later else []
-            why = "min.insync.replicas may not be above the replicas that are there"
+            why = "min.insync.replicas may not exceed the existing replicas"
         case ReassignReplicas():
             wanted = list(links.before_replicas[change.ref])
             why = "its partitions and min.insync.replicas come first"

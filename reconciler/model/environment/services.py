@@ -183,7 +183,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             ("wn[0-9]*-*.internal.cloudapp.net",),
             transactions=True,
             compaction=True,
-            limits="brokers advertise names of the virtual network, unless they are told otherwise in Ambari",
+            limits="brokers advertise names of the virtual network, unless Ambari configures others",
             log_access="Broker logs are on the worker nodes, and in Ambari.",
             upgrades="Another release needs another HDInsight cluster.",
             settings="Change it in Ambari.",

@@ -39,7 +39,7 @@ def require_new(folder: Path) -> None:
     if is_taken(folder):
         why = "Files that exist are never changed."
         todo = "Choose another folder; reconciler adopt adds a cluster to an environment."
-        raise ReconcilerError(f"{folder} is there already", why, todo)
+        raise ReconcilerError(f"{folder} already exists", why, todo)
 
 
 def run(request: InitRequest, say: Callable[[str], None]) -> str:

@@ -107,7 +107,7 @@ def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | N
     if request.folder.exists():
         why = "Files that exist are never changed, and a second declaration of the same cluster would contradict them"
         todo = "Choose another --name or --out, or remove the folder first."
-        raise ReconcilerError(f"{request.folder} is there already", why, todo)
+        raise ReconcilerError(f"{request.folder} already exists", why, todo)
     if not request.out.exists() or (request.out.is_dir() and not any(request.out.rglob("*.y*ml"))):
         return {}, None
     texts_read = read_environment(request.out)

@@ -151,7 +151,7 @@ def checks_of_topics(
         text = (
             f"other flows write {first_of(sorted(shared), SHOWN)} on {move.destination}, too: whether a record there "
         )
-        text += "is a client's cannot be told, so that after the switch only a failback leads back"
+        text += "is a client's cannot be determined, so that after the switch only a failback leads back"
         yield FailoverCheck("shared-topics", Level.WARNS, text)
 
 

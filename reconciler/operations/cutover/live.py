@@ -171,7 +171,7 @@ class LiveWorld:
         if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
             raise ReconcilerError(
                 f"where {missing[0]} on {self.plan.destination} ends is not known: its leader does not answer",
-                "Without it nobody could tell later what a client wrote there.",
+                "Without it no one could say later what a client wrote there.",
                 "Wait until it answers, and run this again.",
             )
         return {key: bounds[key].end for key in keys}

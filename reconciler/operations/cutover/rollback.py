@@ -64,7 +64,7 @@ class CutoverRollback:
         if self.plan.shared:
             raise ReconcilerError(
                 f"other flows write {first_of(self.plan.shared, SHOWN)} on {self.plan.destination}, too",
-                "Whether a client has written there since the switch cannot be told.",
+                "Whether a client has written there since the switch cannot be determined.",
                 f"Go back with: reconciler failback ENV {self.plan.flow}",
             )
         there = {key_of(name): end for name, end in self.journal.there.items()}

@@ -30,7 +30,7 @@ def run(paths: Sequence[Path], out: Path) -> str:
         why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
         into = shlex.quote(str(out))
         todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
-        raise ReconcilerError(f"{out} is there already", why, todo)
+        raise ReconcilerError(f"{out} already exists", why, todo)
     imported, _ = _imported(paths, out)
     write_folder(out, {out / name: text for name, text in imported.texts().items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"

@@ -100,7 +100,7 @@ def lock_line(lock: Lock, live: LiveState, now_ms: int) -> str:
     if isinstance(lock, Unknown):
         return f"lock: {unknown_words(lock, live)}"
     if lock is None or lock.left_ms(now_ms) <= 0:
-        return "lock: nobody holds it"
+        return "lock: no one holds it"
     stolen = f"; taken from {lock.steal.who} ({lock.steal.reason})" if lock.steal else ""
     return f"lock: held by {lock.words(now_ms)}{stolen}"
 

@@ -35,7 +35,7 @@ def assess(change: TopicChange, world: World) -> Assessment:
             # `less`: what a copy would not keep or take of its source. `application`: whose topic that is, or empty.
             less = world.kept_less.get(change.ref, ())
             application = _of_an_application(change, world)
-            lasting = "reversible while nobody has written to it"
+            lasting = "reversible while no one has written to it"
             words = [application] if application else []
             if less:
                 said = "; ".join(each.words for each in less)
@@ -100,7 +100,7 @@ def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> 
         for config in change.configs
     ):
         return assessment
-    lasting = GROWTH if isinstance(change, AddPartitions) else "reversible while nobody has written to it"
+    lasting = GROWTH if isinstance(change, AddPartitions) else "reversible while no one has written to it"
     return Assessment(Risk.MEDIUM, f"it holds no record now; {assessment.why}", lasting)
 
 

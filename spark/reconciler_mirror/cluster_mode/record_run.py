@@ -93,7 +93,7 @@ class RecordRun:
         if self._definition is None:
             return NO_DEFINITION
         if signalled and outcome.code is Exit.STOPPED and not self.stop_asked():
-            outcome = DriverOutcome("failed", Exit.FAILED, "the cluster told its driver to end")
+            outcome = DriverOutcome("failed", Exit.FAILED, "the cluster asked its driver to end")
         self.report(_SAID_S, exit_code=int(outcome.code), detail=outcome.detail, left=True)
         self._over.set()
         return 0 if outcome.code in (Exit.STOPPED, Exit.SUPERSEDED) else int(outcome.code)

@@ -76,7 +76,7 @@ class Submission:
             return f"spark-submit could not submit it: {self._exception}"
         status = "" if self._status is None else f" with exit code {self._status}"
         lacks = ". It may lack a package, or Python (mirrors.NAME.python)" if self._status == 1 else ""
-        return f"the application ended{status} before its driver told why{lacks}{logs}"
+        return f"the application ended{status} before its driver said why{lacks}{logs}"
 
     def _read(self, output: IO[str]) -> None:
         with contextlib.suppress(ValueError):

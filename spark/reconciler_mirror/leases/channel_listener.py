@@ -128,7 +128,7 @@ def open_listener(settings: ChannelSettings, bind: str, advertised: str, identit
 
 def _bound(settings: ChannelSettings, bind: str, advertised: str) -> socket.socket:
     ports = range(settings.first_port, settings.last_port + 1)
-    place = f"{bind!r} (tasks are told {advertised!r})"
+    place = f"{bind!r} (tasks get {advertised!r})"
     for port in ports:
         try:
             family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]

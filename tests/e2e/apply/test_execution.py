@@ -70,7 +70,7 @@ def test_two_applies_at_once_from_two_hosts(cli: Cli, env_of: Callable[..., Path
         assert "lock: held by " in told
         assert f"process {first.process.pid} (run), for " in told
         assert first.ends() == 0
-    assert "lock: nobody holds it" in cli("status", env_of("two", text)).out
+    assert "lock: no one holds it" in cli("status", env_of("two", text)).out
     assert cli("apply", env_of("two", text), "--yes").code == 0
 
 

@@ -61,7 +61,7 @@ def test_files_and_clusters_that_are_there_are_not_declared_again(cli: Cli, tmp_
     assert adopt(cli, plain, "east", env).code == 0
     before = texts(env)
     again = adopt(cli, plain, "east", env)
-    assert (again.code, "is there already" in again.err) == (1, True)
+    assert (again.code, "already exists" in again.err) == (1, True)
     servers = plain["east"].bootstrap_servers
     alias = cli("adopt", "--bootstrap-servers", servers, "--name", "other", "--out", env)
     assert (alias.code, f"have the id {plain['east'].cluster_id}" in alias.err) == (1, True)
@@ -138,7 +138,7 @@ def test_init_writes_both_clusters_and_a_flow_and_says_what_a_plan_would_do(
     assert f"plan: {planned.out.splitlines()[0]}" in ended.out
     before = texts(env)
     again = cli(*words)
-    assert (again.code, "is there already" in again.err, texts(env) == before) == (1, True, True)
+    assert (again.code, "already exists" in again.err, texts(env) == before) == (1, True, True)
 
 
 def test_one_live_topic_is_taken_into_an_environment_that_declares_its_cluster(

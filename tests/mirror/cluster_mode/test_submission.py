@@ -67,7 +67,7 @@ def submit(tmp_path: Path, output: str, code: int) -> tuple[Submission, list[str
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        ("", ["ended before its driver told why"]),
+        ("", ["ended before its driver said why"]),
         (
             "Application report for application_17_0002 (state: FAILED)",
             ["logs -applicationId application_17_0002"],

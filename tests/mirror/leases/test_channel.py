@@ -228,7 +228,7 @@ def test_with_a_local_master_it_is_plain_and_on_loopback() -> None:
 def test_an_address_of_another_machine_is_named_with_what_tasks_are_told() -> None:
     with pytest.raises(HandoverError) as caught:
         open_listener(ANY, "203.0.113.7", "driver.example.net", None)
-    assert "'203.0.113.7' (tasks are told 'driver.example.net')" in str(caught.value)
+    assert "'203.0.113.7' (tasks get 'driver.example.net')" in str(caught.value)
     assert "channel.bind_address" in str(caught.value)
 
 

@@ -132,10 +132,10 @@ class RulesAlone:
         return ()
 
     def why_not(self, _cluster: str, _kind: Principal) -> str:
-        return "nobody is known"
+        return "no principal is known"
 
     def rights(self, _cluster: str, kind: Principal, _ask: Ask) -> Rights:
-        return Rights(kind, "", "", Unknown("rights", "nobody is known"))
+        return Rights(kind, "", "", Unknown("rights", "no principal is known"))
 
     def server(self, _cluster: str) -> str:
         return "HOST:PORT"

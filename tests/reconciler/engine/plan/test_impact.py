@@ -94,7 +94,7 @@ def test_a_topic_without_records_has_none_to_lose() -> None:
         "gone": Risk.HIGH,
     }
     assert found["empty"].risk_why.startswith("it holds no record now; retention.ms")
-    assert found["empty"].reversibility == "reversible while nobody has written to it"
+    assert found["empty"].reversibility == "reversible while no one has written to it"
     assert found["keyed"].reversibility.startswith("irreversible")
 
 

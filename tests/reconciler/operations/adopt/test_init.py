@@ -261,7 +261,7 @@ def test_what_is_there_is_never_changed(tmp_path: Path) -> None:
     require_new(tmp_path)
     require_new(tmp_path / "new")
     (tmp_path / "a.yaml").write_text("")
-    with pytest.raises(ReconcilerError, match="is there already"):
+    with pytest.raises(ReconcilerError, match="already exists"):
         require_new(tmp_path)
 
 

@@ -21,5 +21,5 @@ def test_of_a_new_environment_each_entry_without_effect_is_named() -> None:
     live = seen.look(now)
     review = _effects(Review(plan(now, live), compare(None, now), seen=live), None, now)
     assert [(each.name, each.why) for each in review.effectless] == [
-        ("orders", "east/orders is there already, as declared")
+        ("orders", "east/orders already exists, as declared")
     ]

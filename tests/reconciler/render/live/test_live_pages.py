@@ -147,7 +147,7 @@ def test_who_changed_what_is_told_with_whether_the_record_is_whole() -> None:
     page = text(seen_view(), LivePage(PageKind.AUDIT))
     assert "apply by ann@laptop: 2 changes ended 1 not done" in page
     assert "not enough brokers" in page
-    assert "Lock: nobody holds it" in page
+    assert "Lock: no one holds it" in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

@@ -406,8 +406,8 @@ def test_same_offsets_are_said_of_each_flow_with_what_is_left_to_fill() -> None:
 @pytest.mark.parametrize(
     ("lock", "now_ms", "said"),
     [
-        (None, 0, "lock: nobody holds it"),
-        (HELD, 101_000, "lock: nobody holds it"),
+        (None, 0, "lock: no one holds it"),
+        (HELD, 101_000, "lock: no one holds it"),
         (HELD, 43_000, "lock: held by ada on build-7, process 4711 (apply), for 42 s"),
         (
             HELD,

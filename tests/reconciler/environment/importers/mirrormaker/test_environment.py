@@ -322,7 +322,7 @@ def test_files_that_are_there_stay(tmp_path: Path, capfd: pytest.CaptureFixture[
     (tmp_path / "env" / "mine.yaml").write_text("topics: {}\n")
     code, told = imported(capfd, tmp_path / "env", file)
     assert (code, [one.name for one in (tmp_path / "env").iterdir()]) == (1, ["mine.yaml"])
-    assert "is there already" in told
+    assert "already exists" in told
 
 
 def test_several_files_are_one_environment_and_must_agree() -> None:

@@ -1,0 +1,103 @@
+"""Words to avoid: pages, helps and messages are in plain English, active and with the standard terms of the field."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+AVOID = (
+    (r"that are there\b", "says nothing beside its noun", "existing"),
+    (r"is there already\b", "says nothing beside its noun", "already exists"),
+    (r"by hand\b", "no hand is involved", "manually"),
+    (r"\bmend(s|ed|ing)?\b", "is for clothes", "fix, repair"),
+    (r"\btold\b(?! apart)", "who told whom? programs report, write and show", "reported, said, known"),
+    (r"\bnobody\b", "hides who acts", "no one; or the subject: no principal, no host"),
+    (r"\bwhoever\b", "hides who acts", "anyone who; or the subject: the user, the owner"),
+    (r"\bwho (can |once )?([a-z]+ ){1,2}may\b", "a clause in place of a noun", "users who; the author; the owner"),
+    (r"\bof one whose\b", "a clause in place of a noun", "the noun, then its property"),
+    (r"\bwhat was told\b", "a clause in place of a noun", "the report"),
+    (r"\b(partition|flow|mirror|lane|copy)s? stands? still\b", "no term of the field", "is stalled"),
+    (r"\bheld against\b", "means a grudge", "compared with, re-checked against"),
+    (r"\bmakes? anew\b", "old", "recreates"),
+    (r"\bas you wished\b|\bwished\b", "old", "requested, desired"),
+    (r"\bgone silent\b", "no term of the field", "last heard from"),
+    (r"\blooked through\b", "no term of the field", "checked, searched"),
+    (r"\bis of one mind\b|\bof one mind\b", "no term of the field", "consistent"),
+    (r"\bheedless\b|\bhearken\b|\bhitherto\b", "old", "a plain word"),
+    (r"\bin its hands\b", "no hand is involved", "holds"),
+)
+"""What, why, and what to write instead."""
+FENCE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts)]
+HELPS = sorted((ROOT / "tests" / "golden" / "help").rglob("*.txt"))
+SOURCES = [path for top in ("reconciler", "spark") for path in sorted((ROOT / top).rglob("*.py"))]
+
+
+def found(text: str) -> Iterator[str]:
+    """``words to avoid: better ones``, of each place."""
+    plain = " ".join(text.split())
+    for pattern, why, better in AVOID:
+        for match in re.finditer(pattern, plain, re.IGNORECASE):
+            yield f"“{plain[max(0, match.start() - 30) : match.end() + 30]}”: {match[0]!r} {why}; write {better}"
+
+
+def prose(page: str) -> str:
+    """Without blocks, words between backticks and addresses: names stay as they are."""
+    return FENCE.sub(" ", page)
+
+
+@cache
+def messages(path: Path) -> tuple[str, ...]:
+    """Texts of more than one word in the code, without docstrings and scripts of pages."""
+    tree = ast.parse(path.read_text("utf-8"))
+    documentation = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return tuple(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in documentation and " " in node.value.strip() and "function(" not in node.value
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_no_word_to_avoid(page: Path) -> None:
+    assert list(found(prose(page.read_text("utf-8")))) == []
+
+
+def test_no_help_has_a_word_to_avoid() -> None:
+    assert len(HELPS) > 30
+    assert [
+        f"{path.name}: {one}" for path in HELPS for one in found(re.sub("[│╭╮╰╯─]", " ", path.read_text("utf-8")))
+    ] == []
+
+
+def test_no_message_has_a_word_to_avoid() -> None:
+    assert sum(len(messages(path)) for path in SOURCES) > 1000
+    assert [
+        f"{path.relative_to(ROOT)}: {one}" for path in SOURCES for text in messages(path) for one in found(text)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "hit"),
+    [
+        ("for the topics that are there", True),
+        ("set it by hand", True),
+        ("Nobody reads it", True),
+        ("a flow of one\nwhose end is known", True),
+        ("run `by hand`", False),
+        ("[x](by-hand.md), a handle, an amendment", False),
+        ("```\nby hand\n```", False),
+    ],
+)
+def test_the_list_finds_words_and_leaves_names(text: str, hit: bool) -> None:
+    assert any(found(prose(text))) == hit
