@@ -119,6 +119,42 @@ def import_(
 
 @app.command(
     epilog=ending(
+        "0 done, or equal; 1 error or unknown; 2 different; 3 blocked: MirrorMaker 2 runs; 5 not all; 6 lock held",
+        "takeover mm2.properties --out environments/prod",
+    )
+)
+def takeover(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="properties of connect-mirror-maker, JSON of connectors, or Strimzi's resources"
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder; may have other flows")],
+    yes: Annotated[bool, typer.Option("--yes", help="apply the plan without a question")] = False,
+) -> None:
+    """Take MirrorMaker 2's flows over: import, positions, plan, apply, proof. Run it again to go on."""
+    from reconciler.errors import ExitCode
+    from reconciler.operations.importers.takeover import take_over
+    from reconciler.render.reports.positions import inherited_text
+    from reconciler.render.reports.verify import verify_text
+
+    came = take_over(
+        files,
+        out,
+        yes=yes,
+        show=show,
+        say=say_now,
+        positions_text=lambda done: inherited_text(done.flows, done.absent, done.files),
+    )
+    if isinstance(came, ExitCode):
+        raise typer.Exit(came)
+    show(verify_text(came, style()))
+    raise typer.Exit(came.exit_code)
+
+
+@app.command(
+    epilog=ending(
         "0 everything answered, with --check: OK; 1 error or unknown; 2 with --check: STOPPED or DEGRADED; "
         "3 with --check: PAUSED",
         "status environments/prod --check",

@@ -25,8 +25,11 @@ from tests.support.commands import commands_of
 from tests.support.paths import ROOT
 
 HELP = Path(__file__).parent / "help"
-LOOK = ("map", "serve", "status", "version")
-"""Commands that only show how things are; a folder of their own, as one holds sixteen files."""
+FOLDERS = {
+    **dict.fromkeys(("map", "serve", "status", "version"), "look"),
+    **dict.fromkeys(("import", "init", "takeover"), "begin"),
+}
+"""Of commands that only show how things are, or write a first environment, as one folder holds sixteen files."""
 RELEASE = Path(__file__).parent / "release"
 PROGRAM: Any = get_command(app)
 ENVIRONMENTS = sorted(path.name.removesuffix(".handovers.json") for path in RELEASE.glob("*.handovers.json"))
@@ -40,7 +43,7 @@ def test_help(name: str) -> None:
     assert shown.exit_code == 0
     text = "\n".join(line.rstrip() for line in shown.output.splitlines()) + "\n"
     group, _, word = name.rpartition(" ")
-    folder = group or ("look" if word in LOOK else "commands")
+    folder = group or FOLDERS.get(word, "commands")
     path = HELP / folder / f"{word}.txt" if name else HELP / "reconciler.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, "utf-8")

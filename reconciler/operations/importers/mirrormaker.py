@@ -31,7 +31,7 @@ def run(paths: Sequence[Path], out: Path) -> str:
         into = shlex.quote(str(out))
         todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
         raise ReconcilerError(f"{out} already exists", why, todo)
-    imported, _ = _imported(paths, out)
+    imported, _ = read(paths, out)
     write_folder(out, {out / name: text for name, text in imported.texts().items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate takes it as it is"]
@@ -41,30 +41,30 @@ def run(paths: Sequence[Path], out: Path) -> str:
 
 def run_into(paths: Sequence[Path], folder: Path) -> str:
     """Adds what an environment lacks; raises as ``run``."""
-    imported, asked = _imported(paths, folder)
+    imported, asked = read(paths, folder)
     added = add(imported, asked, folder)
     written = added.path.read_text(encoding="utf-8") if added.path is not None else ""
     return "\n".join([*said_of(added, folder), *_report(imported, added.flows, written, shlex.quote(str(folder)))])
 
 
-def _imported(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
+def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
     """What the files say, and what they declare by themselves."""
     # By file name, or by the whole path where two files have one name.
-    names, read = [path.name for path in paths], dict[str, str]()
+    names, texts = [path.name for path in paths], dict[str, str]()
     for path in dict.fromkeys(paths):
         try:
-            read[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
+            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
         except OSError as error:
             why = "It is to be imported."
             todo = "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource."
             raise ReconcilerError(f"{path} cannot be read: {error.strerror or error}", why, todo) from None
 
     # Besides mistakes of the import, problems of validate count only on other lines: the rest may follow from them.
-    imported = environment(read)
+    imported = environment(texts)
     mistakes = list(imported.notes.mistakes)
     known = {(mistake.where.file, mistake.where.line) for mistake in mistakes}
     try:
-        declared = load(imported.texts(), environment_name(folder))
+        asked = load(imported.texts(), environment_name(folder))
     except TopologyError as error:
         for problem in error.problems:
             mistake, own = _at_its_origin(problem, imported)
@@ -74,7 +74,7 @@ def _imported(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment,
         mistakes.sort(key=lambda mistake: (mistake.where.file, mistake.where.line))
         lines = "\n".join(dict.fromkeys(map(str, mistakes)))
         raise ReconcilerError(lines, f"{counted(len(set(mistakes)), 'problem')}; nothing was written.")
-    return imported, declared
+    return imported, asked
 
 
 def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> tuple[Mistake, bool]:
@@ -164,7 +164,7 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
 
     left = tuple(_left_alone(known, asked))
     clusters = [name for name in asked.clusters if name not in known.clusters]
-    flows = [flow.name for flow in asked.flows.values() if _declared(known, flow) is None]
+    flows = [flow.name for flow in asked.flows.values() if declared(known, flow) is None]
     if not clusters and not flows:
         return Added(None, (), left)
     path = unused_file(folder, FILE)
@@ -181,7 +181,7 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
     return Added(path, tuple(flows), left)
 
 
-def _declared(known: Topology, flow: Flow) -> Flow | None:
+def declared(known: Topology, flow: Flow) -> Flow | None:
     """The flow of the same name, or of the same two clusters."""
     ends = (flow.source, flow.target)
     alike = (other for other in known.flows.values() if (other.source, other.target) == ends)
@@ -197,7 +197,7 @@ def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
         client = "; its client settings and principals are not changed" if cluster.client else ""
         yield f"cluster {name}: declared at {there.where}{words}{client}"
     for flow in asked.flows.values():
-        if (other := _declared(known, flow)) is not None:
+        if (other := declared(known, flow)) is not None:
             of = "" if other.name == flow.name else f" as {other.name}"
             differ = [name for name, field in COMPARED.items() if getattr(other, field) != getattr(flow, field)]
             words = f", where {', '.join(differ)} differ: compare them yourself" if differ else ""

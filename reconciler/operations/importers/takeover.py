@@ -1,0 +1,93 @@
+"""``takeover``: the flows of MirrorMaker 2 go on here, as one path that can be left and gone on with.
+
+Nothing is remembered but what the steps leave: the files, ``start: {offsets: ...}`` in them, and mirrors that run. Each
+run looks first, and begins with what is missing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from reconciler.backends.files import is_taken
+from reconciler.errors import BlockedError, ExitCode
+from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.options import CONNECTOR
+from reconciler.model.reports.verify import Verification, VerificationRequest
+from reconciler.model.state.last_apply import Consent
+from reconciler.operations.apply.run import ApplyRequest, apply
+from reconciler.operations.importers import mirrormaker
+from reconciler.operations.importers.positions import Imported, ImportRequest, import_positions
+from reconciler.operations.mirror.foreground import prove
+from reconciler.operations.mirror.pause import job_of
+from reconciler.operations.session.session import Session, open_session
+
+Say = Callable[[str], None]
+STOP = (
+    "Stop MirrorMaker 2 now: SIGTERM to connect-mirror-maker, PUT /connectors/NAME/stop on a Connect cluster, or "
+    "replicas: 0 with Strimzi. Wait until it has ended."
+)
+
+
+def take_over(
+    paths: Sequence[Path], folder: Path, *, yes: bool, show: Say, say: Say, positions_text: Callable[[Imported], str]
+) -> Verification | ExitCode:
+    """The proof, where the mirror of every flow had been started by an earlier run; else what this one came to.
+    ``yes``: the plan is applied unasked. Raises ReconcilerError, and BlockedError while MirrorMaker 2 runs."""
+    again = shlex.join(["reconciler", "takeover", *map(str, paths), "--out", str(folder)])
+    imported, asked = mirrormaker.read(paths, folder)
+    if not is_taken(folder):
+        show(mirrormaker.run(paths, folder))
+    elif any(mirrormaker.declared(_topology(folder), flow) is None for flow in asked.flows.values()):
+        show(mirrormaker.run_into(paths, folder))
+    else:
+        say(f"{folder} declares its flows already")
+
+    # Positions, of flows that have none here. While MirrorMaker 2 runs it would go on writing behind them.
+    with open_session(folder, Principal.PLAN) as session:
+        flows = [flow for each in asked.flows.values() if (flow := mirrormaker.declared(session.topology, each))]
+        begun = {flow.name: _has_begun(session, flow) for flow in flows}
+    names = {flow.name: each.name for each, flow in zip(asked.flows.values(), flows, strict=True)}
+    for flow in flows:
+        if flow.start.kind == "offsets" or begun[flow.name]:
+            say(f"flow {flow.name} has its positions already")
+            continue
+        try:
+            done = import_positions(folder, _request(imported.connectors, imported.aliases, flow, names), True, say)
+        except BlockedError as error:
+            raise BlockedError(error.what, error.why, f"{STOP} Then go on: {again}") from None
+        show(positions_text(done))
+
+    code = apply(folder, ApplyRequest(Consent(first_contact=True), yes=yes), "")
+    if code is not ExitCode.DONE or not all(begun.values()):
+        if code is ExitCode.DONE:
+            say(f"the mirror copies on from there; prove it once status shows no lag: {again}")
+        return code
+    with open_session(folder, Principal.PLAN) as session:
+        return prove(session, VerificationRequest(), _carriers(session, begun), say)
+
+
+def _topology(folder: Path) -> Topology:
+    with open_session(folder, Principal.PLAN) as session:
+        return session.topology
+
+
+def _carriers(session: Session, flows: Iterable[str]) -> Sequence[str]:
+    wanted = set(flows)
+    return [name for name, mirror in session.topology.mirrors.items() if wanted & set(mirror.flows)]
+
+
+def _has_begun(session: Session, flow: Flow) -> bool:
+    job = job_of(session, flow.name) if _carriers(session, [flow.name]) else None
+    running = (JobState.RUNNING, JobState.STARTING)
+    return isinstance(job, LiveMirror) and job.state in running and flow.name in job.flows
+
+
+def _request(
+    connectors: Mapping[str, tuple[str, str]], aliases: Mapping[str, str], flow: Flow, names: Mapping[str, str]
+) -> ImportRequest:
+    """As MirrorMaker 2's own file says where its positions are. ``names``: of flows, in that file."""
+    connector, topic = connectors.get(names[flow.name], (CONNECTOR, ""))
+    return ImportRequest(flow.name, topic, connector, aliases.get(names[flow.name]))
