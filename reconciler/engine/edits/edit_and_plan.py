@@ -10,7 +10,7 @@ from reconciler.engine.edits.fields import NOT_SET
 from reconciler.engine.edits.flows import declared_routes
 from reconciler.model.changes import About, Change, MirrorChange, Refused
 from reconciler.model.environment.topology import TopicRef, Topology
-from reconciler.model.live import LiveState
+from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect
 from reconciler.resources.flows.routes import Route
@@ -82,6 +82,11 @@ class EditAndPlan:
 
     def touched(self, refs: Iterable[TopicRef], wanted: Callable[[Change], bool] = lambda _: True) -> bool:
         return any(ref in self.blocked or any(map(wanted, self.by_ref.get(ref, ()))) for ref in refs)
+
+    def ran(self, flow: str) -> bool:
+        """Whether a job is known to have copied it, so that it has positions."""
+        jobs = (job for job in self.live.mirrors.values() if isinstance(job, LiveMirror))
+        return any(flow in job.flows for job in jobs)
 
     def refused(self, about: About, name: str) -> list[Refused]:
         return [each for each in self.plan.refused if each.subject.about is about and each.subject.name == name]

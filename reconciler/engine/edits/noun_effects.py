@@ -23,6 +23,7 @@ from reconciler.model.changes import (
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
+from reconciler.replication.handover import AGAIN
 from reconciler.text import first_of
 
 SHOWN = 3
@@ -222,7 +223,9 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
     section = field.path.partition(".")[0]
     remotes = [route.remote for route in sides.routes if route.flow == item.name]
     match section:
-        case "start" if any(sides.live.topic(ref) is not None for ref in remotes):
+        case "start" if AGAIN in (flow.start.kind, flow.start.otherwise):
+            return None  # a partition without a position begins, perhaps a second time: a risk of the restart
+        case "start" if any(sides.live.topic(ref) is not None for ref in remotes) and sides.ran(item.name):
             why = "start counts only for partitions without a position; what is copied goes on at its position"
             todo = f"To copy from elsewhere: reconciler mirror seek ENV {item.name}"
             short = f"moves no position: start of flow {item.name} counts for new partitions only"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.model.changes import FlowEdit, Risk
+from reconciler.replication.handover import AGAIN
 
 Fields = Mapping[str, Any]
 _Judge = Callable[[str, Fields, Fields], Iterator[FlowEdit]]
@@ -68,13 +69,22 @@ def _naming(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
     yield FlowEdit(flow, "naming", "every topic is copied again under another name", why, Risk.HIGH)
 
 
-def _start(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
+def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     why = f"it counts only for partitions without a position; {RESUMES}"
-    if after["start"]["kind"] == "earliest":
+    was, now = _kinds(before["start"]), _kinds(after["start"])
+    if AGAIN in now - was:
+        why = f"{why}. Those without one begin at their first record, also where the remote topic has it already"
+        yield FlowEdit(flow, "start", "records can come twice", why, Risk.HIGH, lasting=True)
+    elif now <= {"earliest", AGAIN}:
         yield FlowEdit(flow, "start", "no effect on what is copied already", why, Risk.LOW)
     else:
         why = f"{why}. Of topics that begin to travel, records from before the start are left out"
         yield FlowEdit(flow, "start", "new topics begin later than their first record", why, Risk.MEDIUM)
+
+
+def _kinds(start: Fields) -> set[str]:
+    """``offsets`` alone do not say where other partitions begin."""
+    return {start["kind"], start.get("otherwise") or "earliest"} if start["kind"] == "offsets" else {start["kind"]}
 
 
 def _lanes(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
@@ -154,20 +164,50 @@ def _filler_limit(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
 
 
 def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    if "groups" not in after:
+    was, now = before.get("groups"), after.get("groups")
+    if now is None:
         why = (
             "offsets of groups on the target stay where they are, so after a failover their"
             " members would read again, or miss, what came since"
         )
         yield FlowEdit(flow, "groups", "groups' offsets no longer follow", why, Risk.MEDIUM)
         return
-    why = (
-        "offsets that groups without members have on the target are written over"
-        if "groups" not in before
-        else "those that no longer match stay where they are on the target; those that match now are written"
-        " over there, unless they have members"
-    )
-    yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
+    if was is None:
+        why = "offsets that groups without members have on the target are written over"
+        yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
+        was = {"follow_rewinds": False}
+    elif any(was.get(name) != now.get(name) for name in ("include", "exclude", "returning")):
+        why = (
+            "those that no longer match stay where they are on the target; those that match now are written"
+            " over there, unless they have members"
+        )
+        yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
+
+    if now["follow_rewinds"] and not was["follow_rewinds"]:
+        why = (
+            "a group that is set back on the source is set back on the target, too, and reads there again from then on"
+        )
+        yield FlowEdit(
+            flow, "groups.follow_rewinds", "groups can go back on the target", why, Risk.MEDIUM, lasting=True
+        )
+    elif was["follow_rewinds"] and not now["follow_rewinds"]:
+        why = (
+            "a group that is set back on the source stays ahead on the target: after a failover it does not read again"
+        )
+        yield FlowEdit(flow, "groups.follow_rewinds", "groups no longer go back on the target", why, Risk.MEDIUM)
+    if now.get("both_ways") and not was.get("both_ways"):
+        why = "offsets that groups without members have on the source are written over with those of the target"
+        short = "offsets of groups are written on the source"
+        yield FlowEdit(flow, "groups.both_ways", short, why, Risk.MEDIUM, lasting=True)
+    elif was.get("both_ways") and not now.get("both_ways"):
+        why = "what groups read on the target no longer moves them on the source: back there they read it again"
+        short = "groups' offsets no longer travel back"
+        yield FlowEdit(flow, "groups.both_ways", short, why, Risk.MEDIUM)
+    if "interval_ms" in was and was["interval_ms"] != now["interval_ms"]:
+        why = (
+            f"after an unplanned failover groups read again what they read in the last {now['interval_ms'] / 1000:g} s"
+        )
+        yield FlowEdit(flow, "groups.interval", "groups are read at other times", why, Risk.LOW)
 
 
 def _mirrormaker_topics(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:

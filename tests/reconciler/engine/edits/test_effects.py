@@ -248,6 +248,19 @@ def test_a_start_moves_no_position_that_is_there() -> None:
     assert "mirror seek" in found.todo
 
 
+@pytest.mark.parametrize("start", ["latest", "again", "{offsets: {orders: {0: 5}}}"])
+def test_a_start_decides_where_no_job_has_copied(start: str) -> None:
+    """The guard on remote topics that hold records recommends it: no headline takes it for an edit without effect."""
+    edit = Edit(world(), BASE)
+    edit.seen.clusters["east"].put("orders")
+    edit.seen.clusters["west"].put("east.orders")
+    assert [each for each in edit.of(flow_with(f"start: {start}")) if each.kind == "flow"] == []
+
+
+def test_a_start_again_counts_also_where_the_flow_runs() -> None:
+    assert applied().of(flow_with("start: again")) == ()
+
+
 @pytest.mark.parametrize("words", ["delivery: at_least_once", "lanes: 4", "rate_limit: 1MiB"])
 def test_what_restarts_a_mirror_has_an_effect(words: str) -> None:
     assert applied().of(flow_with(words)) == ()

@@ -103,6 +103,42 @@ def test_what_it_does_to_records_has_its_risk(name: str, back: bool, risk: Risk,
     assert words in edit.why
 
 
+SYNCED = Groups(sync_offsets=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "setting", "risk", "words"),
+    [
+        (Start(), Start("again"), "start", Risk.HIGH, "also where the remote topic has it already"),
+        (Start("latest"), Start("again"), "start", Risk.HIGH, "also where the remote topic has it already"),
+        (Start(), Start("offsets", None, {"orders": {0: 5}}, "again"), "start", Risk.HIGH, "already"),
+        (Start("again"), Start(), "start", Risk.LOW, "only for partitions without a position"),
+        (Start("again"), Start("latest"), "start", Risk.MEDIUM, "left out"),
+        (Start(), Start("offsets", None, {"orders": {0: 5}}), "start", Risk.MEDIUM, "left out"),
+        (SYNCED, replace(SYNCED, follow_rewinds=True), "groups.follow_rewinds", Risk.MEDIUM, "set back on the target"),
+        (replace(SYNCED, follow_rewinds=True), SYNCED, "groups.follow_rewinds", Risk.MEDIUM, "does not read again"),
+        (SYNCED, replace(SYNCED, both_ways=True), "groups.both_ways", Risk.MEDIUM, "on the source are written over"),
+        (replace(SYNCED, both_ways=True), SYNCED, "groups.both_ways", Risk.MEDIUM, "read it again"),
+        (SYNCED, replace(SYNCED, interval_ms=90_000), "groups.interval", Risk.LOW, "in the last 90 s"),
+        (SYNCED, replace(SYNCED, include=("a",)), "groups", Risk.MEDIUM, "no longer match"),
+    ],
+)
+def test_one_setting_of_start_or_groups_has_the_words_of_that_setting(
+    before: Start | Groups, after: Start | Groups, setting: str, risk: Risk, words: str
+) -> None:
+    was, now = (
+        replace(OF, groups=each) if isinstance(each, Groups) else replace(OF, start=each) for each in (before, after)
+    )
+    [edit] = edits(was, now)
+    assert (edit.setting, edit.risk) == (setting, risk)
+    assert words in edit.why
+
+
+def test_groups_that_follow_rewinds_from_the_first_say_both() -> None:
+    first, second = edits(OF, replace(OF, groups=replace(SYNCED, follow_rewinds=True)))
+    assert (first.setting, second.setting) == ("groups", "groups.follow_rewinds")
+
+
 def test_another_cluster_and_another_address_are_told_apart() -> None:
     [other] = edits(OF, replace(OF, target="north"), cluster("north"), cluster("west"))
     assert (other.setting, other.risk) == ("target", Risk.HIGH)
