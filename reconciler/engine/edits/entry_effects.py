@@ -10,10 +10,11 @@ from reconciler.engine.edits.entries import SECTIONS
 from reconciler.engine.edits.fields import NOT_SET
 from reconciler.errors import Unknown
 from reconciler.model.acls import AccessRole, AccessRule, AclBinding
-from reconciler.model.changes import About, AclChange, AlterQuota, UserChange
+from reconciler.model.changes import About, AclChange, AlterQuota, DeleteUser, UserChange
 from reconciler.model.reports.edit import ItemChange, NoEffect, Sign
+from reconciler.model.users import Mechanism, ScramUser
 from reconciler.resources.acls.roles import clusters_of, expand_stable
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, in_shell
 
 SHOWN = 3
 _SECTIONS = {section.noun: section for section in SECTIONS}
@@ -176,6 +177,16 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         short = f"removes no user: {item.name} can still log in on {first_of(left, SHOWN)}"
         todo = "To delete the user, put the entry back with absent: true"
         yield NoEffect(item.kind, item.name, "", "a user that is no longer declared stays", todo, short)
+    elif stay := _logins_that_stay(item.name, before, after, sides):
+        names, where = ", ".join(sorted({word for words in stay.values() for word in words})), first_of([*stay], SHOWN)
+        short = f"removes no login: {item.name} can still log in by {names} on {where}"
+        first, word = next((name, words[0]) for name, words in stay.items())
+        todo = (
+            f"kafka-configs.sh --bootstrap-server {sides.after.clusters[first].bootstrap_servers[0]} --alter"
+            f" --entity-type users --entity-name {in_shell(item.name)} --delete-config {word}"
+        )
+        why = "a credential that no apply from here has set stays"
+        yield NoEffect(item.kind, item.name, "mechanisms", why, todo, short)
     elif not moved | blocked:
         fields = [field for field in item.fields if field.path == "password"]
         if item.sign is Sign.CHANGED and fields:
@@ -185,6 +196,25 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         else:
             wanted = any(not each.absent for each in after)
             yield quiet(item, "the user is as declared already" if wanted else "there is no such user")
+
+
+def _logins_that_stay(
+    name: str, before: Sequence[ScramUser], after: Sequence[ScramUser], sides: EditAndPlan
+) -> Mapping[str, list[Mechanism]]:
+    """By cluster: mechanisms that left the entry, and that the plan does not delete."""
+    deletions = [change for change in sides.changes if isinstance(change, DeleteUser) and change.user == name]
+    gone = {(change.cluster, mechanism) for change in deletions for mechanism in change.mechanisms}
+    stay: dict[str, list[Mechanism]] = {}
+    for now in after:
+        for cluster in () if now.absent else now.clusters:
+            live = sides.live.known(cluster)
+            logins = live.users.credentials if live is not None and live.users is not None else {}
+            there = logins.get(name, {}) if isinstance(logins, Mapping) else {}
+            was = {mechanism for each in before if cluster in each.clusters for mechanism in each.mechanisms}
+            left = sorted(was.difference(now.mechanisms).intersection(there))
+            if left := [mechanism for mechanism in left if (cluster, mechanism) not in gone]:
+                stay[cluster] = left
+    return stay
 
 
 JUDGES: Mapping[str, Judge] = {"access rule": rule, "quota": quota, "user": user}

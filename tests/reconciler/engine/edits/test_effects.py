@@ -167,6 +167,25 @@ def test_a_user_that_leaves_the_files_can_still_log_in() -> None:
     assert gone.headline == "removes no user: svc can still log in on east"
 
 
+def test_a_mechanism_that_leaves_the_entry_of_a_found_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the password is taken over the plan has a change of the user, and none that ends the other login."""
+    monkeypatch.setenv("SVC", "a")
+    edit = adopted(USERS.replace("[SCRAM-SHA-512]", "[SCRAM-SHA-512, SCRAM-SHA-256]"))
+    edit.seen.clusters["east"].users["svc"][Mechanism("SCRAM-SHA-256")] = 4096
+    [found] = edit.run(USERS)[0]
+    assert found.headline == "removes no login: svc can still log in by SCRAM-SHA-256 on east"
+    assert found.todo == (
+        "kafka-configs.sh --bootstrap-server east:9092 --alter --entity-type users --entity-name svc"
+        " --delete-config SCRAM-SHA-256"
+    )
+
+
+def test_a_mechanism_that_an_apply_made_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVC", "a")
+    both = USERS.replace("[SCRAM-SHA-512]", "[SCRAM-SHA-512, SCRAM-SHA-256]")
+    assert applied(both).run(USERS)[0] == ()
+
+
 def test_another_password_without_another_version_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SVC", "a")
     edit = adopted(USERS)
