@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.processes.fault_proxy import CUT, FLIP, HOLD, PASS, RATE, RESET, TRUNCATE
 from bench.soak.load import TOPIC
-from bench.soak.world import ELECTED, KEPT, SIDES, TWIN, VOTING, WAIT_S, SoakError, World
+from bench.soak.world import ELECTED, HEARD_S, KEPT, SIDES, TWIN, VOTING, WAIT_S, SoakError, World
 from reconciler.errors import ExitCode
 from reconciler.model.state.lock import LOCK_TOPIC, lock_key
 from reconciler.replication.names import STATUS_TOPIC, position_group, status_key
@@ -296,6 +296,32 @@ def copied_again(world: World) -> None:
     world.await_copied("elected")
 
 
+def remote_topic_recreated(world: World) -> None:
+    """Under the running mirror, empty: positions of the former topic must not count for the new one."""
+    world.write("source", KEPT, [(b"k", b"before %d" % number) for number in range(LOST_RECORDS)])
+    world.await_that(f"all of {KEPT} is copied", lambda: _last(world, "target") == _last(world, "source"))
+    world.recreate_topic("target", f"{SIDES['source']}.{KEPT}")
+
+
+def copied_from_the_start(world: World) -> None:
+    """Exactly what the source has, once, though retention or a seek came before."""
+    world.write("source", KEPT, [(b"k", b"after")])
+    remote = f"{SIDES['source']}.{KEPT}"
+
+    def same() -> bool:
+        return world.records("target", remote) == world.records("source", KEPT)
+
+    world.await_that(f"{remote}, recreated, has the records of {KEPT}, each once and in order", same)
+    time.sleep(HEARD_S)
+    if not same():
+        raise SoakError(f"{remote}, recreated, was written to again after it had the records of {KEPT}")
+
+
+def _last(world: World, side: str) -> object:
+    topic = KEPT if side == "source" else f"{SIDES['source']}.{KEPT}"
+    return world.records(side, topic)[-1:]
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("kill -9 of a Python worker", killed("worker", everyone=False), lasts_s=5),
     Fault("kill -9 of the Python driver", killed("driver"), lasts_s=5),
@@ -339,6 +365,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("another client commits a position of a partition that is copied", committed_beside, lasts_s=5),
     Fault("a stranger writes to a copy at the same offsets", written_by_a_stranger, written_at_the_source, 5),
     Fault("the target loses the end of a copy; seek", end_lost, copied_again, 5),
+    Fault("a remote topic deleted and recreated", remote_topic_recreated, copied_from_the_start, 5),
     Fault("retention passes a paused position; seek", retention_passed, position_moved, 25),
 )
-"""Over the topic ``soak``, but for the stranger, the group, the last one and the election."""
+"""Over the topic ``soak``, but for the stranger, the group, the election, the lost end and the last two."""

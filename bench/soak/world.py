@@ -18,7 +18,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -161,6 +161,35 @@ class World:
         admin = self.admin(side)
         admin.delete_topics([topic])[topic].result(30)
 
+    def recreate_topic(self, side: str, topic: str) -> None:
+        """With one partition, as soon as the controller has forgotten the former one."""
+        self.delete_topic(side, topic)
+        admin, until = self.admin(side), time.monotonic() + WAIT_S
+        while True:
+            try:
+                admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic].result(60)
+            except KafkaException:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
+    def records(self, side: str, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
+        """Key, value and timestamp of each committed record of partition 0, in order; empty while nobody answers."""
+        settings = {**self.cluster(side).super_client(), "log_level": 0, "group.id": "soak-records"}
+        settings |= {"isolation.level": "read_committed", "enable.auto.commit": False, "enable.partition.eof": True}
+        found: list[tuple[bytes | None, bytes | None, int]] = []
+        until = time.monotonic() + WAIT_S
+        with closing(Consumer(settings)) as consumer:
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+            while time.monotonic() < until:
+                for message in consumer.consume(1000, 1):
+                    if message.error() is not None:
+                        return found
+                    found.append((message.key(), message.value(), message.timestamp()[1]))
+        return found
+
     def write(
         self,
         side: str,
@@ -228,6 +257,14 @@ class World:
             if time.monotonic() > until:
                 raise SoakError(f"status did not say in {patience_s:.0f} s that {what}: {json.dumps(document)[:1500]}")
             time.sleep(2)
+
+    def await_that(self, what: str, holds: Callable[[], bool], patience_s: float = WAIT_S) -> None:
+        """Raises SoakError when it does not hold in time."""
+        until = time.monotonic() + patience_s
+        while not holds():
+            if time.monotonic() > until:
+                raise SoakError(f"after {patience_s:.0f} s it does not hold that {what}")
+            time.sleep(1)
 
 
 @contextlib.contextmanager
