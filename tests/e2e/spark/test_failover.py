@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.mirrormaker_records import (
@@ -97,6 +99,14 @@ def test_active_active_there_and_back_and_when_a_cluster_is_lost(active_active: 
     # An unplanned failover is as good as the last round of sync, and that round as the mirror's offset map, which lanes
     # write a second after they commit. Once sync has set what an exact look would set, a loss costs nothing.
     until("groups are synced while the flow runs", lambda: synced(active_active.command(there, code=2)))
+    # What the mirror has not copied when the cluster is lost is in the report, as a bound: records that count, and
+    # aborted ones and markers, which only a reader tells apart.
+    env = f"environments/{active_active.name}"
+    active_active.reconciler("mirror", "pause", str(active_active.folder), "us-to-eu", "--topic", "prices")
+    left = active_active.write("us", "prices", 300)
+    most = offsets_in(plain["east"], "prices")
+    assert most > len(left) > 0
+    until("status knows what waits", lambda: waits_in(active_active.command(f"reconciler status {env}")) == most)
     plain["east"].kill()
     try:
         stopped = active_active.command(there, code=3)
@@ -104,6 +114,9 @@ def test_active_active_there_and_back_and_when_a_cluster_is_lost(active_active: 
         report = active_active.command(lost)
         assert report["groups"][0]["missed"] == 0
         assert report["left_on_origin"] is None
+        assert report["may_be_lost"]["records"] == most
+        [loss] = [check["text"] for check in report["checks"] if check["code"] == "loss"]
+        assert f"records of us that may be lost: at most {most} records as of " in loss
         assert not active_active.read("eu", "billing", everywhere, 1), "what it had read is read again"
         assert {"fence", "checkpoints"} <= {check["code"] for check in report["checks"]}
         words = back.split()[1:]
@@ -119,6 +132,22 @@ def test_active_active_there_and_back_and_when_a_cluster_is_lost(active_active: 
     assert not active_active.read("eu", "billing", everywhere, 1)
     moved_exactly(active_active.command(back))
     assert exactly([active_active.read("us", "billing", everywhere, 10_000)], unfenced)
+
+    # The cluster came back, so none of it was lost.
+    active_active.reconciler("mirror", "resume", str(active_active.folder), "us-to-eu", "--topic", "prices")
+    assert exactly([active_active.read("eu", "audit", r"us\.prices", 10_000, len(left))], left)
+
+
+def offsets_in(cluster: ClusterHandle, topic: str) -> int:
+    """Of its three partitions: records that count, aborted ones and markers."""
+    with closing(Consumer({**cluster.client(), "group.id": "ends"})) as asker:
+        return sum(asker.get_watermark_offsets(TopicPartition(topic, number), 20)[1] for number in range(3))
+
+
+def waits_in(status: dict[str, Any]) -> int | None:
+    """Records of us that are not copied to eu, as its mirror reports it; None: unknown."""
+    lag: int | None = status["mirrors"]["eu"]["flows"]["us-to-eu"]["records_lag"]
+    return lag
 
 
 def synced(looked: dict[str, Any]) -> bool:
