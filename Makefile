@@ -60,7 +60,7 @@ test-least-privilege: install
 # and tickets that live for a minute and are refused for 100 s: LOGIN_MINUTES=10 make test-clusters for a longer run.
 test-clusters: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters --ignore tests/e2e/spark/clusters/test_kubernetes.py \
-		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
+		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_cutover.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
 		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
 		tests/mirror/lane/same_offsets/test_unclean_elections.py tests/reconciler/replication/records/test_killed_brokers.py
 

@@ -35,6 +35,7 @@ $python -m tests.support.jobs.class_archive
 # What costs minutes by itself is run by make test-clusters and make test-brokers.
 share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
     --ignore tests/e2e/spark/clusters --ignore tests/e2e/spark/test_cutover.py \
+    --ignore tests/e2e/spark/test_takeover.py \
     --ignore tests/e2e/spark/test_tutorial.py \
     --ignore tests/e2e/spark/test_rolling_upgrade.py --ignore tests/e2e/spark/test_live_page.py \
     --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
@@ -51,7 +52,8 @@ share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/inte
     --ignore tests/sandbox
 after=$quick
 share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
-    tests/e2e/spark/test_cutover.py \
+    tests/e2e/spark/test_takeover.py \
+    tests/e2e/spark/test_cutover.py::test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told \
     --ignore tests/reconciler/replication/records/test_killed_brokers.py
 
 failed=
