@@ -98,10 +98,11 @@ def estimated_stop_s(topics: Sequence[TopicSeen], settings: CutoverSettings) -> 
     return settings.hold_s + max(LOOK_S, drain_s) + PAUSE_TYPICAL_S + OFFSETS_TYPICAL_S
 
 
-def of_failover(checks: Iterable[FailoverCheck]) -> Iterator[FailoverCheck]:
-    """Checks of a failover as they count here: a cut-over needs a mirror that copies."""
+def of_failover(checks: Iterable[FailoverCheck], *, some: bool) -> Iterator[FailoverCheck]:
+    """Checks of a failover as they count here: a cut-over needs a mirror that copies. ``some``: it moves some topics,
+    so it lifts no pause of the whole flow, under which nothing would be drained."""
     for check in checks:
-        if check.code in _MUST_RUN:
+        if check.code in _MUST_RUN or (some and check.code == "lag" and check.level is Level.WARNS):
             todo = check.todo or "Let the mirror copy this flow first: reconciler status ENV"
             yield replace(check, level=Level.STOPS, todo=todo)
         elif check.code not in _EXPECTED or check.level is Level.STOPS:

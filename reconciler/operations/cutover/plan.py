@@ -112,7 +112,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         {name: hook.words for name, hook in topology.hooks.items()},
     )
     checks = (
-        *of_failover(report.checks),
+        *of_failover(report.checks, some=bool(request.topics)),
         *checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
         *checks_of_fence(fence, move, rules, sorted(idents)),
         *_denied(switch, fence),

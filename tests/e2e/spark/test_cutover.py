@@ -90,7 +90,7 @@ def environment(
     started: list[Running] = []
 
     def make(offsets: str, hooks: str = "") -> Running:
-        folder = tmp_path / "env"
+        folder = tmp_path / f"env-{unique}"  # positions and pauses of another test are none of its own
         folder.mkdir()
         lines = secured_clusters(secure, monkeypatch)
         lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
