@@ -56,6 +56,10 @@ HEARD_S = 10.0
 """Until status knows of what was written."""
 
 
+Record = tuple[bytes | None, bytes | None, int]
+"""Key, value and timestamp."""
+
+
 class SoakError(Exception):
     """The soak itself cannot go on."""
 
@@ -175,11 +179,11 @@ class World:
             else:
                 return
 
-    def records(self, side: str, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
-        """Key, value and timestamp of each committed record of partition 0, in order; empty while nobody answers."""
+    def records(self, side: str, topic: str) -> list[Record]:
+        """The committed ones of partition 0, in order; those read so far where it does not answer."""
         settings = {**self.cluster(side).super_client(), "log_level": 0, "group.id": "soak-records"}
         settings |= {"isolation.level": "read_committed", "enable.auto.commit": False, "enable.partition.eof": True}
-        found: list[tuple[bytes | None, bytes | None, int]] = []
+        found: list[Record] = []
         until = time.monotonic() + WAIT_S
         with closing(Consumer(settings)) as consumer:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

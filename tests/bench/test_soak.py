@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.soak import faults
 from bench.soak.__main__ import chosen, turns
 from bench.soak.faults import FAULTS
 from bench.soak.table import Row, page
 from bench.soak.truth import Counts, PartitionTruth
 from bench.soak.watch import STANDS_RECORDS, Sample, judged, told
-from bench.soak.world import SoakError
+from bench.soak.world import Record, SoakError, World
 
 
 def followed(steps: Iterable[tuple[str, int]]) -> PartitionTruth:
@@ -102,6 +105,46 @@ def test_each_fault_has_its_turn_and_its_own_name() -> None:
     assert {next(order).name for _ in some} == {fault.name for fault in some}
     with pytest.raises(SoakError, match="source cut"):
         chosen("earthquake")
+
+
+RECORDS: list[Record] = [(b"k", b"1", 0), (b"k", b"2", 0), (b"k", b"3", 0)]
+
+
+@pytest.mark.parametrize(
+    ("copies", "wrong"),
+    [
+        ([[], RECORDS[:1], RECORDS, RECORDS], ""),
+        ([RECORDS[2:]], "does not hold that"),
+        ([RECORDS[::-1]], "does not hold that"),
+        ([[*RECORDS, RECORDS[0]]], "does not hold that"),
+        ([RECORDS, RECORDS + RECORDS], "written to again"),
+    ],
+    ids=["same", "goes on behind the position", "another order", "one twice", "all again later"],
+)
+def test_a_recreated_topic_has_to_be_its_source_once_and_stay_so(
+    monkeypatch: pytest.MonkeyPatch, copies: list[list[Record]], wrong: str
+) -> None:
+    """``copies``: what the new topic holds at each look; the last one from then on."""
+    later = iter(copies)
+    seen = copies[0]
+
+    def records(side: str, _: str) -> list[Record]:
+        nonlocal seen
+        if side == "target":
+            seen = next(later, seen)
+        return RECORDS if side == "source" else seen
+
+    def await_that(what: str, holds: Callable[[], bool]) -> None:
+        if not any(holds() for _ in range(3)):
+            raise SoakError(f"after 0 s it does not hold that {what}")
+
+    monkeypatch.setattr("bench.soak.faults.HEARD_S", 0)
+    made = SimpleNamespace(write=lambda *_: None, records=records, await_that=await_that)
+    if not wrong:
+        faults.copied_from_the_start(cast(World, made))
+        return
+    with pytest.raises(SoakError, match=wrong):
+        faults.copied_from_the_start(cast(World, made))
 
 
 def test_the_page_has_the_sums_and_what_did_not_go_as_it_should() -> None:
