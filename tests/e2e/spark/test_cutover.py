@@ -90,7 +90,7 @@ def environment(
     started: list[Running] = []
 
     def make(offsets: str, hooks: str = "") -> Running:
-        folder = tmp_path / f"env-{unique}"  # positions and pauses of another test are none of its own
+        folder = tmp_path / "env"
         folder.mkdir()
         lines = secured_clusters(secure, monkeypatch)
         lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
@@ -100,6 +100,7 @@ def environment(
         running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
         started.append(running)
         running.apply()
+        running.reconciler("mirror", "resume", str(folder), "east-to-west")  # another test may have paused it
         return running
 
     yield make
