@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, RollbackStep
-from reconciler.model.reports.failover import FailoverStep, GroupMove, StepResult
+from reconciler.model.reports.failover import GroupMove, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
 from reconciler.operations.cutover.decide import SHOWN, group_seen
-from reconciler.operations.cutover.world import CutoverWorld, StepEnd
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order
 from reconciler.operations.failover.decide import otherwise
 from reconciler.replication.groups import idle, may_write
 from reconciler.text import counted, first_of
 
-DONE, ALREADY, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.FAILED
+DONE, ALREADY = StepResult.DONE, StepResult.ALREADY
 
 
 class CutoverRollback:
@@ -31,27 +31,17 @@ class CutoverRollback:
     def run(self) -> CutoverReport:
         """Does nothing where the destination has records of its own: the report has their counts. Raises
         ReconcilerError where that cannot be told."""
-        began, steps = self.world.now(), list[FailoverStep]()
+        began = self.world.now()
         if own := self._own():
             return CutoverReport("rollback", self.plan, (), own=own)
-        for name, act in self._acts():
-            at = self.world.now()
-            try:
-                end = self.world.perform(name, act)
-            except ReconcilerError as error:
-                end = (FAILED, str(error))
-            step = FailoverStep(name, *end, self.world.now() - at)
-            self.world.say(f"{step.name:12} {step.result.value:8} {step.text}")
-            steps.append(step)
-            if step.result is FAILED:
-                break
-        else:
+        steps = in_order(self.world, self._acts(), self.world.perform)
+        if steps[-1].result is not StepResult.FAILED:
             self.world.keep(replace(self.journal, state=CutoverState.TAKEN_BACK, at_ms=self._now_ms()))
         groups = tuple(group_seen(move, ()) for move in self._groups)
         return CutoverReport(
             "rollback",
             self.plan,
-            tuple(steps),
+            steps,
             tuple(self._written_meanwhile()),
             groups,
             None,

@@ -12,11 +12,11 @@ from functools import partial
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
-from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
+from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
 from reconciler.operations.cutover.quiet import FenceWatch
-from reconciler.operations.cutover.world import CutoverWorld, StepEnd
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted, first_of, time_words
 
@@ -40,21 +40,14 @@ class CutoverRun:
 
     def run(self) -> CutoverReport:
         """Every step, audited. One that fails ends the run there, and the next run goes on."""
-        began, steps = self.world.now(), list[FailoverStep]()
-        for name, act in self._acts():
-            at = self.world.now()
-            end = self._ended(name, act)
-            step = FailoverStep(name, *end, self.world.now() - at)
-            self.world.say(f"{step.name:12} {step.result.value:8} {step.text}")
-            steps.append(step)
-            if step.result is FAILED:
-                break
-        else:
+        began = self.world.now()
+        steps = in_order(self.world, self._acts(), self._ended)
+        if steps[-1].result is not FAILED:
             self._keep(replace(self.journal, state=CutoverState.DONE))
         groups = tuple(group_seen(move, ()) for move in self._groups)
         seconds = self.world.now() - began
         findings = tuple(self._findings)
-        return CutoverReport("apply", self.plan, tuple(steps), findings, groups, self._stopped_s(), seconds)
+        return CutoverReport("apply", self.plan, steps, findings, groups, self._stopped_s(), seconds)
 
     def _acts(self) -> Iterator[tuple[CutoverStep, Callable[[], StepEnd]]]:
         yield CutoverStep.BEFORE, partial(self._hook, CutoverStep.BEFORE)
@@ -77,12 +70,9 @@ class CutoverRun:
             return ALREADY, "over: clients may have moved"
         if name in _HOOKS and name in self.journal.done:
             return ALREADY, "done by an earlier run"
-        try:
-            self._keep(self.journal.begin(name))
-            end = self.world.perform(name, act)
-            self._keep(self.journal.end(name))
-        except ReconcilerError as error:
-            return FAILED, str(error)
+        self._keep(self.journal.begin(name))
+        end = self.world.perform(name, act)
+        self._keep(self.journal.end(name))
         return end
 
     def _keep(self, journal: CutoverJournal) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
 
+from reconciler.errors import ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding
-from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
+from reconciler.model.reports.cutover import CutoverStep, RollbackStep
+from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal
 
 StepNotes = tuple[bool, str]
@@ -117,3 +119,27 @@ class CutoverWorld(Protocol):
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
         """In the audit record, while the lock is ours."""
         ...
+
+
+StepName = TypeVar("StepName", CutoverStep, RollbackStep)
+
+
+def in_order(
+    world: CutoverWorld,
+    acts: Iterable[tuple[StepName, Callable[[], StepEnd]]],
+    ended: Callable[[StepName, Callable[[], StepEnd]], StepEnd],
+) -> tuple[FailoverStep, ...]:
+    """Takes the steps, and tells each as it ends. One that fails is the last. ``ended`` takes one step."""
+    steps: list[FailoverStep] = []
+    for name, act in acts:
+        at = world.now()
+        try:
+            end = ended(name, act)
+        except ReconcilerError as error:
+            end = (StepResult.FAILED, str(error))
+        step = FailoverStep(name, *end, world.now() - at)
+        world.say(f"{step.name:12} {step.result.value:8} {step.text}")
+        steps.append(step)
+        if step.result is StepResult.FAILED:
+            break
+    return tuple(steps)
