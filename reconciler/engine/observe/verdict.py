@@ -14,7 +14,7 @@ from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
-from reconciler.text import ANY_FOLDER, command_of, counted, time_words
+from reconciler.text import ANY_FOLDER, command_of, counted, moment, time_words
 
 _ORDER = tuple(Health)
 
@@ -123,7 +123,7 @@ def _stopped(subject: str, brief: str, text: str, command: str) -> VerdictCause:
 
 def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
     for flow in mirror.flows.values():
-        causes = [*_conditions(flow, folder), *_pauses(flow, mirror, folder)]
+        causes = [*_conditions(flow, mirror, folder), *_pauses(flow, mirror, folder)]
         yield from causes
         if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or causes:
             continue
@@ -143,21 +143,25 @@ def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
             yield VerdictCause(Health.UNKNOWN, subject, f"lag of {subject} is unknown", text, look, heals=True)
 
 
-def _conditions(flow: FlowStatus, folder: str) -> Iterator[VerdictCause]:
-    subject = f"flow {flow.name}"
+def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
+    """Those of a job that does not report now stood when it reported last: they may have ended since, or others begun,
+    and none ends without a job."""
+    subject, current = f"flow {flow.name}", mirror.lag_is_current
+    at_ms = None if current else mirror.updated_at_ms
+    at = "" if at_ms is None else f"in the last record of its job, of {moment(at_ms)}: "
     for condition in flow.conditions:
         code, topic, number = condition.code, condition.topic or "", condition.partition
         place = topic if number is None else f"{topic}-{number}"
         health = _of_condition(flow, code, stops=condition.stops)
         brief = f"{subject}: {code}" + (f" on {place}" if place else "")
-        text = f"{code}: {condition.text.rstrip('. ')}"  # a broker's text may end with a full stop
+        text = f"{code}: {at}{condition.text.rstrip('. ')}"  # a broker's text may end with a full stop
         todo = command_of(condition.todo, folder, flow.name)
-        yield VerdictCause(health, subject, brief, text, todo, code, topic, number, code in WAITING)
+        yield VerdictCause(health, subject, brief, text, todo, code, topic, number, current and code in WAITING)
     counts = flow.counted_conditions
     if more := sum(counts.values()) - len(flow.conditions):  # a record has room for the first of very many
         states = [_of_condition(flow, code, stops=stops) for code, stops in counts]
         codes = ", ".join(f"{code} x{count:,}" for (code, _), count in counts.items())
-        text = f"and {more:,} more; all together: {codes}"
+        text = f"{at}and {more:,} more; all together: {codes}"
         health = max(states, key=_ORDER.index)
         yield VerdictCause(health, subject, f"{subject}: {more:,} more conditions", text)
 

@@ -196,8 +196,11 @@ def figures(live: LiveState) -> str:
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
     unknown = _unknown(live)
     running = sum(mirror.state.value == "running" for mirror in mirrors)
-    conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
+    counts = [(m, sum(sum(flow.counted_conditions.values()) for flow in m.flows.values())) for m in mirrors]
+    conditions = sum(count for _, count in counts)
     runs, known = ("running", "") if len(mirrors) == len(live.mirrors) else ("known to run", " known")
+    if any(count for mirror, count in counts if not mirror.lag_is_current):
+        known = " when last reported"
     head = f"{running} of {counted(len(live.mirrors), 'mirror')} {runs}"
     words = [head, lag_of_all(live), counted(conditions, "condition") + known]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)

@@ -74,6 +74,20 @@ def test_what_ends_by_itself_does_not_go_on_meanwhile(code: str, fields: dict[st
     assert (cause.health, cause.heals) == (Health.STOPPED, True)
 
 
+@pytest.mark.parametrize(
+    "fields", [{"state": JobState.STALE, "gone": True}, {"state": JobState.STOPPED}, {"late_ms": LAG_LATE_MS + 1}]
+)
+def test_conditions_of_a_job_that_reports_nothing_now_are_those_of_its_last_record(fields: dict[str, Any]) -> None:
+    """They may have ended since, with what caused them; and what ends by itself needs a job for it."""
+    waiting = status(records_lag=None, conditions=(condition("source_unreachable", stops=False),))
+    updated: dict[str, Any] = {"updated_at_ms": 1_764_000_000_000}
+    [cause] = [cause for cause in verdict(seen(waiting, CALM, **fields, **updated)).causes if cause.code]
+    assert cause.text == "source_unreachable: in the last record of its job, of 2025-11-24 16:00:00 UTC: t"
+    assert not cause.heals
+    [now] = verdict(seen(waiting, CALM, **updated)).causes
+    assert (now.text, now.heals) == ("source_unreachable: t", True)
+
+
 def test_a_condition_beside_copying_degrades() -> None:
     assert verdict(seen(status(conditions=(condition("groups_not_synced", stops=False),)), CALM)).health == "DEGRADED"
     assert set(WAITING) < set(CONDITION_CODES)
