@@ -148,10 +148,13 @@ class SameOffsetsStatus:
 @dataclass(frozen=True, slots=True)
 class LastLag:
     """The lag of a flow when it was known last: of what its source had at ``at_ms``, at most ``records`` are not
-    copied. What was written there since is unknown."""
+    copied. What was written there since is unknown. ``unknown_partitions`` are not in it: theirs was not known then.
+    ``worst_partitions``: those furthest behind, of the others."""
 
     records: int
     at_ms: int
+    unknown_partitions: int = field(default=0, metadata=SPARSE)
+    worst_partitions: tuple[PartitionLag, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import AclBinding
+from reconciler.replication.status import PartitionLag
 from reconciler.text import total
 
 Key = tuple[str, int]
@@ -178,11 +179,14 @@ class GroupMove:
 @dataclass(frozen=True, slots=True)
 class KnownLag:
     """When the origin does not answer: of what it had at ``at_ms``, at most ``records`` are not copied, and of what was
-    written there in the ``since_s`` seconds from then until now nothing is known."""
+    written there in the ``since_s`` seconds from then until now nothing is known. ``unknown_partitions``: of which
+    nothing was known then. ``worst_partitions``: those of the others that were furthest behind."""
 
     records: int
     at_ms: int
     since_s: int
+    unknown_partitions: int = 0
+    worst_partitions: tuple[PartitionLag, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,12 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         at = moment(flow.lag.at_ms, "%H:%M:%S UTC on %Y-%m-%d")
         since = f"then {time_words(flow.lag.since_s)} of writes unknown"
         yield _warning("loss", f"{head}: at most {counted(flow.lag.records, 'record')} as of {at}, {since}")
+        worst = [f"{each.topic}-{each.partition} {each.records_lag:,}" for each in flow.lag.worst_partitions]
+        if worst:
+            yield _warning("loss", f"most of them in {first_of(worst, _SHOWN)}")
+        if flow.lag.unknown_partitions:
+            text = f"of {counted(flow.lag.unknown_partitions, 'more partition')} of {name} it was not known then"
+            yield _warning("loss", f"{text}: all that they hold may be lost; the conditions of the flow name them")
 
     # A group may have read on after its last checkpoint, at most its lag. It reads that again, and loses nothing.
     if flow.groups_read_ms is None:

@@ -49,7 +49,7 @@ from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.two_way import Interleaved
 from reconciler.replication.policy import TopicSelector, is_heartbeats
 from reconciler.replication.records.pauses import Pause
-from reconciler.replication.status import FlowStatus
+from reconciler.replication.status import FlowStatus, LastLag
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted
 
@@ -370,14 +370,15 @@ def known_lag(flow: FlowStatus, reported_ms: int | None, selector: TopicSelector
     among the partitions furthest behind; otherwise they are few. The job uses an end for a while before it asks again,
     so the lag may be measured to an end as old as that."""
     if flow.records_lag is not None and reported_ms is not None:
-        beats = (worst for worst in flow.worst_partitions if not _waited_for(selector, worst.topic))
-        records = max(0, flow.records_lag - sum(beat.records_lag for beat in beats))
-        at_ms = reported_ms - LAG_HOLDS_MS
+        last = LastLag(flow.records_lag, reported_ms - LAG_HOLDS_MS, 0, flow.worst_partitions)
     elif flow.last_lag is not None:
-        records, at_ms = flow.last_lag.records, flow.last_lag.at_ms
+        last = flow.last_lag
     else:
         return None
-    return KnownLag(records, at_ms, max(0, math.ceil((now_ms - at_ms) / 1000)))
+    worst = tuple(each for each in last.worst_partitions if _waited_for(selector, each.topic))
+    beats = sum(each.records_lag for each in last.worst_partitions) - sum(each.records_lag for each in worst)
+    since_s = max(0, math.ceil((now_ms - last.at_ms) / 1000))
+    return KnownLag(max(0, last.records - beats), last.at_ms, since_s, last.unknown_partitions, worst)
 
 
 _NOTHING = PartitionMap(())

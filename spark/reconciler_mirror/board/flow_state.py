@@ -36,6 +36,7 @@ from reconciler_mirror.model.views import (
     FlowView,
     PartitionView,
     lag_of,
+    last_lag_of,
     lost_of,
 )
 
@@ -105,6 +106,8 @@ class LaneState:
     """When a session of the lane was last known to be at work, monotonic."""
     known: bool = False
     """That this was recent enough when views were last made."""
+    looked_ms: int = 0
+    """When that was, since 1970."""
     since: dict[tuple[str, int], tuple[int | None, float]] = field(default_factory=dict)
     """Position, and since when it has not moved, of partitions that have records to copy or may have."""
     views: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
@@ -207,8 +210,11 @@ def flow_view(flow: FlowState) -> FlowView:
     uncopied = sum(flow.discovered.uncopied.values())
     listed = bool(partitions) or not any(c.code in OF_A_READ for c in flow.discovered.conditions)
     lag = lag_of(partitions) if running and listed and not uncopied else (None, None)
+    now_ms = int(time.time() * 1000)
     if lag[0] is not None:
-        flow.last_lag = LastLag(lag[0], int(time.time() * 1000) - LAG_HOLDS_MS)
+        flow.last_lag = LastLag(lag[0], now_ms - LAG_HOLDS_MS)
+    elif partitions:
+        flow.last_lag = last_lag_of(partitions, now_ms, uncopied) or flow.last_lag
     latency = NO_LATENCY
     for lane in lanes:
         latency = latency.plus(lane.latency)
@@ -274,6 +280,7 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
         lane.known = known
         renew_views(lane)
     stopped = stopped_of(lane.conditions)
+    looked_ms, lane.looked_ms = lane.looked_ms, int(time.time() * 1000)
     outdated, lane.outdated = lane.outdated & lane.views.keys(), set()
     for key in outdated:
         p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
@@ -296,7 +303,15 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
                 began = lane.since[key] = (p.position, now)
             stalled = now - began[1] >= STALLED_S or key in stopped
         counts, how = lane.counts.get(key, (0, 0)), (p.path or lane.path, p.path_reason or lane.path_reason)
-        lane.views[key] = PartitionView(*key, *counts, lag, seconds, *how, key in stopped, p.paused, at_least, stalled)
+        # What was known when views were made last holds of that time, however long nothing is known from now on.
+        before, last = lane.views[key], None
+        if lag is None:
+            last = before.last_lag
+            if before.records_lag is not None:
+                last = (before.records_lag, looked_ms - LAG_HOLDS_MS)
+        lane.views[key] = PartitionView(
+            *key, *counts, lag, seconds, *how, key in stopped, p.paused, at_least, stalled, last
+        )
         if lag != 0:
             lane.outdated.add(key)
     return lane.views.values()

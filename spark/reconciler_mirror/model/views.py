@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.replication.handover import FlowSettings
+from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.records.pauses import Pause, Scope, scopes_around
-from reconciler.replication.status import FlowStatus, PathCount, ReportedLoss
+from reconciler.replication.status import FlowStatus, LastLag, PartitionLag, PathCount, ReportedLoss
 from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added
 from reconciler_mirror.model.lane import Condition
 
@@ -17,7 +18,8 @@ from reconciler_mirror.model.lane import Condition
 class PartitionView:
     """One source partition. Counts are this application's; lag in records and in seconds is None while not known.
     ``at_least``: records behind by what is known. ``stalled``: it has records to copy, or may have, and has not moved
-    for long, or is stopped."""
+    for long, or is stopped. ``last_lag``: records behind when that was known last, and when (ms since 1970); None: it
+    is known, or never was."""
 
     topic: str
     partition: int
@@ -31,6 +33,7 @@ class PartitionView:
     paused: bool = False
     at_least: int = 0
     stalled: bool = False
+    last_lag: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,29 @@ def lag_of(partitions: Iterable[PartitionView]) -> tuple[int | None, float | Non
         if partition.records_lag and partition.seconds_lag is not None:
             oldest = partition.seconds_lag if oldest is None else max(oldest, partition.seconds_lag)
     return (0, 0.0) if records == 0 else (records, oldest)
+
+
+LAST_WITHIN_MS = 60_000
+"""A source falls silent for one lane after the other. A partition that was unknown long before has no lag of then."""
+WORST_PARTITIONS = 10
+
+
+def last_lag_of(partitions: Iterable[PartitionView], now_ms: int, uncopied: int) -> LastLag | None:
+    """Of what was known at about one time, the latest; None where nothing was. ``uncopied``: partitions without a
+    lane."""
+    at_ms = now_ms - LAG_HOLDS_MS
+    lags = {p: p.last_lag if p.records_lag is None else (p.records_lag, at_ms) for p in partitions}
+    newest = max((lag[1] for lag in lags.values() if lag is not None), default=None)
+    if newest is None:
+        return None
+    known = {p: lag for p, lag in lags.items() if lag is not None and lag[1] >= newest - LAST_WITHIN_MS}
+    furthest = sorted(known.items(), key=lambda item: (-item[1][0], item[0].topic, item[0].partition))
+    return LastLag(
+        sum(records for records, _ in known.values()),
+        min(at for _, at in known.values()),
+        len(lags) - len(known) + uncopied,
+        tuple(PartitionLag(p.topic, p.partition, lag[0], None) for p, lag in furthest[:WORST_PARTITIONS] if lag[0]),
+    )
 
 
 def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:

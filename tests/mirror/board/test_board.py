@@ -29,7 +29,7 @@ from reconciler_mirror.model.lane import (
     PartitionSpec,
     lane_of,
 )
-from reconciler_mirror.model.views import FlowView, PartitionView, pause_counts
+from reconciler_mirror.model.views import LAST_WITHIN_MS, FlowView, PartitionView, pause_counts
 from reconciler_mirror.report.status import Application, record
 
 from reconciler.replication.handover import FlowSettings, MirrorSettings
@@ -182,8 +182,8 @@ class Clock:
     """Monotonic time of what is tested. Lanes of ``board`` are at work meanwhile."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = time.monotonic()
-        fake = SimpleNamespace(monotonic=lambda: self.now, time=lambda: time.time())
+        self.now, self.later = time.monotonic(), 0.0
+        fake = SimpleNamespace(monotonic=lambda: self.now, time=lambda: time.time() + self.later)
         for module in ("board", "flow_state"):
             monkeypatch.setattr(f"reconciler_mirror.board.{module}.time", fake)
 
@@ -382,6 +382,26 @@ def test_the_lag_that_was_known_last_outlives_the_source_that_told_it(board: Boa
     assert last is not None
     assert last.records == 5
     assert 0 <= last.at_ms + LAG_HOLDS_MS - before_ms < 60_000
+
+
+def test_the_last_lag_leaves_out_what_was_not_known_then(board: Board, clock: Clock) -> None:
+    """A partition that stands with an unknown lag hides that of no other, and no old figure of it counts."""
+    board.progress(told(0, 7, 9))
+    board.progress(told(1, 1, 4))
+    assert board.view()[0].figures.records_lag == 5
+    board.progress(told(1, None, None))
+    last = board.view()[0].figures.last_lag
+    assert last is not None
+    assert (last.records, last.unknown_partitions) == (5, 0), "it was known a moment ago"
+    clock.now += LAST_WITHIN_MS / 1000 + 1
+    clock.later = LAST_WITHIN_MS / 1000 + 1
+    board.progress(told(0, 7, 9))
+    board.view()
+    clock.now += SILENT_S + 1
+    last = board.view()[0].figures.last_lag
+    assert last is not None
+    assert (last.records, last.unknown_partitions) == (2, 1)
+    assert [(p.partition, p.records_lag) for p in last.worst_partitions] == [(0, 2)]
 
 
 def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:

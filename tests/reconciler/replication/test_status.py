@@ -54,7 +54,7 @@ EVERYTHING = FlowStatus(
     lag_unknown_partitions=2,
     stalled_partitions=1,
     same_offsets=SameOffsetsStatus(1, 2, 3, Filling(1, 2, 3.5)),
-    last_lag=LastLag(5, 6),
+    last_lag=LastLag(5, 6, 1, (PartitionLag("t", 1, 5, None),)),
     lanes=4,
     oldest_unread_seconds=7.5,
 )  # fmt: skip

@@ -57,6 +57,23 @@ def test_a_lag_that_became_unknown_is_told_as_it_was_known_last() -> None:
     assert known_lag(told, 100_000, selector_of(flow("east", "west", "orders")), 21_400) == KnownLag(1_161, 1_000, 21)
 
 
+def test_what_may_be_lost_is_said_by_partition_and_what_was_never_known_apart() -> None:
+    orders, beats = PartitionLag("orders", 3, 1_158, None), PartitionLag("heartbeats", 0, 3, None)
+    told = FlowStatus("there", "", records_lag=None, last_lag=LastLag(1_161, 1_000, 2, (orders, beats)))
+    known = known_lag(told, 100_000, selector_of(flow("us", "eu", "orders")), 21_400)
+    assert known == KnownLag(1_158, 1_000, 21, 2, (orders,))
+    move = move_of(load({"e.yaml": ENVIRONMENT}, "e"), Way.FAILOVER, "there")
+    drained = DrainedFlow((), "running", lag=known)
+    checks = checks_of(FailoverFacts(move, False, "no answer", drained, ()), FailoverRequest(unplanned=True))
+    said = [check.text for check in checks if check.code == "loss"]
+    assert "at most 1,158 records as of" in said[0]
+    assert said[1:] == [
+        "most of them in orders-3 1,158",
+        "of 2 more partitions of there it was not known then: all that they hold may be lost; the conditions of the "
+        "flow name them",
+    ]
+
+
 @pytest.mark.parametrize(
     ("lag", "words"),
     [
