@@ -74,7 +74,8 @@ class Judged:
 
     @property
     def copied(self) -> Mapping[Key, tuple[str, int]]:
-        """By the offset map. Only offsets that ``start`` gives begin such a partition."""
+        """By the offset map. Only offsets that ``start`` gives begin such a partition, and only where the flow itself
+        has not gone on from there: its position was lost then."""
         return self.facts.copied.get(self.copies.state, {})
 
     @property
@@ -105,8 +106,10 @@ class Judged:
     def start(self, key: Key) -> str:
         """How a job would begin the partition because the flow's ``start`` says so; else empty."""
         start, (topic, number) = self.flow.start, self.copies.partitions[key]
-        if number in (start.offsets or {}).get(topic, {}):
-            return "offsets"
+        begin = (start.offsets or {}).get(topic, {}).get(number)
+        if begin is not None:
+            copied_by, copied_to = self.copied.get(key, ("", 0))
+            return "" if copied_by == self.copies.state and copied_to > begin else "offsets"
         kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
         agreed = kind == AGAIN or (self.first and kind in ("latest", "timestamp"))
         return kind if agreed and key not in self.copied else ""

@@ -254,7 +254,7 @@ class Starter:
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
         spec = self._lane.spec
         # Explicit offsets. One that the source does not have stops its partition: no other was asked for.
-        given = [p for p in fresh if p.source in spec.start_offsets]
+        given = await self._not_begun_before([p for p in fresh if p.source in spec.start_offsets])
         bounds = await self._bounds(given)
         for partition in given:
             known, wanted = bounds[partition.source], spec.start_offsets[partition.source]
@@ -279,6 +279,18 @@ class Starter:
                 self._lane.stop(partition, conditions.source_refuses(partition.spec, offset.code))
             else:
                 raise offset
+
+    async def _not_begun_before(self, given: Sequence[Partition]) -> Sequence[Partition]:
+        """Explicit offsets stay in a flow's files for good. Where the flow has gone on from there since, its position
+        was lost, and beginning there again would copy all of that twice."""
+        lane = self._lane
+        ids = {p.source: (p.log.topic_id, lane.target.topics[p.spec.target_topic].topic_id) for p in given}
+        for key, (flow, copied_to) in (await copied_before(lane.target, ids)).items():
+            if flow == lane.spec.state and copied_to > lane.spec.start_offsets[key]:
+                partition = next(p for p in given if p.source == key)
+                before = (lane.spec.flow, copied_to)
+                lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
+        return [p for p in given if p.hold.phase is Phase.STARTING]
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
         """Those whose records the target may have already are stopped: from the start they would be there twice. This

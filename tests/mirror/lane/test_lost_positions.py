@@ -65,6 +65,19 @@ def test_a_forgotten_position_is_not_begun_anew(flow: Flow) -> None:
     assert len(flow.target_content()[0]) == 61
 
 
+def test_offsets_that_the_file_gives_begin_no_partition_again_that_went_on_from_there(flow: Flow) -> None:
+    """`import-positions` writes them, and they stay in the file when the group is deleted a year later."""
+    admin = AdminClient(flow.target.super_client())
+    admin.delete_consumer_groups([f"mirror.{flow.topic}"])[f"mirror.{flow.topic}"].result(20)
+    report, _ = flow.run(batch_path, has("position_missing"), start_offsets={(flow.topic, 0): 20})
+    assert "--partition 0 --to 60" in report.progress.conditions[0].todo
+    assert len(flow.target_content()[0]) == 60
+    fill(flow.source, flow.topic, RECORDS[:1])
+    report, _ = flow.run(batch_path, caught_up, start_offsets={(flow.topic, 0): 60})
+    assert report.progress.conditions == ()
+    assert len(flow.target_content()[0]) == 61
+
+
 @pytest.mark.parametrize("metadata", ["", '{"i":"","e":-1,"h":3,"o":60,"d":"00000000"}'], ids=["none", "no proof"])
 @pytest.mark.parametrize("offset", [40, 80])
 def test_a_position_that_another_client_committed_stops_the_partition(offset: int, metadata: str, flow: Flow) -> None:

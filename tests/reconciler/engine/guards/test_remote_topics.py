@@ -164,6 +164,16 @@ def test_its_own_copies_without_their_positions_are_told_as_that() -> None:
     assert "seek ENV east-to-west --topic orders --partition 0 --to 40" in refused.todo
 
 
+@pytest.mark.parametrize(("offset", "blocks"), [(39, True), (40, False), (41, False)])
+def test_offsets_that_import_wrote_begin_no_partition_that_went_on_from_there(offset: int, *, blocks: bool) -> None:
+    """They stay in the file. A position that was lost since leaves them as the place to begin at."""
+    facts = replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("east-to-west", 40))})
+    start = Start("offsets", offsets={SOURCE: {0: offset, 1: offset}})
+    made, sentence = blocked(facts, flow("east", "west", SOURCE, start=start))
+    assert [refused.reason.code for refused in made.refused] == [Why.REMOTE_TOPIC_NOT_EMPTY] * blocks
+    assert ("again" in sentence) is blocks
+
+
 def test_a_flow_that_was_renamed_without_moved_is_told_its_earlier_name() -> None:
     made, _ = blocked(replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("before", 40))}))
     assert "moved: [{flow: east-to-west, from: before}]" in made.refused[0].todo
