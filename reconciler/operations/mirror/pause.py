@@ -20,12 +20,20 @@ from reconciler.backends.state.lock import this_process
 from reconciler.engine.apply.audit_lines import Actor
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.live import LiveMirror
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.apply.audit import Audit, recorded
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
-from reconciler.resources.mirrors.pause import PauseRequest, progress, require_exists, scopes, to_lift, words
+from reconciler.resources.mirrors.pause import (
+    PauseRequest,
+    progress,
+    reported_pauses,
+    require_exists,
+    scopes,
+    to_lift,
+    words,
+)
 
 LOOK_S = 0.3
 
@@ -56,7 +64,7 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
-        lifted = {scope: to_lift(scope, _held(session, scope.flow)) for scope in wanted}
+        lifted = {scope: to_lift(scope, _held(session, scope.flow, also_reported=True)) for scope in wanted}
         before = _status_times(session, wanted)
         _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
         later = _await(session, wanted, before, wait_s, paused=False)
@@ -74,7 +82,7 @@ def hold(session: Session, wanted: Sequence[Scope], reason: str, wait_s: float) 
     Raises ReconcilerError when they cannot be written, or when the job has not confirmed in time.
     """
     before = _status_times(session, wanted)
-    records: dict[str, bytes | None] = {_key(session, scope): dumps(_fresh(scope, reason)) for scope in wanted}
+    records: dict[str, bytes | None] = {_keys(session, scope)[0]: dumps(_fresh(scope, reason)) for scope in wanted}
     write_records(place_of(session, wanted[0].flow), Principal.APPLY, records)
     return _await(session, wanted, before, wait_s, paused=True)
 
@@ -82,8 +90,9 @@ def hold(session: Session, wanted: Sequence[Scope], reason: str, wait_s: float) 
 def lift(session: Session, wanted: Sequence[Scope], wait_s: float) -> list[str]:
     """Resumes everything of these scopes of one flow, as ``hold`` pauses."""
     before = _status_times(session, wanted)
-    held = _held(session, wanted[0].flow)
-    keys = [_key(session, each_pause.scope) for scope in wanted for each_pause in to_lift(scope, held)]
+    held = _held(session, wanted[0].flow, also_reported=True)
+    lifted = [each_pause.scope for scope in wanted for each_pause in to_lift(scope, held)]
+    keys = [key for scope in lifted for key in _keys(session, scope)]
     write_records(place_of(session, wanted[0].flow), Principal.APPLY, dict.fromkeys(keys))
     return _await(session, wanted, before, wait_s, paused=False)
 
@@ -131,16 +140,23 @@ def place_of(session: Session, flow: str) -> Cluster:
     return session.topology.clusters[session.topology.status_cluster(mirror)]
 
 
-def _held(session: Session, flow: str) -> list[Pause]:
+def _held(session: Session, flow: str, *, also_reported: bool = False) -> list[Pause]:
+    """``also_reported``: with those that the job still obeys although their records are gone."""
     pauses, state = session.records[place_of(session, flow).name].pauses(), session.topology.flows[flow].state_name
-    held = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
-    return [replace(pause, scope=replace(pause.scope, flow=flow)) for pause in held]
+    written = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
+    held = {(scope := replace(pause.scope, flow=flow)): replace(pause, scope=scope) for pause in written}
+    job = job_of(session, flow) if also_reported else None
+    if isinstance(job, LiveMirror) and job.state is JobState.RUNNING and flow in job.flows:
+        held |= {pause.scope: pause for pause, _ in reported_pauses(flow, job.flows[flow]) if pause.scope not in held}
+    return list(held.values())
 
 
-def _key(session: Session, scope: Scope) -> str:
-    """A pause outlives a rename: its record has the name of the flow's state."""
-    state = session.topology.flows[scope.flow].state_name
-    return pause_key(session.topology.environment, replace(scope, flow=state))
+def _keys(session: Session, scope: Scope) -> list[str]:
+    """A pause outlives a rename of its flow, whose state's name its record has, and of the environment: the key under
+    its present name is the first, and a resume deletes all."""
+    topology = session.topology
+    named = replace(scope, flow=topology.flows[scope.flow].state_name)
+    return [pause_key(environment, named) for environment in (topology.environment, *topology.moved_from)]
 
 
 def _status_times(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
@@ -155,8 +171,9 @@ def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None])
         return
     by_cluster: dict[str, dict[str, bytes | None]] = {}
     for scope, pause in pauses.items():
-        key = _key(session, scope)
-        by_cluster.setdefault(place_of(session, scope.flow).name, {})[key] = None if pause is None else dumps(pause)
+        keys = _keys(session, scope)
+        values = dict.fromkeys(keys) if pause is None else {keys[0]: dumps(pause)}
+        by_cluster.setdefault(place_of(session, scope.flow).name, {}).update(values)
     with audited(session, command, [step for values in by_cluster.values() for step in _steps(values)]) as outcomes:
         for cluster, values in by_cluster.items():
             write_records(session.topology.clusters[cluster], Principal.APPLY, values)

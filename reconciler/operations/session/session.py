@@ -87,7 +87,10 @@ class Session:
         for name, declared in clusters:
             begun = partial(ahead.take, name) if ahead is not None and ahead.reads(declared) else None
             self.clusters[name] = KafkaCluster(declared, principal, topology.environment, begun)
-        self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
+        self.records = {
+            name: StatusRecords(declared, topology.environment, principal, moved_from=topology.moved_from)
+            for name, declared in clusters
+        }
         self.strays: Mapping[str, LiveMirror] = {}
         unseen = UnseenJobs(topology, self.records, principal, self.status, lambda: self.read_last_apply().applied)
         here = SparkRunner(

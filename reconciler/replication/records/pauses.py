@@ -7,6 +7,7 @@ deleting the record (a tombstone) resumes. The topic is compacted: a pause outli
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.replication.json_codec import Codec, JsonRecord
@@ -84,6 +85,19 @@ class _Written:
     by: str
     reason: str
     paused: bool = True
+
+
+def pauses_in(environments: Sequence[str], records: Mapping[str, bytes | None]) -> Mapping[Scope, Pause | None]:
+    """What records say of scopes; None: it was resumed. A scope without a record has none.
+
+    ``environments``: names of the environment, its present one first. The record under the latest name counts.
+    """
+    said: dict[Scope, Pause | None] = {}
+    for environment in reversed(environments):
+        for key, value in records.items():
+            if (scope := scope_of(environment, key)) is not None:
+                said[scope] = None if value is None else loads(scope, value)
+    return said
 
 
 _RECORD = JsonRecord(_Written, "pause", codec=Codec(lenient=True))

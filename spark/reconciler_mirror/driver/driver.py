@@ -97,7 +97,7 @@ class Driver:
         self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
         self._state: ApplicationState = "starting"
-        self._pauses = PauseReader(settings.status, settings.environment, self._paused)
+        self._pauses = PauseReader(settings.status, settings.environment, self._paused, settings.moved_from)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
     def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> DriverOutcome:
@@ -264,12 +264,14 @@ class Driver:
 
     def _paused(self, pauses: Pauses) -> None:
         self._board.set_pauses(pauses.values())
+        for flow in self._settings.flows:
+            self._board.set_condition(flow.name, "pauses", self._pauses.condition(flow.state_name))
         self._leases.partitions_changed()
 
     def _take_over(self, flow: FlowSettings, takeover: WireTakeover) -> bool:
         """Gets ready, waits for the predecessor's place, takes. False: to be tried again."""
         known = self._pauses.known.wait(_PAUSES_S)  # what is paused must not be copied
-        self._board.set_condition(flow.name, "pauses", self._pauses.trouble)
+        self._board.set_condition(flow.name, "pauses", self._pauses.condition(flow.state_name))
         if not known:
             return False
         try:

@@ -1,21 +1,22 @@
 """Reads the pauses of this environment from the status topic.
 
-Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. A topic that is
-not there holds no pauses; a cluster that does not answer is asked again; without the right to read, flows run and say
-so.
+Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. Only a record
+ends a pause: one whose record is gone, because its topic was deleted or truncated, holds until the job ends, and is
+reported. A topic that is not there when the job starts holds no pauses; a cluster that does not answer is asked again;
+without the right to read, flows run and say so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.replication.handover import StatusPlace
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic
-from reconciler.replication.records.pauses import Pause, Scope, loads, scope_of
+from reconciler.replication.records.pauses import Pause, Scope, pauses_in, scope_of
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import follow
 from reconciler_mirror.model.lane import GRANTS, Condition
@@ -28,11 +29,21 @@ Pauses = Mapping[Scope, Pause]
 class PauseReader:
     """``changed`` gets all pauses after the first reading and at each change; ``trouble`` what keeps them unknown."""
 
-    def __init__(self, place: StatusPlace, environment: str, changed: Callable[[Pauses], None]) -> None:
+    def __init__(
+        self,
+        place: StatusPlace,
+        environment: str,
+        changed: Callable[[Pauses], None],
+        moved_from: Sequence[str] = (),
+    ) -> None:
+        """``moved_from``: names that the environment had, the last one first."""
         self._place = place
-        self._environment = environment
+        self._environments = (environment, *moved_from)
         self._changed = changed
+        self._topic: CompactedTopic | None = None
         self._pauses: dict[Scope, Pause] = {}
+        self._gone: frozenset[Scope] = frozenset()
+        """Of ``_pauses``: those without a record."""
         self.known = threading.Event()
         self.trouble: Condition | None = None
         self.writer = ""
@@ -49,17 +60,35 @@ class PauseReader:
                 self.writer = str(parsed(values.get(self._place.key) or b"{}")["application_id"])
             except (ValueError, LookupError, TypeError):
                 self.writer = ""
-        scopes = {key: scope for key in moved if (scope := scope_of(self._environment, key)) is not None}
-        if scopes or self.trouble is not None or not self.known.is_set():
-            pauses = ((scope_of(self._environment, key), value) for key, value in values.items())
-            self._tell({scope: loads(scope, value) for scope, value in pauses if scope is not None})
+        of_a_pause = any(scope_of(name, key) is not None for key in moved for name in self._environments)
+        anew, self._topic = topic is not self._topic, topic
+        if of_a_pause or anew or self.trouble is not None or not self.known.is_set():
+            self._tell(pauses_in(self._environments, {key: newest.value for key, newest in topic.newest.items()}))
 
-    def _tell(self, pauses: dict[Scope, Pause]) -> None:
-        self.trouble = None
-        if pauses != self._pauses or not self.known.is_set():
-            self._pauses = dict(pauses)
+    def _tell(self, said: Mapping[Scope, Pause | None]) -> None:
+        gone = frozenset(self._pauses.keys() - said.keys())
+        pauses = {scope: self._pauses[scope] for scope in gone}
+        pauses |= {scope: pause for scope, pause in said.items() if pause is not None}
+        news = (pauses, gone) != (self._pauses, self._gone) or self.trouble is not None or not self.known.is_set()
+        self.trouble, self._pauses, self._gone = None, pauses, gone
+        if news:
             self._changed(dict(pauses))
             self.known.set()
+
+    def condition(self, flow: str) -> Condition | None:
+        """What is wrong with the pauses of a flow, by its state's name."""
+        gone = sorted(scope for scope in self._gone if scope.flow == flow)
+        if self.trouble is not None or not gone:
+            return self.trouble
+        place, cluster = self._place, self._place.cluster.cluster
+        return Condition(
+            "pauses_unreadable",
+            f"{place.topic} on {cluster} has no record any more of {', '.join(map(str, gone))} being paused: it was "
+            "deleted, recreated or truncated. The pause holds until this application ends, and not after its next "
+            "start",
+            "Pause again, so that it outlives a restart: reconciler mirror pause ENV FLOW. To copy: reconciler mirror "
+            "resume ENV FLOW.",
+        )
 
     def _failed(self, error: Exception) -> None:
         place, cluster = self._place, self._place.cluster.cluster

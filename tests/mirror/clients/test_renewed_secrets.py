@@ -22,7 +22,7 @@ from reconciler_mirror.model.lane import Condition
 from reconciler.kafka.client.errors import AuthenticationFailedError, BrokerError, ConnectionLostError
 from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import Endpoint, StatusPlace
-from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic
+from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic, Newest
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 
 HERE = Endpoint("west", ("nowhere:1",), {})
@@ -64,16 +64,50 @@ def test_pauses_are_read_over_a_new_connection_once_the_old_one_is_not_let_in(
 
 
 def test_a_request_that_came_to_a_broker_without_the_topic_lifts_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been reassigned. Only a topic that brokers say is absent holds none."""
+    """It may have been reassigned. Nor does a topic that is gone: only a record ends a pause."""
     told: list[Mapping[Scope, Pause]] = []
     reader = PauseReader(StatusPlace(HERE, "status", "key"), "e", told.append)
     scope = Scope("f", "orders", 3)
-    topic: Any = SimpleNamespace(values=lambda: {pause_key("e", scope): dumps(Pause(scope, 1, "ann", "why"))})
-    reader._heard(topic, frozenset(topic.values()))
+    reader._heard(*_topic_with({pause_key("e", scope): dumps(Pause(scope, 1, "ann", "why"))}))
     reader._failed(BrokerError(3, "reading status-0"))
     assert list(told[-1]) == [scope]
+    assert reader.condition("f") is None
     reader._failed(AbsentTopicError(3, "topic status"))
-    assert told[-1] == {}
+    reader._heard(*_topic_with({}))  # it was created again
+    assert list(told[-1]) == [scope]
+    gone = reader.condition("f")
+    assert gone is not None
+    assert "no record any more of partition orders-3 of flow f being paused" in gone.text
+    assert reader.condition("g") is None
+    reader._heard(*_topic_with({pause_key("e", scope): None}))
+    assert (told[-1], reader.condition("f")) == ({}, None)
+
+
+def test_a_topic_that_was_never_there_holds_no_pauses() -> None:
+    told: list[Mapping[Scope, Pause]] = []
+    reader = PauseReader(StatusPlace(HERE, "status", "key"), "e", told.append)
+    reader._failed(AbsentTopicError(3, "topic status"))
+    assert (told, reader.known.is_set(), reader.condition("f")) == ([{}], True, None)
+
+
+def test_a_pause_outlives_a_rename_of_its_environment() -> None:
+    """Else a flow that was failed over would copy again, into topics that consumers write to now."""
+    told: list[Mapping[Scope, Pause]] = []
+    reader = PauseReader(StatusPlace(HERE, "status", "key"), "new", told.append, ("old",))
+    scope, other = Scope("f"), Scope("g")
+    before = {pause_key("old", each): dumps(Pause(each, 1, "ann", "before")) for each in (scope, other)}
+    reader._heard(*_topic_with(before))
+    assert {each.reason for each in told[-1].values()} == {"before"}
+    reader._heard(*_topic_with({**before, pause_key("new", scope): dumps(Pause(scope, 2, "ann", "now"))}))
+    assert [told[-1][each].reason for each in (scope, other)] == ["now", "before"]
+    reader._heard(*_topic_with({**before, pause_key("new", scope): None}))
+    assert list(told[-1]) == [other]
+
+
+def _topic_with(records: Mapping[str, bytes | None]) -> tuple[Any, frozenset[str]]:
+    newest = {key: Newest(0, number, 0, value) for number, (key, value) in enumerate(records.items())}
+    values = {key: value for key, value in records.items() if value is not None}
+    return SimpleNamespace(newest=newest, values=lambda: values), frozenset(records)
 
 
 def test_topics_are_listed_over_a_new_connection_after_one_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:

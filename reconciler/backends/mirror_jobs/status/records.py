@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication import status
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.records.compacted_topic import Newest
-from reconciler.replication.records.pauses import Pause, Scope, loads, scope_of
+from reconciler.replication.records.pauses import Pause, Scope, pauses_in
 from reconciler.replication.status import FORMER_LAG_HEADER, StatusRecord
 
 STALE_AT_LEAST_MS = 30_000
@@ -155,9 +155,12 @@ class StatusRecords:
         environment: str,
         principal: Principal = Principal.PLAN,
         topic: str = STATUS_TOPIC,
+        moved_from: Sequence[str] = (),
     ) -> None:
+        """``moved_from``: names that the environment had, the last one first."""
         self.cluster = cluster
         self.environment = environment
+        self.moved_from = tuple(moved_from)
         self.principal = principal
         self.topic = topic
         self.topic_missing = False
@@ -228,8 +231,8 @@ class StatusRecords:
         """Every pause of the environment's flows that is written on this cluster."""
         with self._lock:
             newest = self._fresh(None)
-        pauses = ((scope_of(self.environment, key), record.value) for key, record in newest.items())
-        return {scope: loads(scope, value) for scope, value in pauses if scope is not None and value is not None}
+        said = pauses_in((self.environment, *self.moved_from), {key: each.value for key, each in newest.items()})
+        return {scope: pause for scope, pause in said.items() if pause is not None}
 
     def close(self) -> None:
         self._records.close()
