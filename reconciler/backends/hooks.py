@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import stat
 import subprocess
 import tempfile
@@ -137,7 +138,13 @@ def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: lis
     request = urllib.request.Request(hook.target, data, dict(headers), method=hook.method)  # noqa: S310 - listed
     called = f"hook {hook.method} {hook.target}"
     try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=hook.timeout_ms / 1000) as answer:
+        trusted = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=hook.ca or None))
+    except OSError as error:
+        problem = f"hook {hook.target}: the authorities in {hook.ca} cannot be read: {error.strerror or error}"
+        todo = "Correct ca, or put the file there, in PEM."
+        raise ReconcilerError(problem, "Without them the server's certificate cannot be checked.", todo) from None
+    try:
+        with urllib.request.build_opener(_NoRedirect, trusted).open(request, timeout=hook.timeout_ms / 1000) as answer:
             status, output = answer.status, answer.read(MOST_OUTPUT)
     except urllib.error.HTTPError as error:
         with error:

@@ -57,6 +57,7 @@ def _of(reading: Reading, path: tuple[str, ...], kind: HookKind) -> dict[str, An
                 "headers": MappingProxyType({key: str(entry.value.data) for key, entry in entries.items()}),
                 "text": reading.value(*at, "body", default=""),
                 "status": reading.value(*at, "status", default=200),
+                "ca": reading.value(*at, "ca", default=""),
             }
         case HookKind.FILE:
             return {
@@ -73,6 +74,14 @@ def _wrong(hook: CutoverHook) -> list[tuple[str, str]]:
     if hook.kind is HookKind.HTTP:
         if not hook.target.startswith(("https://", "http://")) or "@" in hook.target.split("/")[2]:
             problems.append((f"calls {hook.target}", "Write https://HOST/PATH, with credentials in headers"))
-    elif not hook.target.startswith("/") or ".." in hook.target.split("/"):
+        if hook.ca and (not _plain(hook.ca) or REFERENCE.search(hook.ca)):
+            problems.append((f"has ca: {hook.ca}", "Write an absolute path, such as /etc/ssl/api-server.pem"))
+        if hook.ca and hook.target.startswith("http://"):
+            problems.append((f"has a ca, and calls {hook.target} without TLS", "Write https://, or leave ca out"))
+    elif not _plain(hook.target):
         problems.append((f"names {hook.target}", "Write an absolute path, such as /opt/hooks/switch-dns"))
     return problems
+
+
+def _plain(path: str) -> bool:
+    return path.startswith("/") and ".." not in path.split("/")

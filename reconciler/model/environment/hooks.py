@@ -24,7 +24,7 @@ class HookKind(StrEnum):
 class CutoverHook:
     """``target``: a program's path, a URL, or a file's path; it holds no reference. ``arguments``, values of
     ``headers`` and ``text`` (a body, or what the file holds) may hold references to secrets. ``status``: what an HTTP
-    call must answer."""
+    call must answer. ``ca``: file of the authorities that a call trusts, empty for the system's."""
 
     kind: HookKind
     target: str
@@ -33,6 +33,7 @@ class CutoverHook:
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
     status: int = 200
+    ca: str = ""
     timeout_ms: int = 60_000
     where: Where = field(default=NOWHERE, compare=False)
 
@@ -46,6 +47,7 @@ class CutoverHook:
             case HookKind.HTTP:
                 headers = "".join(f", {name}: {value}" for name, value in self.headers.items())
                 body = f", body {self.text}" if self.text else ""
-                return f"calls {self.method} {self.target}{headers}{body}, expects {self.status}, {within}"
+                trusts = f", trusts {self.ca}" if self.ca else ""
+                return f"calls {self.method} {self.target}{headers}{body}{trusts}, expects {self.status}, {within}"
             case HookKind.FILE:
                 return f"writes {self.target}: {self.text}"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key
 
 from reconciler.backends.hooks import run_hook, unlisted
 from reconciler.errors import BlockedError, ReconcilerError, SecretError
 from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.replication.allowed import allowed
+from tests.support.access.certificates import self_signed
 
 FACTS = {"RECONCILER_HOOK": "switch"}
 
@@ -160,6 +164,39 @@ def test_a_redirect_is_not_followed_and_a_slow_one_is_given_up(address: str) -> 
     assert len(Calls.seen) == 1
     with pytest.raises(ReconcilerError, match=r"no answer: .*timed out"):
         run_hook(call(address, "/slow", 300), FACTS)
+
+
+def test_a_call_by_tls_trusts_the_authorities_of_its_file_and_no_others(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the system's do not count then: an API server of Kubernetes has an authority of its own."""
+    pem = {}
+    for name in ("this", "other"):
+        key, certificate = self_signed(name)
+        pem[name] = tmp_path / name
+        private = load_der_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        pem[name].write_bytes(private + ssl.DER_cert_to_PEM_cert(certificate).encode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem["this"])
+    server = HTTPServer(("127.0.0.1", 0), Calls)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"https://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("RECONCILER_ALLOW", f"hook:{url}/*")
+    try:
+        trusting = replace(call(url, "/a"), ca=str(pem["this"]))
+        assert run_hook(trusting, FACTS) == f"PUT {url}/a answered 204"
+        assert f", trusts {pem['this']}," in trusting.words
+        for ca in (str(pem["other"]), ""):
+            with pytest.raises(ReconcilerError, match=r"no answer: .*certificate verify failed"):
+                run_hook(replace(trusting, ca=ca), FACTS)
+        for ca in (str(tmp_path / "absent"), str(tmp_path)):
+            with pytest.raises(ReconcilerError, match=f"the authorities in {ca} cannot be read"):
+                run_hook(replace(trusting, ca=ca), FACTS)
+        assert len(Calls.seen) == 1
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -10,12 +10,16 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.backends.hooks import run_hook
+from reconciler.errors import ReconcilerError
+from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import CLUSTER, Deployment
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
@@ -24,7 +28,7 @@ from tests.support.jobs.kubernetes.server import ApiServer
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 
 MANIFESTS = ROOT / "docs/mirror/deploy/kubernetes"
 NAMESPACE = "mirror"
@@ -95,6 +99,42 @@ def application(job: Job) -> str:
     with contextlib.suppress(OSError):
         return job.application_id
     return ""
+
+
+def test_a_hook_patches_what_clients_read_their_address_from(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a service account that may do this and nothing else, as docs/consumers/cutover.md has it."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["kafka"], "verbs": ["patch"]}
+    meta = {"name": "cutover", "namespace": NAMESPACE}
+    account = {"kind": "ServiceAccount", "name": "cutover", "namespace": NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "cutover"}
+    server.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    server.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": [rule]})
+    server.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": meta, "roleRef": role, "subjects": [account],
+        }
+    )  # fmt: skip
+    for name in ("kafka", "other"):
+        of_name = {"name": name, "namespace": NAMESPACE}
+        content = {"servers": "us:9092", "kept": "yes"}
+        server.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": of_name, "data": content})
+    (tmp_path / "token").write_text(server.token(NAMESPACE, "cutover"))
+    maps = f"{server.url}/api/v1/namespaces/{NAMESPACE}/configmaps"
+    monkeypatch.setenv("RECONCILER_ALLOW", f"hook:{maps}/*")
+    hook = CutoverHook(
+        HookKind.HTTP, f"{maps}/kafka", (), "PATCH",
+        {"Authorization": f"Bearer ${{file:{tmp_path}/token}}", "Content-Type": "application/merge-patch+json"},
+        '{"data": {"servers": "eu:9092"}}', ca=str(server.authority),
+    )  # fmt: skip
+    for _ in range(2):  # a killed run calls it again
+        assert run_hook(hook, {}).startswith(f"PATCH {maps}/kafka answered 200")
+        data = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/kafka")["data"]
+        assert data == {"servers": "eu:9092", "kept": "yes"}
+    with pytest.raises(ReconcilerError, match="answered 403, expected 200"):
+        run_hook(replace(hook, target=f"{maps}/other"), {})
 
 
 EXECUTOR, DRIVER = "KubernetesExecutorBackend", "mirror_job.py"

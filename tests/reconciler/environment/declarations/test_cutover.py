@@ -18,11 +18,13 @@ def hooks(text: str) -> dict[str, CutoverHook]:
 def test_each_kind_is_read() -> None:
     read = hooks(
         "{before: {command: [/opt/a, '${env:A}'], timeout: 5s},"
-        " switch: {http: {url: 'https://h.example/x', method: PUT, headers: {A: b}, body: c, status: 204}},"
+        " switch: {http: {url: 'https://h.example/x', method: PUT, headers: {A: b}, body: c, status: 204, ca: /ca}},"
         " after: {file: {path: /etc/a, text: b}}}"
     )
     assert read["before"] == CutoverHook(HookKind.COMMAND, "/opt/a", ("${env:A}",), timeout_ms=5_000)
-    assert read["switch"] == CutoverHook(HookKind.HTTP, "https://h.example/x", (), "PUT", {"A": "b"}, "c", 204)
+    assert read["switch"] == CutoverHook(
+        HookKind.HTTP, "https://h.example/x", (), "PUT", {"A": "b"}, "c", 204, "/etc/ca"
+    )
     assert read["after"] == CutoverHook(HookKind.FILE, "/etc/a", text="b")
     assert read["before"].words == "runs /opt/a '${env:A}', within 5 s"
     assert load({"a.yaml": f"{CLUSTERS}cutover:\n"}, "prod").hooks == {}
@@ -36,6 +38,9 @@ def test_each_kind_is_read() -> None:
         ("{command: ['${env:SHELL}']}", "bad-hook"),
         ("{http: {url: 'https://user:pass@h.example/'}}", "bad-hook"),
         ("{http: {url: 'https://h.example/${env:A}'}}", "bad-hook"),
+        ("{http: {url: 'https://h.example/', ca: api.pem}}", "bad-hook"),
+        ("{http: {url: 'https://h.example/', ca: '/${env:A}'}}", "bad-hook"),
+        ("{http: {url: 'http://h.example/', ca: /etc/api.pem}}", "bad-hook"),
         ("{file: {path: etc/a, text: b}}", "bad-hook"),
         ("{file: {path: /etc/a, text: b}, command: [/opt/a]}", "one-of"),
         ("{timeout: 5s}", "one-of"),
