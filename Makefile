@@ -55,14 +55,12 @@ test-least-privilege: install
 	@LEAST_PRIVILEGE=all $(PYTHON_IN_VENV) -m pytest -q -s --timeout 1800 tests/e2e/apply/test_least_privilege.py \
 		tests/mirror/driver/test_least_privilege.py tests/e2e/mirror/test_failover_rights.py
 
-# A standalone Spark cluster and one of YARN that lose workers, two mirror hosts of which one is lost, an upgrade and back, same offsets by commands and over
-# three clusters, the live page within 2 s of status, a mirror in trouble with a Prometheus beside it, the tutorial, and tokens
-# and tickets that live for a minute and are refused for 100 s: LOGIN_MINUTES=10 make test-clusters for a longer run.
+# Every test marked long: Spark clusters and YARN that lose workers, mirror hosts of which one is lost, an upgrade and back, cut-overs,
+# same offsets, the live page, a mirror in trouble with a Prometheus beside it, the tutorial, and tokens and tickets that live for a
+# minute and are refused for 100 s (LOGIN_MINUTES=10 make test-clusters for a longer run).
 test-clusters: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/spark/clusters --ignore tests/e2e/spark/clusters/test_kubernetes.py \
-		tests/e2e/spark/test_same_offsets.py tests/e2e/spark/test_cutover.py tests/e2e/spark/test_fill_back.py tests/e2e/spark/test_tutorial.py \
-		tests/e2e/spark/test_live_page.py tests/mirror/lane/same_offsets/test_three_clusters.py \
-		tests/mirror/lane/same_offsets/test_unclean_elections.py tests/reconciler/replication/records/test_killed_brokers.py
+	@$(PYTHON_IN_VENV) -m pytest -v -m long tests --ignore tests/e2e/spark/clusters/test_kubernetes.py \
+		--ignore tests/e2e/spark/test_rolling_upgrade.py
 
 # On a real API server of Kubernetes, which Go builds (some minutes, once), as helm and kustomize for the chart; as root: pods are
 # isolated processes.

@@ -32,29 +32,19 @@ after= # a share that begins when this one has ended
 share quick 2 -m "not ($brokers)" --dist worksteal tests
 quick=$last
 $python -m tests.support.jobs.class_archive
-# What costs minutes by itself is run by make test-clusters and make test-brokers.
-share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py \
-    --ignore tests/e2e/spark/clusters --ignore tests/e2e/spark/test_cutover.py \
-    --ignore tests/e2e/spark/test_takeover.py \
-    --ignore tests/e2e/spark/test_tutorial.py \
-    --ignore tests/e2e/spark/test_rolling_upgrade.py --ignore tests/e2e/spark/test_live_page.py \
-    --ignore tests/e2e/spark/test_same_offsets.py --ignore tests/e2e/spark/test_fill_back.py
-share lanes 1 -m "$brokers" tests/mirror/lane tests/mirror/record_work tests/sandbox tests/workflows \
-    --ignore tests/mirror/lane/same_offsets/test_three_clusters.py \
-    --ignore tests/mirror/lane/same_offsets/test_unclean_elections.py
-share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane \
-    --ignore tests/mirror/record_work --ignore tests/mirror/verify --ignore tests/mirror/clients
-share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror/lane \
+long_ones_out="($brokers) and not long" # make test-clusters runs those
+share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py
+share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/sandbox tests/workflows
+share mirror 1 -m "$long_ones_out" tests/mirror tests/conformance --ignore tests/mirror/lane \
+    --ignore tests/mirror/record_work --ignore tests/mirror/clients
+share brokers 1 -m "$long_ones_out" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror/lane \
     --ignore tests/mirror/record_work --ignore tests/mirror/conditions --ignore tests/mirror/driver \
     --ignore tests/mirror/groups --ignore tests/mirror/report --ignore tests/mirror/cluster_mode --ignore tests/mirror/leases \
-    --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
+    --ignore tests/mirror/verify --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
     --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py \
     --ignore tests/sandbox
 after=$quick
-share late 1 -m "$brokers" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
-    tests/e2e/spark/test_takeover.py \
-    tests/e2e/spark/test_cutover.py::test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told \
-    --ignore tests/reconciler/replication/records/test_killed_brokers.py
+share late 1 -m "$long_ones_out" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py
 
 failed=
 unfit=

@@ -126,6 +126,7 @@ mirrors:
 """
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_it_mirrors_records_from_outside_the_repository(installed: Installed) -> None:

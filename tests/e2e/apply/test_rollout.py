@@ -105,6 +105,7 @@ def test_killed_or_stopped_in_a_soak_it_is_gone_on_with(
     assert "rollout: none under way" in cli("status", env).words
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_lost_in_a_soak_halts(
     cli: Cli, write: Callable[..., Path], kept: Sandbox, unique: str
 ) -> None:

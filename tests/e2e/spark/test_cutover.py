@@ -145,6 +145,7 @@ def planned(running: Running, plan: Path, *more: str) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offsets", ["translated", "same"])
 def test_live_clients_move_while_the_command_is_killed_at_its_steps(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path, offsets: str
@@ -232,6 +233,7 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     assert report["writes_stopped_s"] < 60
 
 
+@pytest.mark.long
 def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
@@ -268,6 +270,7 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
 
 
+@pytest.mark.long
 def test_without_an_authorizer_a_whole_flow_moves_with_its_way_back_and_fails_back(
     plain: Sandbox, tmp_path: Path
 ) -> None:

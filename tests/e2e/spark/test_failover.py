@@ -74,6 +74,7 @@ def active_active(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Runni
     running.stop()
 
 
+@pytest.mark.long
 def test_active_active_there_and_back_and_when_a_cluster_is_lost(active_active: Running, plain: Sandbox) -> None:
     """The commands of the documentation, in its order."""
     there, go, look_back, back, lost = COMMANDS

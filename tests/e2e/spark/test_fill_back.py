@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.lanes.truth import placed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 FLOW, BACK = "fra-to-dub", "dub-to-fra"
 PARTITIONS = 3

@@ -11,7 +11,7 @@ from reconciler_sandbox.handles import Sandbox
 from tests.support.jobs.environments import Running, on_sandbox
 from tests.support.jobs.live_page import compared
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 
 
 @pytest.fixture

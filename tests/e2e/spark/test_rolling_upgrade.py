@@ -23,7 +23,7 @@ from reconciler_sandbox.releases import NEWEST, RELEASES
 from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import Job, flow, handover, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 
 PARTITIONS = 3
 PATIENCE_S = 300.0

@@ -14,7 +14,7 @@ from tests.support.jobs.environments import exactly, on_sandbox
 from tests.support.lanes.synced import set_start, start_of
 from tests.support.lanes.truth import placed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 
 FLOW = "fra-to-dub"
 

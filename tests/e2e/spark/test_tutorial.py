@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^(?:<!-- exit (\d) -->\n)?```shell\n(.*?)^```", re.MULTILIN
 """The exit code that is expected is a comment above the block, which neither GitHub nor the site shows."""
 SETUP, EAST, WEST = "make install", "127.0.0.1:19092", "127.0.0.1:29092"
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800), pytest.mark.long]
 
 
 @pytest.fixture

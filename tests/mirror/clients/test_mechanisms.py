@@ -151,7 +151,9 @@ def test_requests_of_the_reconciler_log_in_so_too(east: ClusterHandle, tokens: T
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "mechanism", [*(pytest.param(each, marks=pytest.mark.long) for each in ("PLAIN", "SCRAM-SHA-256")), "OAUTHBEARER"]
+)
 def test_copies_on_and_on_while_sessions_end(
     east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic, mechanism: str
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_certificate_of_another_authority_is_refused(flow: Flow) -> None:
     assert "certificate" in report.error
 
 
+@pytest.mark.long
 def test_a_client_certificate_that_the_broker_refuses_is_told_and_one_put_in_its_place_is_used(
     flow: Flow, tmp_path: Path
 ) -> None:

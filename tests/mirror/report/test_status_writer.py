@@ -90,6 +90,7 @@ def test_it_is_written_though_any_of_its_requests_is_cut(
             assert newest(west, topic) == {"n": number}
 
 
+@pytest.mark.long
 def test_it_is_written_again_with_each_broker_killed_and_started(
     ha: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:

@@ -24,7 +24,7 @@ from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, st
 from tests.support.jobs.standalone.cluster import Standalone, mirror_on
 from tests.support.waiting import until as until_true
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 Cli = Callable[..., Ended]
 SECRET = "d0c70a5ec" * 4

@@ -19,7 +19,7 @@ from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import reconciler, until
 from tests.support.lanes.truth import placed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 EACH = 40
 """Made-up records of each topic and round."""

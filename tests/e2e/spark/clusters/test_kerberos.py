@@ -13,7 +13,7 @@ from reconciler_sandbox.handles import Sandbox
 from tests.support.jobs.environments import Running, exactly
 from tests.support.jobs.verify_runs import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 CLUSTER = """\
   {name}:
     bootstrap_servers: ["{servers}"]

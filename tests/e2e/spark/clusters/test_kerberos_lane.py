@@ -16,6 +16,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 
+pytestmark = pytest.mark.long
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
 

@@ -21,7 +21,7 @@ from tests.support.jobs.records import write_awkward
 from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500), pytest.mark.long]
 
 LONGEST_GAP_S = 2.0
 

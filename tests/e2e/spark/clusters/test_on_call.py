@@ -29,7 +29,7 @@ from tests.support.jobs.environments import Running
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 PATIENCE_S = 180
 LARGE = 60_000
 

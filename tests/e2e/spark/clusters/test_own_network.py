@@ -24,7 +24,7 @@ from tests.support.jobs.standalone.cluster import Standalone, mirror_on
 from tests.support.jobs.standalone.network_namespace import NetworkNamespace, forwarding, network_namespace
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 PARTITIONS, RECORDS = 8, 900
 PATIENCE_S = 240.0

@@ -30,7 +30,7 @@ from tests.support.lanes.lane_runs import content
 
 SECONDS = float(os.environ.get("LOGIN_MINUTES", "3")) * 60
 REFUSED_SECONDS, LIFE_SECONDS = 100, 60
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(SECONDS + 900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(SECONDS + 900), pytest.mark.long]
 FLOW = """\
 topics:
   {topic}: {{clusters: [east]}}

@@ -34,7 +34,7 @@ from tests.support.jobs.records import digest, total, write_awkward
 from tests.support.jobs.standalone.cluster import QUICK, Standalone, mirror_on
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 LANES = 2
 PARTITIONS = 8  # of four, CRC-32 gives all to one of two lanes; losing the other is rightly not told

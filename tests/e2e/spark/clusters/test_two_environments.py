@@ -21,7 +21,7 @@ from tests.support.clusters import CreateTopic
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import reconciler, until
 
-pytestmark = [pytest.mark.kafka("trio"), pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka("trio"), pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.support.jobs.hosts.installed import installed, previous
 from tests.support.jobs.hosts.mirror_hosts import Hosts, Program
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1500), pytest.mark.long]
 
 PARTITIONS = 2
 PATIENCE_S = 120.0

@@ -18,7 +18,7 @@ from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, un
 from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, mirror_on_yarn
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 
 LANES = 2
 PARTITIONS = 8

@@ -26,7 +26,7 @@ from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode
 from tests.support.reading import to_the_end
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 
 PARTITIONS = 8
 PATIENCE_S = 300.0

@@ -37,6 +37,7 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
     return found
 
 
+@pytest.mark.long
 def test_a_follower_in_the_same_rack_is_read(
     ha: Sandbox, unique: str, create_topic: CreateTopic, dialled: list[tuple[str, int | None]]
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_follower_in_the_same_rack_is_read(
     assert flow.target_content() == flow.source_content()
 
 
+@pytest.mark.long
 def test_a_clients_quota_is_kept(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     """0.5 MiB/s for reading 8 MiB: the lane takes its time and fails nowhere."""
     flow = Flow(plain["east"], plain["west"], unique, 1)

@@ -51,7 +51,7 @@ def _flow(sandbox: Sandbox, name: str, create_topic: CreateTopic) -> Flow:
     return made
 
 
-@pytest.mark.parametrize("protocol_version", ["classic", "version 2"])
+@pytest.mark.parametrize("protocol_version", [pytest.param("classic", marks=pytest.mark.long), "version 2"])
 def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_version: str) -> None:
     spec = tmp_path / "lane"
     spec.write_bytes(pickle.dumps(flow.lane()))
@@ -207,6 +207,7 @@ def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
     assert_once(flow, load.written)
 
 
+@pytest.mark.long
 def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     flow = _flow(ha, unique, create_topic)
     lane = flow.lane()

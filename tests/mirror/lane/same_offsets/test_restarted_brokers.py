@@ -24,6 +24,7 @@ PARTITIONS = 4
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
+@pytest.mark.long
 def test_leaders_that_are_stopped_in_turn_leave_both_sides_equal(
     ha: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:

@@ -19,7 +19,7 @@ from tests.support.lanes.lane_runs import Flow, Lane, producer, running
 from tests.support.lanes.load import mixed
 from tests.support.lanes.truth import assert_equal, ends, records
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 CreateTopic = Callable[..., str]
 PARTITIONS = 2

@@ -24,6 +24,7 @@ from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.timeout(900),
+    pytest.mark.long,
     pytest.mark.skipif(EAST.number < (3, 9), reason="2.8 is refused as a target, and 3.3 elected nobody"),
 ]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
 
@@ -441,7 +441,6 @@ HOSTILE: tuple[Any, ...] = (
 
 
 @given(st.data())
-@settings(max_examples=200)
 def test_a_record_that_somebody_else_wrote_is_refused_or_shown(data: st.DataObject) -> None:
     """Whoever may write to the status topic ends no ``status`` and no page, and steers no terminal."""
     document = json.loads(record(flows={"f": copy.deepcopy(EVERYTHING)}))

@@ -18,7 +18,7 @@ from reconciler.replication.records.compacted_topic import CompactedTopic
 from tests.support.lanes.raw import cluster_of
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 CreateTopic = Callable[..., str]
