@@ -8,7 +8,7 @@ from reconciler_sandbox.profiles import PROFILES, cluster_id_of
 from reconciler.backends.files import read_environment
 from reconciler.environment.declarations.values import is_secret
 from reconciler.environment.load import load
-from reconciler.model.environment.topology import Carry, Delivery, Principal, Topology
+from reconciler.model.environment.topology import OURS, Carry, Delivery, Principal, Topology
 from tests.support.paths import ENVIRONMENTS
 
 NAMES = sorted(path.name for path in ENVIRONMENTS.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -68,7 +68,7 @@ def test_active_passive_has_three_replicas_and_three_principals() -> None:
     for cluster in topology.clusters.values():
         assert cluster.defaults.replication_factor == 3
         assert cluster.client_for(Principal.PLAN)["sasl.username"] == "reconciler-plan"
-        assert set(cluster.principals) == set(Principal)
+        assert set(cluster.principals) == set(OURS)
     assert [(flow.source, flow.target) for flow in topology.flows.values()] == [("fra", "dub")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from reconciler.backends.clusters.groups import Side
+from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.client.groups import GroupClient
@@ -65,6 +66,12 @@ def members_of(side: Side, groups: Collection[str]) -> Mapping[str, tuple[Member
         }
 
     return side.ask(read) if groups else {}
+
+
+def let_write(side: Side, topics: Mapping[str, int]) -> frozenset[Key]:
+    """Partitions that the side's login may write now; no record is written. ``topics``: name -> partitions."""
+    keys = [(topic, number) for topic, count in topics.items() for number in range(count)]
+    return side.ask(lambda cluster: small_topics.let_write(cluster, keys)) if keys else frozenset()
 
 
 def abort(side: Side, transactional_id: str) -> None:

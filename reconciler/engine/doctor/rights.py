@@ -96,6 +96,8 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
             return (*needs, *records, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
         case Principal.MIRROR:
             return records
+        case Principal.PROBE:
+            return ()
         case _:
             assert_never(rights.principal)
 
@@ -140,6 +142,8 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
             if any(topology.status_cluster(mirror) == cluster for mirror in hosted):
                 for operation in ("READ", "WRITE"):
                     yield Needed.of(operation, CONTROL_TOPIC, "a mirror host could not keep the job running")
+        case Principal.PROBE:
+            pass
         case _:
             assert_never(principal)
 
@@ -186,7 +190,7 @@ def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple
         case Principal.PLAN:
             why = "who reads a topic at stake would be hidden from plan silently"
             needs.append(GroupNeed.prefixed(Operation.DESCRIBE, "", why))
-        case Principal.APPLY:
+        case Principal.APPLY | Principal.PROBE:
             pass
         case Principal.MIRROR:
             for flow in topology.flows.values():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, NO_LEADER, ClusterClient, Key
-from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, MOVED, BrokerError
+from reconciler.kafka.client.errors import DENIED, DUPLICATE_SEQUENCE, MOVED, BrokerError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import fetch_request as fetching
 from reconciler.kafka.protocol import fetch_response as fetch_answers
@@ -28,6 +28,10 @@ APPEND_TIMEOUT_MS = 10_000
 READ_BYTES, PARTITION_BYTES, WAIT_MS = 16 << 20, 2 << 20, 200
 MOST_APPENDED = 5_000
 NO_TIMESTAMP, INVALID_TIMESTAMP = -1, 32
+_CHECKSUM_AT = 17
+"""Of the CRC in a batch's header."""
+_NOT_APPENDED = frozenset({2, 87})
+"""CORRUPT_MESSAGE, INVALID_RECORD."""
 
 KeyValue = tuple[bytes, bytes | None]
 """None: a tombstone."""
@@ -113,6 +117,22 @@ async def append_batch(cluster: ClusterClient, key: Key, batch: bytearray, write
 async def _append_at(
     cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
 ) -> list[Produced]:
+    answers = await _answers(cluster, node, batches, writer)
+    for answer in answers:
+        if answer.error and not (writer is not None and answer.error == DUPLICATE_SEQUENCE):
+            raise _refused(cluster, answer)
+    return answers
+
+
+def _refused(cluster: ClusterClient, answer: Produced) -> BrokerError:
+    if answer.error in MOVED:
+        cluster.topics.pop(answer.topic, None)
+    return BrokerError(answer.error, f"appending to {answer.topic}-{answer.partition} on {cluster.name}")
+
+
+async def _answers(
+    cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
+) -> list[Produced]:
     connection = await cluster.connection(node, "append")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     version = writer.produce_version if writer is not None else producing.CLASSIC
@@ -123,12 +143,29 @@ async def _append_at(
     with connection.read(frame):
         throttle, answers = producing.unpack(version, frame.body)
     connection.throttle(throttle)
-    for answer in answers:
-        if answer.error and not (writer is not None and answer.error == DUPLICATE_SEQUENCE):
-            if answer.error in MOVED:
-                cluster.topics.pop(answer.topic, None)
-            raise BrokerError(answer.error, f"appending to {answer.topic}-{answer.partition} on {cluster.name}")
     return answers
+
+
+async def let_write(cluster: ClusterClient, keys: Collection[Key]) -> frozenset[Key]:
+    """Partitions that this login may write, without a record written: a broker asks its authorizer before it checks a
+    batch, and appends none whose checksum is wrong (CORRUPT_MESSAGE; INVALID_RECORD). Raises BrokerError."""
+    try:
+        await leaders(cluster, sorted({topic for topic, _ in keys}))
+    except BrokerError as error:
+        if error.code not in DENIED:
+            raise
+        return frozenset().union(*[await let_write(cluster, [key]) for key in keys]) if len(keys) > 1 else frozenset()
+    corrupt = encode(_records([(b"", None)], NO_TIMESTAMP), GZIP)
+    seal(memoryview(corrupt), (-1, -1), -1, transactional=False)
+    corrupt[_CHECKSUM_AT] ^= 0xFF
+    allowed: set[Key] = set()
+    for node, led in _by_leader(cluster, keys).items():
+        for answer in await _answers(cluster, node, dict.fromkeys(led, memoryview(corrupt))):
+            if answer.error in _NOT_APPENDED:
+                allowed.add((answer.topic, answer.partition))
+            elif answer.error not in DENIED:
+                raise _refused(cluster, answer)
+    return frozenset(allowed)
 
 
 async def read(

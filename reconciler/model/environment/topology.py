@@ -105,6 +105,11 @@ class Principal(StrEnum):
     PLAN = "plan"
     APPLY = "apply"
     MIRROR = "mirror"
+    PROBE = "probe"
+
+
+OURS = (Principal.PLAN, Principal.APPLY, Principal.MIRROR)
+"""Without PROBE: an application's login, with which a cut-over asks whether its fence holds, and nothing else."""
 
 
 def _nothing() -> Mapping[Any, Any]:

@@ -158,6 +158,8 @@ class CutoverPlan:
     """Topics of the destination that other flows write, too: whose records are new there cannot be told by ends."""
     hooks: Mapping[str, str] = field(default_factory=dict)
     """Step -> the exact call, with references to secrets as they are written."""
+    probe: str = ""
+    """Whose writes are tried to verify the fence; empty where the origin has no ``principals.probe``."""
 
     @property
     def whole(self) -> bool:

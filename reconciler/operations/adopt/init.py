@@ -15,7 +15,7 @@ from reconciler.environment.adopt.first_environment import FirstEnvironment, Fir
 from reconciler.environment.adopt.topics import AdoptOptions, counts
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.auth.supported_settings import MECHANISMS
-from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.environment.topology import OURS, Cluster, Principal
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Plan
 from reconciler.operations.adopt.arguments import (
@@ -230,7 +230,7 @@ def variables_of(names: Iterable[str]) -> Mapping[str, str]:
         stem = re.sub(r"[^A-Z0-9]", "_", name.upper())
         stem = begin = f"_{stem}" if stem[0].isdigit() else stem
         number = 2
-        while (mine := {begin, *(f"{begin}_{who.name}" for who in Principal)}) & taken:
+        while (mine := {begin, *(f"{begin}_{who.name}" for who in OURS)}) & taken:
             begin, number = f"{stem}_{number}", number + 1
         begins[name] = begin
         taken |= mine
@@ -305,8 +305,8 @@ def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[st
         path, sign, text = word.partition("=")
         place, _, key = path.rpartition(":")
         cluster, colon, who = place.rpartition(":")
-        if not sign or not key or who not in set(Principal) or (colon and cluster not in own):
-            why = f"It says how {', '.join(Principal)} log in, on one cluster or on all."
+        if not sign or not key or who not in OURS or (colon and cluster not in own):
+            why = f"It says how {', '.join(OURS)} log in, on one cluster or on all."
             raise ReconcilerError(
                 f"the --principal number {number} is no setting of a principal", why, "Write [CLUSTER:]WHO:KEY=VALUE."
             )

@@ -18,7 +18,7 @@ from reconciler.model.reports.cutover import (
     PlannedStep,
     TopicSeen,
 )
-from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Level
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Key, Level
 from reconciler.operations.failover.decide import due
 from reconciler.operations.failover.steps import denial
 from reconciler.text import counted, first_of, time_words, total
@@ -130,6 +130,18 @@ def checks_of_fence(
             yield FailoverCheck("bare-topics", Level.WARNS, text, todo)
 
 
+def checks_of_probe(
+    topics: Mapping[str, int], allowed: Collection[Key], who: str, cluster: str
+) -> Iterator[FailoverCheck]:
+    """``allowed``: partitions that the probe, ``who``, may write as long as there is no fence."""
+    vain = [topic for topic, count in sorted(topics.items()) if not all((topic, n) in allowed for n in range(count))]
+    if vain:
+        text = f"{who}, the probe of {cluster}, may not write {first_of(vain, SHOWN)} now either, so that its refusal "
+        text += "proves nothing about the fence there"
+        todo = f"Let clusters.{cluster}.principals.probe log in as one of the producers"
+        yield FailoverCheck("probe", Level.WARNS, text, todo)
+
+
 def checks_of_topics(
     topics: Sequence[TopicSeen], there: Collection[str], shared: Sequence[str], move: ConsumerMove
 ) -> Iterator[FailoverCheck]:
@@ -185,6 +197,7 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
         text = f"deny everyone to write {counted(len(plan.topics), 'topic')} on {origin}"
     yield PlannedStep(CutoverStep.FENCE, text, unfenced)
     text = f"no partition ends further, no producer writes and no transaction is open for {its.hold_s:g} s"
+    text += f", and a write as {plan.probe} is refused" if plan.probe else ""
     yield PlannedStep(CutoverStep.VERIFY_FENCE, f"{text}, within {its.within_s:g} s", unfenced)
     text = f"wait until {flow} has copied up to the last offset, at most {its.within_s:g} s"
     yield PlannedStep(CutoverStep.DRAIN, text, unfenced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from reconciler.backends.clusters.clients import abort, producers_of, transactional_ids
+from reconciler.backends.clusters.clients import abort, let_write, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import GroupPosition, Side, visited
 from reconciler.backends.hooks import run_hook
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
@@ -82,6 +82,12 @@ class LiveWorld:
 
     def abort(self, transactional_id: str) -> None:
         abort(self._applying, transactional_id)
+
+    def let_through(self) -> Collection[Key]:
+        if not self.plan.probe:
+            return ()
+        probing = Side(self.session.topology.clusters[self.plan.origin], Principal.PROBE)
+        return let_write(probing, {topic.topic: topic.partitions for topic in self.plan.topics})
 
     @property
     def _applying(self) -> Side:

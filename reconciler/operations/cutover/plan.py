@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.backends.clusters.clients import members_of, producers_of, transactional_ids
+from reconciler.backends.clusters.clients import let_write, members_of, producers_of, transactional_ids
+from reconciler.backends.clusters.groups import Side
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.hooks import unlisted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
-from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, ProducerSeen, TopicSeen
 from reconciler.model.reports.failover import FailoverCheck, Key, Level, PartitionState, Way
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
     checks_of_left_out,
+    checks_of_probe,
     checks_of_topics,
     estimated_stop_s,
     fence_of,
@@ -87,6 +89,8 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     writer = written_by_mirrors(topology, move.origin, idents.keys())
     mirror = speaker_of(topology.clusters[move.origin], Principal.MIRROR).kafka_principal
     fence = fence_of(idents.keys(), rules, move.origin, writer, mirror)
+    declared = topology.clusters[move.origin]
+    probed = Principal.PROBE in declared.principals and bool(fence.rules)
     there = {name for topic in topics for name in (topic.topic, topic.copy)}
     shared = _shared(topology, request.flow, there)
     plan = CutoverPlan(
@@ -110,12 +114,14 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         estimated_stop_s(topics, request.settings),
         shared,
         {name: hook.words for name, hook in topology.hooks.items()},
+        speaker_of(declared, Principal.PROBE).kafka_principal if probed else "",
     )
     checks = (
         *of_failover(report.checks, some=bool(request.topics)),
         *checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
         *checks_of_fence(fence, move, rules, sorted(idents)),
         *_denied(switch, fence),
+        *_probe(declared, plan, rules),
         *_part(plan, move.started),
         *_unlisted(topology),
         *checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
@@ -207,6 +213,14 @@ def _unlisted(topology: Topology) -> Iterator[FailoverCheck]:
         if word := unlisted(hook):
             text = f"the hook {name} may not run here: {VARIABLE} does not list {hook.target}"
             yield FailoverCheck("hook", Level.STOPS, text, f"Review it, and add {word} to {VARIABLE} where this runs")
+
+
+def _probe(origin: Cluster, plan: CutoverPlan, rules: Rules) -> Iterator[FailoverCheck]:
+    topics = {topic.topic: topic.partitions for topic in plan.topics}
+    # Where the fence of an earlier run stands, its refusal says nothing about the time before.
+    if plan.probe and isinstance(rules, frozenset) and not plan.fence.rules <= rules:
+        allowed = let_write(Side(origin, Principal.PROBE), topics)
+        yield from checks_of_probe(topics, allowed, plan.probe, origin.name)
 
 
 def _part(plan: CutoverPlan, back: str) -> Iterator[FailoverCheck]:

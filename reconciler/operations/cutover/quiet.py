@@ -51,7 +51,10 @@ class FenceWatch:
             if words:
                 since, last = now, words
             elif now - since >= its.hold_s:
-                return look.ends, self._said(look, now - began)
+                if not (through := sorted(self.world.let_through())):
+                    return look.ends, self._said(look, now - began)
+                partitions = [f"{topic}-{number}" for topic, number in through]
+                since, last = now, f"a write as {self.plan.probe} is let through in {first_of(partitions, SHOWN)}"
             before = look
             if now - began <= its.within_s + its.hold_s:
                 continue
@@ -118,7 +121,8 @@ class FenceWatch:
 
     def _said(self, look: _Look, seconds: float) -> str:
         text = f"{counted(len(look.ends), 'partition')} stood for {self.plan.settings.hold_s:g} s"
-        return f"{text}, no producer wrote, no transaction is open ({seconds:.1f} s)"
+        refused = f", a write as {self.plan.probe} is refused" if self.plan.probe else ""
+        return f"{text}, no producer wrote, no transaction is open{refused} ({seconds:.1f} s)"
 
     def _error(self, last: str, look: _Look, *, aborted: bool) -> ReconcilerError:
         its, origin = self.plan.settings, self.plan.origin

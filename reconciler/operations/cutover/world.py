@@ -49,6 +49,10 @@ class CutoverWorld(Protocol):
 
     def abort(self, transactional_id: str) -> None: ...
 
+    def let_through(self) -> Collection[Key]:
+        """Partitions of the origin that the plan's probe may write; none without a probe."""
+        ...
+
     def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
         """Partitions of the origin with a record in their span."""
         ...

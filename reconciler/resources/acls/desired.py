@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from reconciler.errors import Unknown
 from reconciler.model.acls import AccessRole, AclBinding, Permission, Unsupported, word
 from reconciler.model.changes import Grant
-from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.environment.topology import OURS, Flow, Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
 from reconciler.resources.acls.roles import (
@@ -122,9 +122,7 @@ def _derive(
     # Whom plan, apply and mirror log in as, where the files say so: they speak to each cluster for themselves, and
     # what they may on one says nothing about another.
     logins = (
-        cluster.client_for(kind).get("sasl.username", "")
-        for cluster in topology.clusters.values()
-        for kind in Principal
+        cluster.client_for(kind).get("sasl.username", "") for cluster in topology.clusters.values() for kind in OURS
     )
     own = frozenset(f"User:{login}" for login in logins if login and "${" not in login)
     carriages = [carriage_of(f, routing.routes, live) for f in flows if live.known(f.source) and live.known(f.target)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.model.changes import AlterUser, DeleteUser, Reason, Refused, UserChange, Why
-from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.environment.topology import OURS, Cluster, Principal, Topology
 from reconciler.model.users import user_words
 
 
@@ -69,7 +69,7 @@ def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> It
 def _logins(topology: Topology, cluster: str) -> Iterator[OwnLogin]:
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     sides = {side for name in carried for side in (topology.flows[name].source, topology.flows[name].target)}
-    for principal in Principal:
+    for principal in OURS:
         if principal is Principal.MIRROR and cluster not in sides:
             continue
         if (login := login_of(topology.clusters[cluster], principal)) is not None:

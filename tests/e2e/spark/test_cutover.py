@@ -89,12 +89,16 @@ def environment(
             made.result(30)
     started: list[Running] = []
 
-    def make(offsets: str, hooks: str = "") -> Running:
+    def make(offsets: str, hooks: str = "", *, probed: bool = False) -> Running:
         folder = tmp_path / "env"
         folder.mkdir()
         lines = secured_clusters(secure, monkeypatch)
         lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
         text = "\n".join(lines).replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD")
+        if probed:
+            prefix = "SANDBOX_EAST_USER_PASSWORD"
+            login = f'      probe: {{sasl.username: user, sasl.password: "${{env:{prefix}}}"}}'
+            text = text.replace("\n  west:", f"\n{login}\n  west:")
         text += f"\n{REST.format(topic=unique, offsets=offsets)}"
         (folder / "topology.yaml").write_text(text + hooks)
         running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
@@ -214,7 +218,7 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     program.chmod(0o755)
     hooks = f"cutover: {{hooks: {{before: {{command: [{program}]}}, after: {{command: [{program}]}}, "
     hooks += f"switch: {{file: {{path: {address}, text: west}}}}}}}}\n"
-    running = environment("same", hooks)
+    running = environment("same", hooks, probed=True)
     clients = Clients(secure, unique, address.read_text)
     clients.start(running)
     words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--format", "json"]
@@ -224,10 +228,13 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     running.environ["RECONCILER_ALLOW"] = f"hook:{address.parent}/*"
     made = planned(running, plan, "--clients", "60s")
     assert made["hooks"]["switch"] == f"writes {address}: west"
+    assert made["probe"] == "User:user"
+    assert "probe" not in {check["code"] for check in made["checks"]}, "it may write as long as no fence stands"
 
     code, report, told = cut_over(running, plan, lambda _: False)
     assert code == 0, (report, told)
     assert (address.parent / "ran").read_text() == "before west\nafter west\n"
+    assert "a write as User:user is refused" in next(s["text"] for s in report["steps"] if s["name"] == "verify-fence")
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
     assert report["writes_stopped_s"] < 60

@@ -19,7 +19,7 @@ from reconciler.model.acls import (
     ResourceType,
 )
 from reconciler.model.changes import About, AclChange, DeleteAcl, Reason, Refused, Subject, Why
-from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.environment.topology import OURS, Flow, Principal, Topology
 from reconciler.model.reports.probe import Needs
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster, transactional_id
 from reconciler.replication.names import transactional_id as lane_id
@@ -98,7 +98,7 @@ def own_standing(
 
 def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needs]:
     """For each principal of the reconciler, and of the jobs whose flows touch ``cluster``: what it works with there."""
-    for kind in Principal:
+    for kind in OURS:
         flows = _carried(topology, cluster)
         if kind is Principal.MIRROR and not flows:
             continue

@@ -27,6 +27,7 @@ from reconciler.model.state.cutover_journal import CutoverState
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
     checks_of_left_out,
+    checks_of_probe,
     checks_of_topics,
     estimated_stop_s,
     fence_of,
@@ -117,6 +118,14 @@ def test_a_mirror_that_does_not_copy_stops_a_cut_over() -> None:
     )
     levels = {check.code: check.level for check in of_failover(checks, some=False)}
     assert levels == {"job": Level.STOPS, "condition": Level.STOPS, "members-destination": Level.WARNS}
+
+
+def test_a_probe_that_could_not_write_before_proves_nothing() -> None:
+    allowed = [("orders", 0), ("orders", 1)]
+    assert not list(checks_of_probe({"orders": 2}, allowed, "User:app", "east"))
+    (check,) = checks_of_probe({"orders": 3, "bills": 1, "empty": 0}, allowed, "User:app", "east")
+    assert (check.code, check.level) == ("probe", Level.WARNS)
+    assert "User:app, the probe of east, may not write bills, orders now either" in check.text
 
 
 def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:

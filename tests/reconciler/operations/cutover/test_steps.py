@@ -68,6 +68,8 @@ class Clusters:
     rate: int = 3
     kill_at: int = -1
     late: int = 0
+    lets_through: int = 0
+    probed: int = 0
     log: list[int] = field(default_factory=lambda: list(range(20)))
     copied: int = 10
     there: list[int] = field(default_factory=list)
@@ -174,6 +176,11 @@ class Clusters:
         self._call()
         self.aborted.append(transactional_id)
         self.open_for = 0.0
+
+    def let_through(self) -> Collection[Key]:
+        self._call()
+        self.probed += 1
+        return [("orders", 0)] if self.probed <= self.lets_through else []
 
     def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
         self._call()
@@ -378,6 +385,21 @@ def test_an_open_transaction_is_waited_for_then_named_and_aborted_only_if_asked(
     asked = Clusters(plan(settings=replace(plan().settings, aborts=True)), open_for=1e6)
     assert run(asked).failed is None
     assert asked.aborted == ["billing-writer"]
+
+
+def test_a_probe_that_is_let_through_disproves_the_fence_until_it_is_refused() -> None:
+    probed = plan(probe="User:billing")
+    clusters = Clusters(probed, lets_through=2)  # brokers learn of a rule one after the other
+    report = run(clusters)
+    assert report.failed is None
+    assert clusters.probed == 3
+    assert "a write as User:billing is refused" in next(s.text for s in report.steps if s.name == "verify-fence")
+    bypassed = Clusters(probed, lets_through=10**6)
+    report = run(bypassed)
+    assert report.failed is not None
+    assert report.failed.name == "verify-fence"
+    assert "a write as User:billing is let through in orders-0" in report.failed.text
+    assert not bypassed.paused
 
 
 def test_clients_that_do_not_come_leave_the_way_back_stopped_and_the_next_run_goes_on() -> None:
