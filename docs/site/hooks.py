@@ -27,6 +27,7 @@ def on_files(files: Files, config: Any) -> Files:
     made = {place: (ROOT / source).read_text("utf-8") for place, source in _ABOVE.items()} | {
         "reference/commands.md": commands_page(ROOT / "tests" / "golden" / "help"),
         "reference/environment.md": environment_page(ROOT / "schemas" / "environment.schema.json"),
+        "reference/messages.md": (ROOT / "tests" / "golden" / "messages.md").read_text("utf-8"),
     }
     for place, text in made.items():
         files.append(File.generated(config, place, content=text))

@@ -10,6 +10,7 @@ _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]+`")
 _PAGES_ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_PAGES_BESIDE = {"docs/decisions": "decisions/README.md", "tests/golden/messages.md": "reference/messages.md"}
 _ON_THE_SITE = (".md", ".svg", ".png", ".webp")
 
 
@@ -44,8 +45,8 @@ def place_in_site(path: str) -> str | None:
     """Where a file of the repository stands in the site, relative to its root; None: it is not part of it."""
     if path in _PAGES_ABOVE:
         return _PAGES_ABOVE[path]
-    if path == "docs/decisions":
-        return "decisions/README.md"
+    if path in _PAGES_BESIDE:
+        return _PAGES_BESIDE[path]
     inside = path.removeprefix("docs/")
     return inside if inside != path and inside.endswith(_ON_THE_SITE) else None
 

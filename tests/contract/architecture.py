@@ -37,21 +37,19 @@ def table() -> str:
 
 def _rows() -> Iterator[str]:
     known = packages()
-    yield "| level | package | what belongs there |"
+    yield "| level | package | holds |"
     yield "|---|---|---|"
     for top, label in ((Path("reconciler"), ""), (Path("spark/reconciler_mirror"), "job ")):
         for number, names in enumerate(reversed(levels(top.name))):
             for name in names:
-                for package in known:
-                    if package == top / name or top / name in package.parents:
-                        yield _row(f"{label}{number}", package)
-    for package in known:
-        if package.parts[0] == "sandbox":
-            yield _row("sandbox", package)
+                if top / name in known:
+                    yield _row(f"{label}{number}", top / name)
+    yield _row("sandbox", Path("sandbox/reconciler_sandbox"))
 
 
 def _row(level: str, package: Path) -> str:
-    return f"| {level} | `{package}/` | {' '.join(docstring(package).split())} |"
+    """Its first sentence: what belongs in it and in the folders below it stands in their own docstrings."""
+    return f"| {level} | `{package}/` | {' '.join(docstring(package).split()).partition('. ')[0].removesuffix('.')} |"
 
 
 def rewritten(text: str) -> str:

@@ -1,4 +1,5 @@
-"""docs/change/messages.md lists every problem code of the source; each example there gives just the message shown."""
+"""docs/change/messages.md lists every problem code of the source; each example of tests/golden/messages.md gives just
+the message shown."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from reconciler.errors import TopologyError
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "change" / "messages.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE))
+EXAMPLES = (ROOT / "tests" / "golden" / "messages.md").read_text(encoding="utf-8")
+
+
+def sections(page: str) -> dict[str, str]:
+    return dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE))
+
+
 # test_files.py makes these
 OF_FOLDERS = {
     "no-folder", "no-files", "unreadable", "linked-folder", "link-leads-out", "not-fetched", "not-utf8",
@@ -50,7 +57,12 @@ def _words(expression: ast.expr) -> list[str]:
 
 
 def test_the_page_lists_every_code_and_no_other() -> None:
-    assert set(SECTIONS) == _codes_in_source()
+    assert sections(PAGE).keys() == _codes_in_source()
+    assert [code for code, text in sections(PAGE).items() if len(text.split()) < 3] == []
+
+
+def test_each_code_has_an_example() -> None:
+    assert sections(EXAMPLES).keys() == sections(PAGE).keys() - OF_FOLDERS
 
 
 SLOW = "mirror-loop-unproved"  # the proof is given up after millions of steps
@@ -61,12 +73,13 @@ SLOW = "mirror-loop-unproved"  # the proof is given up after millions of steps
     "code",
     [
         pytest.param(code, marks=pytest.mark.slow) if code == SLOW else code
-        for code in sorted(set(SECTIONS) - OF_FOLDERS)
+        for code in sorted(sections(EXAMPLES))
     ],
 )
 def test_each_example_gives_the_message_shown(code: str) -> None:
-    texts = re.findall(r"```yaml\n(.*?)```", SECTIONS[code], re.DOTALL)
-    shown = re.findall(r"```text\n(.*?)```", SECTIONS[code], re.DOTALL)
+    section = sections(EXAMPLES)[code]
+    texts = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    shown = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     assert texts, "an example in yaml"
     files = {f"part-{number}.yaml": text for number, text in enumerate(texts, 1)}
     with pytest.raises(TopologyError) as caught:

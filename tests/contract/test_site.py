@@ -108,5 +108,6 @@ def test_every_page_stands_in_the_navigation_once() -> None:
     docs = ROOT / "docs"
     pages = {str(path.relative_to(docs)) for path in docs.rglob("*.md") if "decisions" not in path.parts}
     above = {"index.md", "contributing.md", "changelog.md"}
-    made = above | {"reference/commands.md", "reference/environment.md", "decisions/README.md"}
+    reference = {f"reference/{name}.md" for name in ("commands", "environment", "messages")}
+    made = above | reference | {"decisions/README.md"}
     assert sorted(named) == sorted(pages | made)
