@@ -1,4 +1,4 @@
-"""Every kind of resource, as one tuple that the engine loops over; docs/adding-a-kind.md.
+"""Every kind of resource, as one tuple that the engine loops over; CONTRIBUTING.md.
 
 Border: the records themselves are in ``resources/<kind>/kind.py``; rules between kinds are in ``engine.plan.order``.
 """

@@ -1,6 +1,6 @@
 """A kind of resource as one record: everything that the engine asks of it, besides what its changes say themselves.
 
-The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; docs/adding-a-kind.md.
+The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; CONTRIBUTING.md.
 """
 
 from __future__ import annotations

@@ -71,10 +71,7 @@ SLOW = "mirror-loop-unproved"  # the proof is given up after millions of steps
 @pytest.mark.usefixtures("own_policies")
 @pytest.mark.parametrize(
     "code",
-    [
-        pytest.param(code, marks=pytest.mark.slow) if code == SLOW else code
-        for code in sorted(sections(EXAMPLES))
-    ],
+    [pytest.param(code, marks=pytest.mark.slow) if code == SLOW else code for code in sorted(sections(EXAMPLES))],
 )
 def test_each_example_gives_the_message_shown(code: str) -> None:
     section = sections(EXAMPLES)[code]

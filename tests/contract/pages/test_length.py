@@ -1,0 +1,60 @@
+"""How much a user has to read: the words of all pages but decisions may only become fewer. A how-to has one goal, YAML
+that is valid, and what a reader looks for in each."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.environment.load import load
+from tests.support.paths import ROOT
+
+AIM = 33_000
+MOST = 50_800
+"""Words of the pages as they are; ``python -m tests.contract.pages.test_length`` counts. A page that becomes shorter
+lowers it, until it is ``AIM``; a new page takes its words from others."""
+OF_A_HOW_TO = 300
+HOW_TO = [path for path in sorted((ROOT / "docs" / "how-to").glob("*.md")) if path.stem != "troubleshooting"]
+
+
+def words(page: Path) -> int:
+    return len(page.read_text("utf-8").split())
+
+
+def counted() -> dict[str, int]:
+    docs = (page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts)
+    pages = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *docs)
+    return {str(page.relative_to(ROOT)): words(page) for page in pages}
+
+
+def test_the_pages_become_no_longer() -> None:
+    total = sum(counted().values())
+    assert total <= MOST, f"{total:,} words: shorten a page, or link to what another one says"
+    assert MOST - total < 2_000 or MOST == AIM, f"{total:,} words: lower MOST, to {AIM:,} at least"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_a_how_to_is_short_and_says_how_to_prove_it_and_the_way_back(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert words(page) <= OF_A_HOW_TO
+    wanted = ("Goal: ", "reconciler plan ", "reconciler apply ", "**Prove it**", "ay back**")
+    assert [part for part in wanted if part not in text] == []
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_the_yaml_of_a_how_to_is_an_environment(page: Path) -> None:
+    blocks = re.findall(r"^( *)```yaml\n(.*?)^ *```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    files = {
+        f"part-{number}.yaml": re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)
+        for number, (indent, text) in enumerate(blocks)
+    }
+    assert load(files, "prod").clusters
+
+
+if __name__ == "__main__":
+    for name, number in sorted(counted().items(), key=lambda each: each[1]):
+        sys.stdout.write(f"{number:6,} {name}\n")
+    sys.stdout.write(f"{sum(counted().values()):6,} of {MOST:,}, aim {AIM:,}\n")
