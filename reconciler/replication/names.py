@@ -91,6 +91,7 @@ ConditionCode = Literal[
     "quota_throttled",
     "record_refused",
     "remote_topic_not_empty",
+    "remote_topic_not_ours",
     "same_cluster",
     "secret_missing",
     "setting_not_supported",

@@ -24,7 +24,7 @@ from reconciler.model.state.last_apply import Applied
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.position_metadata import Owner, PositionMark, stranger, ways_on, whose
+from reconciler.replication.offsets.position_metadata import Owner, PositionMark, is_of, stranger, ways_on, whose
 from reconciler.resources.flows.renames import entry
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.protected_names import MIRRORMAKER, owner_of
@@ -245,11 +245,10 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
 
     # Remote topics into which a flow of another environment copies, whether they hold records yet or not. With
     # provenance a flow shares its topics with other producers on purpose.
-    ours = ("", topology.environment, *topology.moved_from)
     shared: dict[str, tuple[str, PositionMark]] = {}
     for key in sorted(judged.fresh & judged.facts.others.keys()) if flow.provenance is None else ():
         other, at = judged.facts.others[key]
-        if at.owner.environment not in ours:
+        if at.owner.environment and not is_of(at.owner, mine, topology.moved_from):
             shared.setdefault(key[0], (other, at))
     for topic, (other, at) in shared.items():
         ref = TopicRef(flow.target, topic)

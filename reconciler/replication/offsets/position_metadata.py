@@ -123,6 +123,13 @@ class PositionMark:
     lost_from: int | None = None
 
 
+def is_of(owner: Owner, mine: Owner, before: Collection[str] = ()) -> bool:
+    """Whether what ``owner`` has written can be of our environment, which had the names ``before``, and of our source:
+    environments of two repositories may have one name."""
+    same_source = "" in (owner.source, mine.source) or owner.source == mine.source
+    return owner.environment in (mine.environment, *before) and same_source
+
+
 def owner_of(fields: Mapping[str, Any]) -> Owner:
     match fields.get("w"):
         case [str(environment), str(source)]:
@@ -160,12 +167,7 @@ def stranger(
     """
     ours = {key: at for key, at in positions.items() if key in topic_ids}
     owned = {key: at for key, at in (ours or positions).items() if at.owner.environment}
-    foreign = {
-        key: at
-        for key, at in owned.items()
-        if at.owner.environment not in (mine.environment, *before)
-        or (mine.source and at.owner.source not in ("", mine.source))
-    }
+    foreign = {key: at for key, at in owned.items() if not is_of(at.owner, mine, before)}
     if foreign and (ours or len(foreign) == len(owned)):
         return max(foreign.items(), key=lambda item: (item[1].hour, item[0]))
     named = {key: (at, urlsafe(at.topic_id), urlsafe(topic_ids[key])) for key, at in ours.items()}

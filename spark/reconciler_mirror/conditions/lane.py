@@ -8,6 +8,7 @@ from shlex import quote
 from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode
+from reconciler.replication.offsets.position_metadata import PositionMark
 from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec, TargetLoss
 
 # The broker checked the batch and did not write it.
@@ -89,6 +90,20 @@ def remote_topic_not_empty(spec: PartitionSpec, flow: str, end: int) -> Conditio
         "there twice",
         f"Stop the other writer. If MirrorMaker 2 copied them: reconciler mirror import-positions ENV {flow} --write. "
         f"To copy only what comes from now on: {seek} latest. To copy everything again: {seek} earliest.",
+    )
+
+
+def remote_topic_not_ours(spec: PartitionSpec, flow: str, group: str, at: PositionMark) -> Condition:
+    """``group``: of the flow of another environment that has position ``at`` of the target partition."""
+    return Condition.of_partition(
+        "remote_topic_not_ours",
+        spec,
+        f"is not copied: environment {at.owner.environment} copies into {spec.target_topic}: its group {group} holds a "
+        f"position there (application {at.application or 'unknown'}), and flow {flow} has none; records of two sources "
+        "would be mixed",
+        "Leave the topic to one of them: exclude_topics, or another alias of the source's cluster, which gives its "
+        "remote topics other names. If that flow is gone for good: kafka-consumer-groups.sh --delete-offsets --group "
+        f"{quote(group)} --topic {quote(spec.target_topic)}.",
     )
 
 

@@ -42,6 +42,7 @@ from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, Po
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver import provenance_start as provenance_ground
 from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.other_owners import copied_by_others
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSpec, work_of
 
@@ -289,11 +290,15 @@ class _Open:
         others = [
             s for s in specs if flow.starts_at(s.topic, s.partition) is None and (s.topic, s.partition) not in unknown
         ]
-        # What another flow copied before is left out: its lanes stop it and say so.
+        # What another flow copied before, or another environment copies, is left out: its lanes stop it and say so.
         if flow.start_kind not in ("earliest", AGAIN):
             await self.cluster.refresh({spec.target_topic for spec in others})
             before = await copied_before(self.cluster, self._ids(others))
             others = [spec for spec in others if (spec.topic, spec.partition) not in before]
+            if flow.provenance is None:
+                targets = {(spec.target_topic, spec.partition) for spec in others}
+                strange = await copied_by_others(self.cluster, self.group, claim.owner, targets)
+                others = [spec for spec in others if (spec.target_topic, spec.partition) not in strange]
         if flow.start_kind not in ("earliest", AGAIN) and others:
             begun = {(spec.topic, spec.partition): spec for spec in others}
             kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"

@@ -17,6 +17,7 @@ from reconciler.replication.offsets.map_topic import Record, copied_before, newe
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.other_owners import copied_by_others
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.lane.target_losses import TargetLosses, seen_before
@@ -253,6 +254,7 @@ class Starter:
 
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
         spec = self._lane.spec
+        fresh = await self._not_of_others(fresh)
         # Explicit offsets. One that the source does not have stops its partition: no other was asked for.
         given = await self._not_begun_before([p for p in fresh if p.source in spec.start_offsets])
         bounds = await self._bounds(given)
@@ -279,6 +281,18 @@ class Starter:
                 self._lane.stop(partition, conditions.source_refuses(partition.spec, offset.code))
             else:
                 raise offset
+
+    async def _not_of_others(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
+        """While a remote topic is empty, no record says whose it is. Flows with provenance share theirs."""
+        lane = self._lane
+        if lane.spec.work.provenance is not None:
+            return fresh
+        by_target = {p.target: p for p in fresh}
+        others = await copied_by_others(lane.target, lane.spec.group, lane.spec.claim.owner, by_target.keys())
+        for key, other in others.items():
+            partition = by_target[key]
+            lane.stop(partition, conditions.remote_topic_not_ours(partition.spec, lane.spec.flow, *other))
+        return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _not_begun_before(self, given: Sequence[Partition]) -> Sequence[Partition]:
         """Explicit offsets stay in a flow's files for good. Where the flow has gone on from there since, its position

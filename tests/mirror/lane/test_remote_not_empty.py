@@ -10,14 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from reconciler_mirror.lane import session
+from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.lane import positions, session
+from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model.lane import Claim
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.replication.handover import AGAIN
-from reconciler.replication.offsets.position_metadata import END
+from reconciler.replication.handover import AGAIN, FlowSettings, Naming, Start
+from reconciler.replication.offsets.position_metadata import END, Owner
 from tests.support.clusters import delete_topic
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, fill, has, running
 from tests.support.waiting import until
@@ -60,6 +63,41 @@ def test_the_partition_stops_and_the_others_go_on(flow: Flow, delivery: str, *, 
     ):
         assert way in condition.todo
     assert [len(flow.target_content()[number]) for number in range(2)] == [0 if expired else 25, 40]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "offsets"])
+@pytest.mark.parametrize("owner", [Owner("b", "s2"), Owner("a", "s2")], ids=["environment", "source"])
+def test_an_empty_topic_into_which_another_environment_copies_is_left_to_it(
+    plain: Sandbox, unique: str, create_topic: Callable[..., str], owner: Owner, start: str
+) -> None:
+    """Both began when a topic of one name appeared in both sources: no plan has asked about it, and no record tells."""
+    made = Flow(plain["east"], plain["west"], unique)
+    create_topic(made.source, made.topic, 1, retention_ms="-1")
+    create_topic(made.target, made.remote, 1, retention_ms="-1")
+    fill(made.source, made.topic, RECORDS)
+    theirs = positions.encode((made.remote, 0), LanePosition(0, "", -1, Claim(1, "app-b", owner=owner)))
+    consumer = Consumer({**made.target.super_client(), "group.id": f"mirror.{unique}-other"})
+    consumer.commit(offsets=[TopicPartition(made.remote, 0, 0, theirs)], asynchronous=False)
+    consumer.close()
+    mine = Claim(2, "app-a", owner=Owner("a", "s1"))
+    if start == "latest":
+        lane = made.lane()
+        ends = (lane.source, lane.target, (made.topic,), (), Naming(), "exactly_once", "read_committed")
+        settings = FlowSettings(unique, "0", *ends, Start("latest"), 1)
+        taking = WireTakeover(settings, environment="a")
+        assert taking.take("app-a", made.specs()).started == 1
+        taking.close()
+        assert made.position().offset == -1, "the takeover resolves no start of it"
+    given = {"start_offsets": {(unique, 0): 0}} if start == "offsets" else {}
+    report, _ = made.run(batch_path, has("remote_topic_not_ours"), claim=mine, **given)
+    [condition] = report.progress.conditions
+    assert (
+        f"environment {owner.environment} copies into {made.remote}: its group mirror.{unique}-other" in condition.text
+    )
+    assert f"--delete-offsets --group mirror.{unique}-other --topic {made.remote}" in condition.todo
+    assert made.target_content() == {0: []}
+    report, _ = made.run(batch_path, caught_up, claim=Claim(3, "app-b", owner=owner), **given)
+    assert report.progress.conditions == ()
 
 
 @pytest.mark.parametrize(
