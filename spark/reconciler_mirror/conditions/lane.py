@@ -248,6 +248,19 @@ def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
     )
 
 
+def fenced_by_stranger(lane: LaneSpec, why: str) -> Condition:
+    """No later application of the mirror has written its claim."""
+    mine = lane.transactional_id
+    return Condition(
+        "lane_failed",
+        f"lane {lane.lane} of {lane.flow} failed: another client than the mirror has taken its transactional.id {mine} "
+        f"on {lane.target.cluster} ({why}). What was not committed is copied again",
+        "The lane is retried automatically, and takes the id back. If this comes again, find the other client while it "
+        f"has the id (kafka-transactions.sh describe --transactional-id {quote(mine)}), and give it another one.",
+        stops=True,
+    )
+
+
 def refused(
     spec: PartitionSpec, code: int, message: str, reached: int = -1, record: tuple[int, int] | None = None
 ) -> Condition:

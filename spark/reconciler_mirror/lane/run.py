@@ -30,7 +30,7 @@ from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.conditions.flow import setting_refused
-from reconciler_mirror.conditions.lane import SupersededError, lane_failed, unreachable
+from reconciler_mirror.conditions.lane import SupersededError, fenced_by_stranger, lane_failed, unreachable
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Tuning
@@ -223,8 +223,8 @@ class Attempts:
             if (later := positions.superseding(committed_positions, self._spec.claim)) is not None:
                 return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(SupersededError(self._spec.flow, later)))
             await asyncio.sleep(0.2)
-        text = f"fenced, but no later application owns the flow: {error}"
-        return LaneReport(LaneEnd.FAILED, self._progress, text)
+        condition = fenced_by_stranger(self._spec, str(error))
+        return self._ended(condition, condition.text)
 
     def _failed(self, code: ConditionCode, text: str) -> LaneReport:
         return self._ended(lane_failed(self._spec, code, text), text)

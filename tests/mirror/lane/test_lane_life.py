@@ -105,6 +105,28 @@ def test_a_later_application_ends_a_running_lane(flow: Flow, delivery: str) -> N
     assert list(dict.fromkeys(copied)) == source, "what two copied at once may stand there twice"
 
 
+@pytest.mark.parametrize("written", [False, True], ids=["taken", "with records of its own"])
+def test_a_stranger_that_takes_the_transactional_id_is_said_and_costs_nothing(flow: Flow, *, written: bool) -> None:
+    fill(flow.source, flow.topic, _records(100))
+    stranger = producer(flow.target, transactional_id=flow.lane().transactional_id)
+    with running(Lane(flow.lane())) as lane:
+        lane.until(caught_up)
+        stranger.init_transactions(30)
+        if written:
+            stranger.begin_transaction()
+            stranger.produce(flow.remote, b"strange")
+            stranger.flush(30)
+        fill(flow.source, flow.topic, _records(50))
+        ended = lane.end()
+    assert ended.end is LaneEnd.FAILED
+    [condition] = ended.progress.conditions
+    assert (condition.code, condition.stops) == ("lane_failed", True)
+    assert f"another client than the mirror has taken its transactional.id mirror.{flow.topic}.0" in condition.text
+    report, _ = flow.run(batch_path)
+    assert report.progress.conditions == ()
+    assert flow.target_content() == flow.source_content()
+
+
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str) -> None:
     fill(flow.source, flow.topic, _records(20))
