@@ -105,6 +105,41 @@ def test_committed_positions_are_shown_then_written_and_replaced(
     assert "{0: 13, 1: 10}" in file.read_text(), "an offset that stands there stays"
 
 
+def test_connect_may_keep_its_offsets_on_a_third_cluster(
+    cli: Cli, write: Callable[..., Path], trio: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    """Of neither side of the flow: it is declared for its address alone, and named with --on."""
+    east, west, hub = trio["east"], trio["west"], trio["hub"]
+    create_topic(east, unique, partitions=2)
+    create_topic(west, f"east.{unique}", partitions=2)
+    records = Producer(east.super_client())
+    for number in range(20):
+        records.produce(unique, str(number), partition=number % 2, timestamp=STAMP + number)
+    assert records.flush(30) == 0
+    copy(west, unique, *[(number % 2, str(number)) for number in range(14)])
+    create_topic(hub, f"{unique}connectoffsets", partitions=3, cleanup_policy="compact")
+    store(hub, unique, (0, 6), (1, 6))
+    flow = f"flows:\n  {unique}: {{source: east, target: west, topics: [{unique}]}}\n"
+    env = write(two_clusters(trio) + flow, unique)
+    assert "remote-topic-not-empty" in cli("plan", env).out
+
+    missed = cli("mirror", "import-positions", env, unique)
+    assert missed.code == 1
+    assert f"hub/{unique}connectoffsets" in missed.err, missed.words
+    asked = (*words(env, unique), "--on", "hub")
+    written = cli(*asked, "--write")
+    assert written.code == 0, written.words
+    assert f"start: {{offsets: {{{unique}: {{0: 7, 1: 7}}}}}}" in (env / "topology.yaml").read_text()
+    planned = cli("plan", env)
+    assert planned.code == 2, planned.words
+    assert "remote-topic-not-empty" not in planned.out
+
+    without = env / "topology.yaml"
+    without.write_text(without.read_text().replace("  hub:", "  # hub:"))
+    undeclared = cli(*asked)
+    assert (undeclared.code, "add it to clusters with its bootstrap_servers" in undeclared.err) == (1, True)
+
+
 def test_a_transaction_that_is_undecided_is_waited_for_and_never_read_past(
     cli: Cli, env: Path, plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
