@@ -18,6 +18,7 @@ from reconciler.engine.edits.effects import lead, without_effect
 from reconciler.engine.plan.build import plan
 from reconciler.environment.load import load
 from reconciler.errors import BlockedError, TopologyError
+from reconciler.model.environment.topology import Principal
 from tests.support.builders import World
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.paths import ROOT
@@ -223,7 +224,7 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
         "service": Key("msk-serverless", "event-hubs"),
         "client": Key({"client.id": "a"}, {"client.id": "b"}),
         "principals": Key({"plan": {"client.id": "a"}}, {"apply": {"client.id": "a"}}),
-        **{f"principals.{who}": Key({"client.id": "a"}, {"client.id": "b"}) for who in ("plan", "apply", "mirror")},
+        **{f"principals.{who.value}": Key({"client.id": "a"}, {"client.id": "b"}) for who in Principal},
         "defaults": Key({"partitions": 3}, {"partitions": 4}), "prune": Key({"topics": ["x.*"]}, {"topics": ["y.*"]}),
         "prune.topics": Key(["x.*"], ["y.*"]),
         "reassignment": Key({"partitions_in_flight": 2}, {"partitions_in_flight": 3}),
@@ -287,6 +288,7 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
         for name, values in {
             "url": ("https://dns.example.net/b", "https://dns.example.net/c"), "method": ("PUT", "PATCH"),
             "headers": ({"X": "a"}, {"X": "b"}), "body": ("a", "b"), "status": (201, 204),
+            "ca": ("/etc/a.pem", "/etc/b.pem"),
         }.items():  # fmt: skip
             first, second = ({"http": {**call, name: value}} for value in values)
             yield f"{at}.http.{name}", Key(first, second, at=at)

@@ -193,7 +193,7 @@ def test_in_the_job_the_flow_has_a_condition() -> None:
     driver: Any = Driver.__new__(Driver)
     driver._board, driver._can_take = Board((flow,)), set()
 
-    driver._pauses = SimpleNamespace(trouble=None, known=SimpleNamespace(wait=lambda _: True))
+    driver._pauses = SimpleNamespace(trouble=None, condition=lambda _: None, known=SimpleNamespace(wait=lambda _: True))
     driver._who = Application("app", 1, "host", 2)
     assert driver._take_over(flow, WireTakeover(flow)) is False
     [view] = driver._board.view()

@@ -22,9 +22,7 @@ def test_each_kind_is_read() -> None:
         " after: {file: {path: /etc/a, text: b}}}"
     )
     assert read["before"] == CutoverHook(HookKind.COMMAND, "/opt/a", ("${env:A}",), timeout_ms=5_000)
-    assert read["switch"] == CutoverHook(
-        HookKind.HTTP, "https://h.example/x", (), "PUT", {"A": "b"}, "c", 204, "/etc/ca"
-    )
+    assert read["switch"] == CutoverHook(HookKind.HTTP, "https://h.example/x", (), "PUT", {"A": "b"}, "c", 204, "/ca")
     assert read["after"] == CutoverHook(HookKind.FILE, "/etc/a", text="b")
     assert read["before"].words == "runs /opt/a '${env:A}', within 5 s"
     assert load({"a.yaml": f"{CLUSTERS}cutover:\n"}, "prod").hooks == {}
