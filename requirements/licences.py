@@ -64,17 +64,13 @@ def read(expression: str | None, field: str | None, classifiers: Iterable[str] =
 def page(locked: Iterable[Package], told: Told = installed) -> str:
     """The page as text. ``told``: the licence of a package, None where it is not installed."""
     listed = sorted(locked)
-    runtime = _table([package for package in listed if package.runtime], told)
-    rest = _table([package for package in listed if not package.runtime], told)
+    runtime = _lines([package for package in listed if package.runtime], told)
+    rest = _lines([package for package in listed if not package.runtime], told)
     return f"""# Licences of the dependencies
 
-The project itself is under [Apache-2.0](../LICENSE). This page is written by `make licences` from the locks and from
-the metadata of the installed packages. An SPDX identifier is the package's own; words between quotation marks are its
-own, too, where it names none. Nothing is guessed: what its metadata does not hold is *{UNTOLD}*.
-
-Wheels may hold more than their own code, such as compiled libraries, and `pyspark` holds Spark's jars: see the licence
-files inside of them. `make sbom` writes the same list with hashes, as CycloneDX
-([security](SECURITY.md#what-the-project-depends-on)).
+The project itself is under [Apache-2.0](../LICENSE). `make licences` writes this page from locks and metadata: SPDX
+identifiers, or a package's own words in quotation marks; else *{UNTOLD}*. Wheels may hold more, such as Spark's jars in
+`pyspark`: see their licence files. With hashes: `make sbom` ([security](SECURITY.md#what-the-project-depends-on)).
 
 ## The program and the mirror job
 
@@ -84,22 +80,20 @@ files inside of them. `make sbom` writes the same list with hashes, as CycloneDX
 {rest}
 ## Jars of the sandbox
 
-Kafka's jars, for the demo and the tests, are fetched by Maven on the machine that runs them, and are in no package of
-this project. The bill of materials has their coordinates and digests; their licences are not read.
+Maven fetches Kafka's jars; their licences are not read.
 """
 
 
-def _table(listed: Iterable[Package], told: Told) -> str:
-    rows = "".join(f"| `{package.name}` | {package.version} | {cell(told(package))} |\n" for package in listed)
-    return f"| package | version | licence |\n|---|---|---|\n{rows}"
+def _lines(listed: Iterable[Package], told: Told) -> str:
+    return "".join(f"* `{package.name}` {package.version}: {cell(told(package))}\n" for package in listed)
 
 
 def cell(licence: Licence | None) -> str:
     if licence is None:
         return f"{UNTOLD} (not installed where this page was written)"
     if licence.spdx is not None:
-        return licence.spdx.replace("|", "\\|")
-    return UNTOLD if licence.words is None else f'"{licence.words}"'.replace("|", "\\|")
+        return licence.spdx
+    return UNTOLD if licence.words is None else f'"{licence.words}"'
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import pytest
 from requirements.licences import PAGE, UNTOLD, Licence, cell, installed, page, read
 from requirements.locked import packages
 
-ROW = re.compile(r"^\| `([\w.-]+)` \| (\S+) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\* `([\w.-]+)` (\S+): (.+)$", re.MULTILINE)
 RENEW = "renew the page with make licences"
 
 
@@ -52,4 +52,4 @@ def test_nothing_is_guessed(
 def test_what_is_not_told_is_said() -> None:
     assert cell(Licence()) == UNTOLD
     assert cell(None).startswith(UNTOLD)
-    assert cell(Licence(words="one | other")) == '"one \\| other"'
+    assert cell(Licence(words="one | other")) == '"one | other"'
