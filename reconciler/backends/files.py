@@ -70,6 +70,20 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
     return texts, tuple(problems)
 
 
+MOST_GIVEN = 256 << 20
+"""Bytes of a file that a command is given: no plan and no configuration is as large."""
+
+
+def read_given(path: Path) -> bytes:
+    """A file or pipe that a command is given. Raises OSError, also for one that is larger than ``MOST_GIVEN`` or does
+    not end, such as a device."""
+    with path.open("rb") as file:
+        content = file.read(MOST_GIVEN + 1)
+    if len(content) > MOST_GIVEN:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_GIVEN >> 20} MiB")
+    return content
+
+
 def environment_name(folder: Path) -> str:
     """The name of the folder itself, whatever link leads to it, and whether it exists or not. Never raises."""
     return Path(os.path.realpath(folder)).name  # Path.resolve raises where links lead to each other, before Python 3.13

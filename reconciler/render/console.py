@@ -37,10 +37,16 @@ class _Command(TyperCommand):
     """Its help is output like any other: a reader that is gone, or a full disk, ends it with words."""
 
     def invoke(self, ctx: Any) -> Any:
-        given = {
-            entry.metavar: ctx.params[str(entry.name)] for entry in self.params if isinstance(entry, TyperArgument)
-        }
-        folders = given.get("ENV") or given.get("ENV...") or ()
+        # Commands that write a folder (``import``, ``adopt``, ``takeover``) are given it as an option.
+        given: dict[str | None, Any] = {}
+        written: list[Path] = []
+        for entry in self.params:
+            value = ctx.params[str(entry.name)]
+            if isinstance(entry, TyperArgument):
+                given[entry.metavar] = value
+            elif entry.metavar in ("ENV", "FOLDER") and value is not None:
+                written.append(value)
+        folders = given.get("ENV") or given.get("ENV...") or written
         _GIVEN[:] = [folders] if isinstance(folders, Path) else folders, given.get("FLOW") or "FLOW"
         return super().invoke(ctx)
 
@@ -242,6 +248,11 @@ def show(text: str, form: str = "text") -> None:
             text = no_command(text)
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
+
+
+def now_of(folder: Path) -> None:
+    """From here on ``folder`` is meant, of the several that this command was given."""
+    _GIVEN[0] = [folder]
 
 
 def filled_in(text: str, form: str) -> str:

@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from reconciler.cli.main import app
-from tests.support.commands import commands_of
+from tests.support.commands import commands_of, take
 from tests.support.paths import ROOT
 
 PROGRAM: Any = get_command(app)
@@ -54,29 +54,12 @@ def _spellings(line: str) -> Iterator[list[str]]:
         yield [PLACEHOLDER.sub("1", some[min(number, len(some) - 1)]) for some in choices]
 
 
-def _parse(command: Any, words: list[str]) -> None:
-    """Raises what the program would say. A line with ``...``, and one that names a command alone, is not complete:
-    of these only the options are looked at."""
-    if words[:1] == ["--install-completion"]:  # of the shell that asks
-        return
-    while words and hasattr(command, "commands"):
-        name, *words = words
-        command = command.commands[name]
-    if hasattr(command, "commands"):
-        return
-    if "..." in words or not words:
-        known = {option for one in command.params for option in one.opts}
-        assert {word for word in words if word.startswith("--")} <= known
-        return
-    command.make_context(command.name, words)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_line_is_one_the_program_takes(name: str) -> None:
     for line in _command_lines((ROOT / name).read_text("utf-8")):
         for words in _spellings(line):
             try:
-                _parse(PROGRAM, words)
+                take(PROGRAM, words)
             except (TyperException, KeyError, AssertionError) as error:
                 raise AssertionError(f"reconciler {line}: {words}: {error!r}") from error
 
@@ -102,7 +85,7 @@ def test_the_pages_have_many_command_lines() -> None:
 def test_a_wrong_command_line_is_found(line: str) -> None:
     [words] = _spellings(line)
     with pytest.raises((TyperException, KeyError, AssertionError)):
-        _parse(PROGRAM, words)
+        take(PROGRAM, words)
 
 
 def _anchors(page: Path) -> set[str]:

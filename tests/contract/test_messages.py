@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from typer.exceptions import TyperException
+from typer.main import get_command
 
+from reconciler.cli.main import app
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
+from tests.support.commands import commands_in, take
 from tests.support.paths import ROOT
 
+PROGRAM: Any = get_command(app)
 PAGE = (ROOT / "docs" / "change" / "messages.md").read_text(encoding="utf-8")
 EXAMPLES = (ROOT / "tests" / "golden" / "messages.md").read_text(encoding="utf-8")
 
@@ -93,12 +100,11 @@ COMMAND = re.compile(
 )
 
 
-def test_each_command_of_a_message_has_its_environment() -> None:
-    """So that the console and the live page can put its folder there, and it can be copied."""
-    lacking = []
+def _messages() -> Iterator[tuple[str, str]]:
+    """(place, text) of each text of the program but help and docstrings; ``\\0`` for what is put in."""
     for path in [*(ROOT / "reconciler").rglob("*.py"), *(ROOT / "spark").rglob("*.py")]:
         text = path.read_text(encoding="utf-8")
-        if "cli" in path.parts or not COMMAND.search(text):
+        if "cli" in path.parts or "reconciler " not in text:
             continue
         tree = ast.parse(text)
         parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
@@ -111,5 +117,25 @@ def test_each_command_of_a_message_has_its_environment() -> None:
                     pass
                 case _:
                     continue
-            lacking += [f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]}" for found in COMMAND.finditer(words)]
+            yield f"{path.relative_to(ROOT)}:{node.lineno}", words
+
+
+def test_each_command_of_a_message_has_its_environment() -> None:
+    """So that the console and the live page can put its folder there, and it can be copied."""
+    lacking = [f"{place}: {found[0]}" for place, words in _messages() for found in COMMAND.finditer(words)]
     assert lacking == []
+
+
+def test_each_command_of_a_message_is_one_that_the_program_takes() -> None:
+    wrong, seen = [], 0
+    for place, text in _messages():
+        for words in commands_in(text, PROGRAM):
+            seen += 1
+            if words[:2] in (["mirror", "stop"], ["mirror", "resume"]) and len(words) < 4 < text.count(" "):
+                wrong.append(f"{place}: {' '.join(words)} is of all flows, and the message of one")
+            try:
+                take(PROGRAM, words)
+            except (TyperException, KeyError, AssertionError) as error:
+                wrong.append(f"{place}: reconciler {' '.join(words)}: {error!r}")
+    assert wrong == []
+    assert seen > 100, "the expression has gone blind"

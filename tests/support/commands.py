@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -103,3 +104,55 @@ def commands_of(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from commands_of(command, f"{name}{word} ")
         else:
             yield f"{name}{word}", command
+
+
+def take(command: Any, words: list[str]) -> None:
+    """Raises what the program would say. A line with ``...``, and one that names a command alone, is not complete:
+    of these only the options are looked at."""
+    if words[:1] == ["--install-completion"]:  # of the shell that asks
+        return
+    while words and hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    if hasattr(command, "commands"):
+        return
+    if "..." in words or not words:
+        known = {option for one in command.params for option in one.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+        return
+    command.make_context(command.name, words)
+
+
+_COMMAND = re.compile(r"\breconciler (?=[a-z])")
+_WORD = re.compile(r"(?:[a-z][a-z-]*|--[a-z-]+|[A-Z][A-Z_:]*|[\w/.:*'-]*[\w/*']|\0+)(?=[\s.;:,)`'<]|$)")
+
+
+def commands_in(text: str, program: Any) -> Iterator[list[str]]:
+    """The words of each command that a message proposes, with ``1`` for a placeholder and for ``\\0``, where something
+    is put in. Prose follows a command as words in lower case."""
+    for found in _COMMAND.finditer(text):
+        words = _typed(text[found.end() :], program)
+        if len(words) > 1 and words[0] in program.commands:
+            yield words
+
+
+def _typed(text: str, program: Any) -> list[str]:
+    command, value = program, False
+    words: list[str] = []
+    for token in text.split(" "):
+        found = _WORD.match(token)
+        if found is None:
+            break
+        word, option = found[0], found[0].startswith("--")
+        if hasattr(command, "commands"):
+            if word not in command.commands:
+                break
+            command = command.commands[word]
+        elif not (option or value) and word.isalpha() and word.islower():
+            break
+        options = {name: each for each in getattr(command, "params", ()) for name in each.opts}
+        words.append("1" if word.isupper() or "\0" in word else word)
+        value = option and word in options and not options[word].is_flag
+        if found.end() < len(token):  # a full stop, a comma
+            break
+    return [*words, "1"] if value else words

@@ -25,6 +25,7 @@ from reconciler.render.console import (
     PageOption,
     PruneOption,
     filled_in,
+    now_of,
     say,
     show,
     style,
@@ -136,6 +137,7 @@ def plan(
         forms = {path: format_of(path.suffix) for path in write or ()}
         codes = []
         for env in envs:
+            now_of(env)
             if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
                 (show if form is Page.TEXT else say)(sentence)
                 continue

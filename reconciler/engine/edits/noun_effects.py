@@ -227,7 +227,7 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             return None  # a partition without a position begins, perhaps a second time: a risk of the restart
         case "start" if any(sides.live.topic(ref) is not None for ref in remotes) and sides.ran(item.name):
             why = "start counts only for partitions without a position; what is copied goes on at its position"
-            todo = f"To copy from elsewhere: reconciler mirror seek ENV {item.name}"
+            todo = f"To copy a topic from elsewhere: reconciler mirror seek ENV {item.name} --topic T --to PLACE"
             short = f"moves no position: start of flow {item.name} counts for new partitions only"
             return NoEffect(item.kind, item.name, edited(field), why, todo, short)
         case "access":

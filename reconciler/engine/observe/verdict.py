@@ -10,13 +10,23 @@ from collections.abc import Iterator
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
-from reconciler.model.reports.health import Health, Verdict, VerdictCause
+from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
 from reconciler.text import ANY_FOLDER, command_of, counted, moment, time_words
 
 _ORDER = tuple(Health)
+_SHOWN = 3
+_STATES = {
+    "starting": Health.DEGRADED,
+    "degraded": Health.DEGRADED,
+    "paused": Health.PAUSED,
+    "unknown": Health.UNKNOWN,
+}
+"""Of a flow that names no condition and no pause."""
+ELSEWHERE = "FOLDER"
+"""In place of the folder in commands that a folder of clusters alone, such as that of a mirror host, cannot take."""
 
 
 def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) -> Verdict:
@@ -31,8 +41,9 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
         subject = f"cluster {name}"
         if isinstance(cluster, Unknown):
             flows = (flow.name for flow in topology.flows.values() if flow.source == name)
-            lost = (f"If it is lost: reconciler failover {folder} {flow} --unplanned --dry-run" for flow in flows)
-            todo = " ".join((command_of(cluster.todo, folder), *lost)).strip()
+            lost = [f"reconciler failover {folder} {flow} --unplanned --dry-run" for flow in flows]
+            wait = f"{todo.rstrip('. ')}. " if (todo := command_of(cluster.todo, folder)) and lost else todo
+            todo = f"{wait}If it is lost: {'; '.join(lost[:_SHOWN])}" if lost else wait
             yield VerdictCause(Health.UNKNOWN, subject, f"{subject} is unknown", f"unknown: {cluster.error}", todo)
             continue
         leaderless, short = cluster.partitions_amiss
@@ -58,7 +69,7 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
 
         # A job that no file declares is judged as long as it copies.
         declared = topology.mirrors.get(name)
-        if declared is None:
+        if declared is None and not topology.clusters_alone:
             if mirror.state is JobState.RUNNING:
                 text = "runs, and no file declares it"
                 todo = f"Stop it: reconciler apply {folder}"
@@ -66,21 +77,27 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
                 yield from _flows(mirror, folder)
             continue
 
+        # A folder of clusters alone says of no job whether it is wanted: each is judged by what it reports last.
+        where = folder if declared is not None else ELSEWHERE
+        flows = declared.flows if declared is not None else tuple(mirror.flows) or ("FLOW",)
+
         # The job as a whole, what keeps it running, flows that it lacks, then its flows.
-        if (cause := _job(mirror, declared.flows, folder)) is not None:
+        ended = declared is None and mirror.state is JobState.STOPPED
+        if not ended and (cause := _job(mirror, flows, where)) is not None:
             yield cause
         if mirror.unkept and mirror.state not in (JobState.STOPPED, JobState.FAILED):
-            stop = f"reconciler mirror stop {folder} {declared.flows[0]}"
-            todo = f"Start it again: {stop}, then reconciler apply {folder}"
-            if declared.hosted:
-                todo = f"Start one on a machine that may run it: reconciler mirror host {folder} (docs/mirror/host.md)"
+            stop = f"reconciler mirror stop {where} {flows[0]}"
+            todo = f"Start it again: {stop}, then reconciler apply {where}"
+            if declared is not None and declared.hosted:
+                host = f"reconciler mirror host {where} --accept FILE"
+                todo = f"Start one on a machine that may run it: {host} (docs/mirror/host.md)"
             yield VerdictCause(Health.DEGRADED, subject, f"{subject} is not kept running", mirror.unkept, todo)
-        missing = [flow for flow in declared.flows if flow not in mirror.flows]
+        missing = [flow for flow in flows if flow not in mirror.flows] if declared is not None else []
         for flow in missing if mirror.state is JobState.RUNNING else ():
             text = "is declared, and the running job does not carry it"
-            todo = f"Restart the job with it: reconciler apply {folder}"
+            todo = f"Restart the job with it: reconciler apply {where}"
             yield VerdictCause(Health.STOPPED, f"flow {flow}", f"flow {flow} is not in the running job", text, todo)
-        yield from _flows(mirror, folder)
+        yield from _flows(mirror, where)
 
 
 def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCause | None:
@@ -125,22 +142,34 @@ def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
     for flow in mirror.flows.values():
         causes = [*_conditions(flow, mirror, folder), *_pauses(flow, mirror, folder)]
         yield from causes
-        if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or causes:
+        if mirror.state is not JobState.RUNNING or not mirror.lag_is_current:
             continue
 
-        # A flow without condition or pause may still not copy, or not know its lag.
+        # A flow without condition or pause may still not copy. Its lag may be unknown for another reason than those.
         subject, look = f"flow {flow.name}", f"Wait: reconciler status {folder} --watch"
-        if flow.resuming_partitions:
+        known = worst(cause.health for cause in causes)
+        if flow.resuming_partitions and not causes:
             text = f"is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
             yield VerdictCause(Health.DEGRADED, subject, f"{subject} is resuming", text, look, heals=True)
-        elif flow.state != "running":
-            health = {"starting": Health.DEGRADED, "paused": Health.PAUSED}.get(flow.state, Health.STOPPED)
-            text, heals = f"is {flow.state}", flow.state == "starting"
+        elif flow.state != "running" and not causes:
+            health, text = _STATES.get(flow.state, Health.STOPPED), f"is {flow.state}"
+            heals = flow.state == "starting"
             yield VerdictCause(health, subject, f"{subject} {text}", text, look, heals=heals)
-        elif flow.records_lag is None:
-            of = f" of {counted(flow.lag_unknown_partitions, 'partition')}" if flow.lag_unknown_partitions else ""
-            text = f"how far it is behind is not known{of}, and no condition says why yet"
-            yield VerdictCause(Health.UNKNOWN, subject, f"lag of {subject} is unknown", text, look, heals=True)
+        elif flow.state != "paused" and known not in (Health.STOPPED, Health.UNKNOWN):
+            yield from _standing(flow, look)
+
+
+def _standing(flow: FlowStatus, look: str) -> Iterator[VerdictCause]:
+    """What copies by all that is known, and perhaps does not: its lag is unknown, or partitions do not move."""
+    subject = f"flow {flow.name}"
+    if flow.records_lag is None:
+        of = f" of {counted(flow.lag_unknown_partitions, 'partition')}" if flow.lag_unknown_partitions else ""
+        text = f"how far it is behind is not known{of}, and no condition says why yet"
+        yield VerdictCause(Health.UNKNOWN, subject, f"lag of {subject} is unknown", text, look, heals=True)
+    elif flow.stalled_partitions:
+        many = counted(flow.stalled_partitions, "partition")
+        text = f"{many} may have records to copy and did not move, and no condition says why yet"
+        yield VerdictCause(Health.UNKNOWN, subject, f"{subject}: {many} did not move", text, look, heals=True)
 
 
 def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.engine.plan.summary import summarize, verdict
 from reconciler.errors import ReconcilerError
-from reconciler.model.changes import CHANGES, Change, Subject
+from reconciler.model.changes import CHANGES, Change, Risk, Subject
 from reconciler.model.plan import FORMAT_VERSION, Plan
 from reconciler.replication.handover import canonical_json
 from reconciler.replication.json_codec import Codec
@@ -70,7 +70,10 @@ def loads(text: str) -> Plan:
         description = f"the saved plan is not as it was written: its digest is {real[:16]}, it says {str(said)[:16]}"
         raise PlanfileError(description, "What was reviewed is not what would be applied", _AGAIN)
     try:
-        return _CODEC.decoded(Plan, {key: value for key, value in document.items() if key not in _DERIVED})
+        plan = _CODEC.decoded(Plan, {key: value for key, value in document.items() if key not in _DERIVED})
+        for planned in plan.changes:
+            Risk(planned.risk)
+        return plan
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         description = f"the saved plan has a wrong shape: {error}"
         raise PlanfileError(description, "It does not follow schemas/plan.schema.json", _AGAIN) from None

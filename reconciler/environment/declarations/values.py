@@ -156,7 +156,7 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
 
 def retention_step(key: str, node: Node) -> str | Wrong:
     """By how much one apply may lower a retention: milliseconds or bytes, more than 0."""
-    if not isinstance(node, Scalar):
+    if not isinstance(node, Scalar) or not key.endswith((".ms", ".bytes")):
         return ""  # the schema has said so
     units = with_units(key, scalar_text(node), strict=True)
     if isinstance(units, Wrong) or int(units) > 0:

@@ -408,6 +408,12 @@ class Topology:
     lock_home: str = field(default="", compare=False)
     """Not from git: the cluster where a session found the lock; empty before it looked (decision 107)."""
 
+    @property
+    def clusters_alone(self) -> bool:
+        """Whether it declares nothing that could change a cluster or a job, as the folder of a mirror host."""
+        entries = (self.topics, self.flows, self.mirrors, self.deletions)
+        return not (any(entries) or self.access_declared or self.quotas_declared or self.users_declared)
+
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)
 

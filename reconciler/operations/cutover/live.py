@@ -227,7 +227,7 @@ class LiveWorld:
                     raise ReconcilerError(
                         f"the last {some} records of {key[0]}-{key[1]} differ from those of {twin[0]}-{twin[1]}",
                         f"What {self.plan.destination} has is not what {self.plan.origin} had.",
-                        f"Compare all of it: reconciler verify ENV --flow {self.plan.flow}",
+                        f"Compare all of it: reconciler verify ENV {self.plan.flow}",
                     )
                 count += some
             return count

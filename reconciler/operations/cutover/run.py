@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from reconciler.backends.files import write_text
+from reconciler.backends.files import read_given, write_text
 from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
 from reconciler.model.environment.topology import Principal
@@ -148,10 +148,11 @@ def exit_code(report: CutoverReport) -> ExitCode:
 
 def _read(file: Path) -> CutoverPlan:
     try:
-        return loads(file.read_text(encoding="utf-8"))
+        return loads(read_given(file).decode())
     except (OSError, UnicodeDecodeError) as error:
+        problem = f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
         todo = "Name the file that cutover plan --out has written."
-        raise ReconcilerError(f"{file} cannot be read: {error}", "Only a reviewed plan is carried out.", todo) from None
+        raise ReconcilerError(problem, "Only a reviewed plan is carried out.", todo) from None
 
 
 def _plan_text(made: CutoverPlan, form: Page) -> str:

@@ -149,7 +149,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield _warning("paused", f"{name} was paused by {flow.paused_by}{why}")
     elif flow.unread:
         todo = (
-            f"Before {move.origin} is back, stop its mirror where it runs: reconciler mirror stop ENV MIRROR. Or, as "
+            f"Before {move.origin} is back, stop its mirror where it runs: reconciler mirror stop ENV {name}. Or, as "
         )
         todo += f"soon as it answers: reconciler mirror pause ENV {name}"
         text = f"{name} cannot be paused: {flow.unread}. Once it answers, records left there are copied to "
@@ -346,7 +346,7 @@ def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[
     if unknown:
         whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown], SHOWN)
         text = f"whether {counted(len(unknown), 'partition')} are the same on both sides is not known: {whys}"
-        todo = f"Compare them: reconciler verify ENV --flow {move.flow}"
+        todo = f"Compare them: reconciler verify ENV {move.flow}"
         yield FailoverCheck("parted-unknown", Level.WARNS, text, todo)
     known = [each for each in facts.parted if not each.unknown]
     level = Level.WARNS if accept_loss else Level.STOPS

@@ -12,6 +12,7 @@ from reconciler.backends.files import (
     environment_name,
     is_taken,
     read_environment,
+    read_given,
     unused_file,
     write_folder,
     write_texts,
@@ -53,7 +54,7 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
     names, texts = [path.name for path in paths], dict[str, str]()
     for path in dict.fromkeys(paths):
         try:
-            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
+            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(read_given(path))
         except OSError as error:
             why = "It is to be imported."
             todo = "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource."

@@ -179,7 +179,8 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
     elif job is not None and job.state in (JobState.RUNNING, JobState.STARTING) and flow.name in job.flows:
         problem = f"mirror {job.name} runs with the flow, so its partitions have begun somewhere already"
         obstacles.append(
-            f"{problem}. Look with reconciler mirror seek ENV {flow.name}, or stop it before it is given a start"
+            f"{problem}. Look with reconciler mirror seek ENV {flow.name} --topic T, or stop it before it is given a"
+            " start"
         )
 
     # Offsets in the middle of a transaction are looked up last, since that reads records.

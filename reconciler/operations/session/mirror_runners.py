@@ -183,7 +183,8 @@ class CopyWait:
                         f"mirror {mirror} was started, but does not copy: its job is {seen.state}"
                         f"{': ' if seen.detail else ''}{seen.detail}",
                         "It ran for a moment and ended; it is started again until it is stopped.",
-                        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop ENV.",
+                        "Fix what its log says, then run apply again. To stop it: reconciler mirror stop ENV"
+                        f" {next(iter(seen.flows), 'FLOW')}.",
                     )
                 if failed := [each for each in looks if each.copying is Copying.NO]:
                     runbooks = dict.fromkeys(f"Runbook: {runbook_of(each.code)}" for each in failed)

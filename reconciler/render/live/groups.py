@@ -57,7 +57,7 @@ def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown |
     if not shown:
         groups.append("<p>no group has offsets on topics of this flow</p>")
     if (more := len(standings.groups) - len(shown)) > 0:
-        groups.append(f"<p>and {more:,} more groups: <code>reconciler failover ENV --dry-run</code></p>")
+        groups.append(f"<p>and {more:,} more groups: <code>reconciler failover ENV FLOW --dry-run</code></p>")
     if standings.unsupported:
         rows = ((code(name), safe(why)) for name, why in sorted(standings.unsupported.items()))
         groups.append(f"<h2>Groups that cannot be moved</h2>{table(('group', 'why'), rows)}")

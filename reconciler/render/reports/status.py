@@ -185,7 +185,10 @@ def status_text(
             lines += ["", *_mirror_lines(mirror, now_ms, width)]
             flows = topology.flows_of(topology.mirrors[name]) if name in topology.mirrors else ()
             lines += [f"  {words}" for flow in flows if (words := left_out_by(flow, topology, live))]
-    if not live.mirrors:
+    if topology.clusters_alone:
+        seen = "its mirrors are declared in another one, FOLDER in a command" if live.mirrors else "no job has reported"
+        lines += ["", f"this folder of environment {topology.environment} declares clusters alone; {seen}"]
+    elif not live.mirrors:
         lines += ["", f"environment {topology.environment} declares no flows, so there is no mirror"]
     return lines_of(lines)
 

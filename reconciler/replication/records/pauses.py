@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from reconciler.replication.json_codec import Codec, JsonRecord
 
@@ -32,6 +33,12 @@ class Scope:
         if self.flow != other.flow or other.topic not in ("", self.topic):
             return False
         return other.partition in (-1, self.partition)
+
+    @property
+    def typed(self) -> str:
+        """As commands take it: ``east-to-west --topic orders --partition 3``."""
+        topic = f" --topic {quote(self.topic)}" if self.topic else ""
+        return f"{quote(self.flow)}{topic}{f' --partition {self.partition}' if self.partition >= 0 else ''}"
 
     def __str__(self) -> str:
         if not self.topic:

@@ -11,7 +11,7 @@ from reconciler.model.live import JobState, LiveCluster, LiveMirror
 from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import FlowStatus, ReportedPause
 from reconciler.resources.flows.routes import selector_of
-from reconciler.text import ANY_FOLDER, counted, in_shell, moment, suggestion
+from reconciler.text import ANY_FOLDER, counted, moment, suggestion
 
 FAILOVER = "failover to "
 """How the reason of a pause begins that a failover set; the destination follows, and ``;`` before anything else."""
@@ -86,9 +86,7 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
 
 
 def resume_command(scope: Scope, folder: str = ANY_FOLDER) -> str:
-    topic = f" --topic {in_shell(scope.topic)}" if scope.topic else ""
-    partition = f" --partition {scope.partition}" if scope.partition >= 0 else ""
-    return f"reconciler mirror resume {folder} {scope.flow}{topic}{partition}"
+    return f"reconciler mirror resume {folder} {scope.typed}"
 
 
 def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:

@@ -112,6 +112,6 @@ def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Conditi
         f"{named} {'has' if few else 'have'} no task for {longest // 10 * 10:.0f} s, so {'its' if few else 'their'} "
         f"partitions are not copied{last}. {why}",
         "It is retried automatically. Look at the Spark UI and the job's log; check the master's free cores, and space "
-        "and rights of Spark's local folder. If it stays: reconciler mirror stop ENV, then apply.",
+        "and rights of Spark's local folder. If it stays: reconciler mirror stop ENV FLOW, then apply.",
         stops=bool(lost) or longest >= STOPS_S,
     )

@@ -35,7 +35,7 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
         f"{topic}, partition{'' if single else 's'} {ranges}, {'has' if single else 'have'} not moved for "
         f"{STALLED_S:.0f} s, {behind}; {why}",
         "Look at the brokers that lead them at the source and at the target, and at the log of the job. If it stays: "
-        "reconciler mirror stop ENV, then apply.",
+        "reconciler mirror stop ENV FLOW, then apply.",
         topic,
         numbers[0] if single else None,
         stops=not others_move,

@@ -128,7 +128,7 @@ class CatchUp:
         for partition in behind if held else ():
             around = scopes_around(view.settings.name, partition.topic, partition.partition)
             if scope := next((scope for scope in around if scope in held), None):
-                return f"{scope} is paused. Resume it with reconciler mirror resume ENV, then start again"
+                return f"{scope} is paused. Resume it with reconciler mirror resume ENV {scope.typed}, then start again"
         conditions: list[Condition] = []
         lasts = False
         for condition, since in self._since(view, now):

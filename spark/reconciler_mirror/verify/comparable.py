@@ -14,8 +14,6 @@ from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, TimeWindo
 Place = tuple[str, int]
 Offsets = Mapping[Place, int]
 
-_NOT_STARTED = "Start the mirror (reconciler mirror start ENV), wait until it has copied, then verify again."
-
 
 @dataclass(frozen=True, slots=True)
 class TopicTraits:
@@ -142,7 +140,9 @@ def _position_unfit(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffset
     source = (spec.topic, spec.partition)
     name, position = f"{spec.topic}-{spec.partition}", offsets.position.get((spec.target_topic, spec.partition))
     if position is None:
-        return f"the mirror has no position for {name} at {flow.target.cluster}: it was never copied", _NOT_STARTED
+        start = f"Start the mirror (reconciler mirror start ENV {flow.name})"
+        todo = f"{start}, wait until it has copied, then verify again."
+        return f"the mirror has no position for {name} at {flow.target.cluster}: it was never copied", todo
     if not position.proved and not flow.keeps_offsets:
         return (
             f"the position of {name} at {flow.target.cluster}, {position.offset}, was committed by another client: how "

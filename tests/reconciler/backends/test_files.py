@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.backends import files
 from reconciler.backends.files import read_environment, read_readable, write_text, write_texts
 from reconciler.errors import Problem, ReconcilerError, TopologyError
+from reconciler.operations.importers.mirrormaker import read as import_mirrormaker
+from reconciler.operations.review.plan import read_plan
 
 
 def _problems(folder: Path) -> tuple[Problem, ...]:
@@ -185,3 +188,16 @@ def test_a_text_that_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> N
         write_text(tmp_path / "file", "\ud800")
     assert (tmp_path / "file").read_text() == "kept"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("given", ["/dev/zero", "plan.json"])
+def test_a_file_that_a_command_is_given_has_an_end(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_GIVEN", 1 << 20)
+    (tmp_path / "plan.json").write_bytes(b" " * ((1 << 20) + 1))
+    path = tmp_path / given
+    with pytest.raises(ReconcilerError, match="more than 1 MiB"):
+        read_plan(path)
+    with pytest.raises(ReconcilerError, match="more than 1 MiB"):
+        import_mirrormaker([path], tmp_path / "environment")
+    (tmp_path / "small").write_bytes(b"ab")
+    assert files.read_given(tmp_path / "small") == b"ab"

@@ -18,7 +18,7 @@ import typer
 from reconciler.cli.main import main
 from reconciler.errors import ReconcilerError
 from reconciler.operations.apply.controller import logger
-from reconciler.render.console import App, Env, run_app, say, show, show_last, style
+from reconciler.render.console import App, Env, now_of, run_app, say, show, show_last, style
 from reconciler.text import in_shell
 
 
@@ -218,3 +218,32 @@ def test_commands_name_the_folder_and_the_flow_that_were_given(
     with pytest.raises(SystemExit):
         run_app(app, ["look", folder, "other"])
     assert capsys.readouterr().out == f"{words}\n", "which of them is not known"
+
+
+def test_commands_that_write_a_folder_or_take_several_name_the_one_that_is_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = App()
+
+    @app.command()
+    def bring(out: Annotated[Path | None, typer.Option("--out", metavar="ENV")] = None) -> None:
+        show("Then: reconciler plan ENV")
+
+    @app.command()
+    def each(envs: Annotated[list[Path], typer.Argument(metavar="ENV")]) -> None:
+        for env in envs:
+            now_of(env)
+            show("Then: reconciler apply ENV")
+        raise ReconcilerError("Look again with reconciler plan ENV.")
+
+    for words in (["bring", "--out", "prod"], ["bring"], ["each", "a", "b"]):
+        with pytest.raises(SystemExit):
+            run_app(app, words)
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "Then: reconciler plan prod",
+        "Then: reconciler plan ENV",
+        "Then: reconciler apply a",
+        "Then: reconciler apply b",
+    ]
+    assert said.err == "Look again with reconciler plan b.\n"

@@ -62,6 +62,8 @@ class HostedMirror:
     ) -> None:
         self._environment, self._mirror, self._control, self._status = environment, mirror, control, status
         self._clock, self._sleep, self._wall_ms = clock, sleep, wall_ms
+        self._flow = "FLOW"
+        """One of its flows, by which commands name it."""
 
     def desired(self) -> DesiredMirror | None:
         """None where there is no record, or none that can be understood. Raises ClusterError."""
@@ -138,6 +140,7 @@ class HostedMirror:
     def _write(self, state: DesiredState, handover: Document, submission: Document, asker: Asker) -> int:
         """The generation that was written. Raises ClusterError, RunnerError."""
         key = desired_key(self._environment, self._mirror)
+        self._flow = next((str(flow["name"]) for flow in handover.get("flows", ())), self._flow)
         for _ in range(ATTEMPTS):
             entries = self._control.read()
             if self._control.missing:
@@ -220,7 +223,7 @@ class HostedMirror:
                         f"mirror {self._mirror} could not start on the host {lease.words}",
                         report.what or "Its application ended at once.",
                         "The host goes on trying, with a growing pause; its log has the cause. To stop it: reconciler"
-                        " mirror stop ENV.",
+                        f" mirror stop ENV {self._flow}.",
                     )
 
             # As long as a host that lives has taken it up and something moves, it is waited for.
@@ -239,7 +242,7 @@ class HostedMirror:
                     f"mirror {self._mirror}: generation {generation} was not carried out in {now - began:.0f} s",
                     f"Last: {words}.",
                     "The host goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror"
-                    " stop ENV.",
+                    f" stop ENV {self._flow}.",
                 )
             lines.show(f"mirror {self._mirror}: {words}")
             self._sleep(LOOK_S)
@@ -259,10 +262,10 @@ class HostedMirror:
             f"no host took mirror {self._mirror} within {TAKEN_S:.0f} s",
             f"Asked: {'; '.join(asked) or 'none, no host has announced itself'}. Generation {generation} stays written:"
             " a host that starts takes it up. No job is started on this machine.",
-            "Start a host with reconciler mirror host ENV, or take it back with reconciler mirror stop ENV. If one"
-            " runs, its log says why it cannot write: its principal needs Write on __mirror_control and on"
-            f" transactional ids that begin with mirror-host.{self._environment}. (reconciler doctor ENV checks both). "
-            "To run the job on this machine, take hosted away.",
+            "Start a host with reconciler mirror host ENV --accept FILE, or take it back with reconciler mirror"
+            f" stop ENV {self._flow}. If one runs, its log says why it cannot write: its principal needs Write on"
+            f" __mirror_control and on transactional ids that begin with mirror-host.{self._environment}. (reconciler"
+            " doctor ENV checks both). To run the job on this machine, take hosted away.",
         )
 
     def _value(self, entries: Mapping[str, bytes]) -> bytes | None:

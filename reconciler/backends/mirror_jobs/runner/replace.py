@@ -196,5 +196,5 @@ def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> 
         f"mirror {mirror} was not restarted: the new application {subject}",
         f"{name} goes on copying with the definition it had. {why_ended(new)}",
         "Fix that, then run apply again. Where there is no room for two applications at once, stop the old one first: "
-        f"reconciler mirror stop ENV, then apply. The whole log: {new.path / 'job.log'}",
+        f"reconciler mirror stop ENV {new.a_flow()}, then apply. The whole log: {new.path / 'job.log'}",
     )

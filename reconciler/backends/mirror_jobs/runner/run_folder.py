@@ -46,6 +46,12 @@ class RunFolder:
     def word(self, name: str, key: str) -> str:
         return str(self.read(name).get(key) or "")
 
+    def a_flow(self) -> str:
+        """One of the flows of its hand-over, by which commands name its mirror."""
+        flows = self.read("handover.json").get("flows")
+        first = flows[0] if isinstance(flows, list) and flows else None
+        return str(first.get("name")) if isinstance(first, dict) else "FLOW"
+
     def log_tail(self, lines: int = 12) -> str:
         try:
             text = (self.path / "job.log").read_text(encoding="utf-8", errors="replace")

@@ -259,8 +259,8 @@ class SparkRunner:
             raise RunnerError(
                 f"mirror {mirror} {error.problem}",
                 error.why,
-                "It goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror stop ENV. "
-                f"Log: {log}",
+                "It goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror stop ENV"
+                f" {folder.a_flow()}. Log: {log}",
             ) from None
         progress(f"mirror {mirror} runs as {live_mirror.application_id}")
         return live_mirror

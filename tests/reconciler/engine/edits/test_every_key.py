@@ -17,7 +17,7 @@ from reconciler.engine.edits.edit_and_plan import EditAndPlan
 from reconciler.engine.edits.effects import lead, without_effect
 from reconciler.engine.plan.build import plan
 from reconciler.environment.load import load
-from reconciler.errors import BlockedError, TopologyError
+from reconciler.errors import BlockedError, Problem, TopologyError
 from reconciler.model.environment.topology import Principal
 from tests.support.builders import World
 from tests.support.fakes.cluster import FakeCluster
@@ -420,3 +420,28 @@ def test_an_edit_of_any_key_has_a_change_or_a_headline(path: str, monkeypatch: p
             silent.append(f"{one} -> {two} is no edit: {said}")
     assert bool(tried) is (path not in ALWAYS_REFUSED), problems
     assert not silent
+
+
+WRONG = ("null", "{east: null}", "[null, {a: 1}]", "1e400", "2001-01-01", '"\\e[2J"', "9" * 400)
+OF_ANOTHER_LINE = {"flows.*.naming.separator"}
+"""A name that is too long by it is a problem of the flow."""
+
+
+def _problems(text: str) -> tuple[Problem, ...]:
+    try:
+        load({"1.yaml": text}, "shop")
+    except TopologyError as error:
+        return error.problems
+    return ()
+
+
+@pytest.mark.parametrize("path", sorted(KEYS.keys() - ALWAYS_REFUSED))
+def test_whatever_a_key_holds_is_loaded_or_named_with_its_line(path: str) -> None:
+    key = KEYS[path]
+    text = json.dumps(json.loads(_environment(key.at or path, key, "@@")), indent=1)
+    line = text[: text.index('"@@"')].count("\n") + 1
+    for wrong in WRONG:
+        problems = _problems(text.replace('"@@"', wrong, 1))
+        assert all(problem.where.line > 0 for problem in problems), (wrong, problems)
+        here = any(problem.where.line == line for problem in problems) or path in OF_ANOTHER_LINE
+        assert here or not problems, (wrong, problems)

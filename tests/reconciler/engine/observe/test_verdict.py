@@ -211,3 +211,21 @@ def test_of_what_a_record_only_counts_the_worst_counts() -> None:
 
 def test_an_environment_without_flows_and_clusters_is_ok() -> None:
     assert verdict_of(topology(), LiveState({}, {})) == Verdict()
+
+
+def test_in_a_folder_of_clusters_alone_jobs_are_judged_by_what_they_report() -> None:
+    """Such as a mirror host has: no job is wanted or unwanted by it, and its folder can start none."""
+    bare = replace(DECLARED, flows={}, mirrors={})
+    folder = "environments/prod"
+    assert verdict_of(bare, seen(), folder) == Verdict()
+    late = verdict_of(bare, seen(late_ms=LAG_LATE_MS + 1), folder)
+    assert (late.health, len(late.causes)) == (Health.UNKNOWN, 1)
+    for state, health in ((JobState.STALE, Health.UNKNOWN), (JobState.FAILED, Health.STOPPED)):
+        [cause] = verdict_of(bare, seen(state=state), folder).causes
+        assert cause.health is health
+        assert folder not in cause.todo
+    assert verdict_of(bare, seen(state=JobState.STOPPED), folder) == Verdict(), "on request, for all that is known"
+    broken = seen(status(conditions=(condition("record_refused"),)))
+    assert verdict_of(bare, broken, folder).of("flow east-to-west") is Health.STOPPED
+    declares = replace(bare, access_declared=True)
+    assert verdict_of(declares, seen(), folder).causes[0].text == "runs, and no file declares it"

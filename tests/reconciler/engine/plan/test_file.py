@@ -135,6 +135,7 @@ def test_what_is_no_plan_is_told_clearly(text: str, what: str) -> None:
         (("changes", 0, "change", "role"), "unheard of"),
         (("changes", 0, "change", "kind"), "delete_topic"),
         (("changes", 0, "change"), None),
+        (("changes", 0, "risk"), "unheard of"),
         (("basis", "extra"), 1),
         (("notes",), 5),
     ],

@@ -146,4 +146,4 @@ def test_a_new_application_that_was_not_ready_ends_with_its_reason(tmp_path: Pat
     assert refused.value.why == (
         "app-1 goes on copying with the definition it had. It said: flow orders: lane 1: no free core"
     )
-    assert "reconciler mirror stop ENV, then apply" in refused.value.todo
+    assert "reconciler mirror stop ENV FLOW, then apply" in refused.value.todo
