@@ -11,6 +11,7 @@ import shlex
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -242,7 +243,13 @@ def command_of(text: str, folder: str, flow: str = "FLOW") -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``, or None when none is near."""
-    by_lower = {other.lower(): other for other in sorted(known)}
+    return _nearest(name, tuple(sorted(known)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    """One slip is often made in each of a thousand entries."""
+    by_lower = {other.lower(): other for other in known}
     names = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)
     return by_lower[min(names, key=lambda other: distance(name.lower(), other))] if names else None
 

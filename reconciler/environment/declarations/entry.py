@@ -84,6 +84,8 @@ class Reading:
         texts: dict[str, str] = {}
         if isinstance(node, YamlMapping):
             for key, entry in node.entries.items():
+                if isinstance(entry.value, Scalar) and entry.value.data is None:
+                    continue  # the schema has said so
                 value = each(key, entry.value)
                 if isinstance(value, Wrong):
                     self.wrong((*path, key), value)

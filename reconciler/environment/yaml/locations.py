@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 from reconciler.environment.yaml.characters import foreign
@@ -14,7 +15,7 @@ from reconciler.model.acls import AccessRule
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Rename, Tombstone, Topic
 from reconciler.model.quotas import Quota
 from reconciler.model.users import ScramUser
-from reconciler.text import suggestion
+from reconciler.text import grouped, suggestion
 
 Step = str | int
 Declared = AccessRule | Cluster | Flow | Mirror | Quota | Rename | ScramUser | Tombstone | Topic
@@ -36,7 +37,7 @@ class Place:
         return self.document.where(self.entry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Places:
     """``entries`` by (section, name), also those whose content is wrong. ``complete`` is False when a file could not
     be read: then a name that is not found may still exist."""
@@ -67,6 +68,11 @@ class Places:
     def has(self, section: str, name: str) -> bool:
         return (section, name) in self.entries
 
+    @cached_property
+    def names(self) -> Mapping[str, Collection[str]]:
+        """By section. Each of ten thousand topics may name a cluster that is not there."""
+        return grouped(self.entries)
+
 
 def locate(start: Entry | Node, path: Iterable[Step]) -> Entry | Node:
     """The node or key at the end of ``path``, or the last one on the way that exists: a scalar itself, a collection's
@@ -92,7 +98,7 @@ def unknown_name(
     """A problem if ``subject`` names a cluster or flow that no file declares, and every file was read."""
     if name in declared or places.has(section, name) or not places.complete:
         return  # before the walk over all entries: each topic comes here
-    known = {*declared, *(entry for of, entry in places.entries if of == section)}
+    known = {*declared, *places.names.get(section, ())}
     code = "unknown-cluster" if section == "clusters" else "unknown-flow"
     hidden = f", which holds {foreign(name)}" if not name.isascii() else ""
     problem = f"{subject} names the unknown {section.removesuffix('s')} {name}{hidden}"

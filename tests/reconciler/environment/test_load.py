@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from reconciler.environment.load import load
+from reconciler.environment.yaml.locations import Place, Places, unknown_clusters
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.read import read
 from reconciler.errors import Problem, TopologyError, Where
 from reconciler.model.environment.topology import (
     MM2_CONFIG_EXCLUDE,
@@ -16,6 +20,7 @@ from reconciler.model.environment.topology import (
     Groups,
     Isolation,
     Principal,
+    Topic,
     TopicDefaults,
     Topology,
 )
@@ -26,6 +31,34 @@ clusters:
   east: {bootstrap_servers: [east.example.net:9092]}
   west: {bootstrap_servers: ["[2001:db8::1]:9092", 10.0.0.1:9092]}
 """
+
+
+def test_a_slip_in_each_of_many_topics_walks_over_them_once() -> None:
+    """A cluster that was renamed leaves one in thousands of topics."""
+
+    class Counted(dict[tuple[str, str], Place]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            self.walks += 1
+            return super().__iter__()
+
+    document = read("1.yaml", "topics: {a: {clusters: [eats]}}")
+    assert isinstance(document.root, YamlMapping)
+    entries = Counted({("topics", "a"): Place(document, document.root.entries["topics"])})
+    places = Places(entries)
+    for _ in range(100):
+        [problem] = unknown_clusters(places, ["east"], Topic("a", ("eats",)), "topic a")
+        assert problem.todo == "Perhaps east is meant"
+    assert entries.walks <= 1
+
+
+def test_a_value_that_is_missing_is_one_problem() -> None:
+    topic = "  a: {clusters: [east], configs: {retention.ms: null}}"
+    text = f"clusters: {{east: {{bootstrap_servers: ['e:1']}}}}\ntopics:\n{topic}"
+    with pytest.raises(TopologyError) as caught:
+        load({"1.yaml": text}, "shop")
+    assert [problem.code for problem in caught.value.problems] == ["missing-value"]
 
 
 def _load(**parts: str) -> Topology:

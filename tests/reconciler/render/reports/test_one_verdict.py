@@ -57,10 +57,11 @@ def _flows(draw: st.DrawFn, name: str) -> FlowStatus:
     conditions = tuple(draw(st.lists(_conditions, max_size=2)))
     pauses = tuple(draw(st.lists(_pauses, max_size=2)))
     more: dict[str, Any] = {}
-    if conditions and draw(st.booleans()):
+    cut = draw(st.booleans())
+    if conditions and cut:
         code = draw(st.sampled_from(CONDITION_CODES))
-        more["condition_counts"] = (ConditionCount(code, draw(st.booleans()), len(conditions) + 5),)
-    if pauses and draw(st.booleans()):
+        more["condition_counts"] = (ConditionCount(code, code in WAITING, len(conditions) + 5),)
+    if pauses and cut:
         more["pause_counts"] = PauseCounts(len(pauses) + 3, 9, 9)
     return FlowStatus(
         name,
