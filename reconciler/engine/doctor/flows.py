@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from reconciler.engine.doctor.broker_limits import keeps_as_much
 from reconciler.engine.doctor.check import Check
-from reconciler.engine.guards.remote_topics import judge, with_heartbeats, with_remote_topics
+from reconciler.engine.guards.remote_topics import foreign_positions, judge, with_heartbeats, with_remote_topics
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
@@ -110,6 +110,8 @@ def remote_findings(
         yield Check(str(refusal.subject), "remote topics").problem(refusal.reason.text, why, refusal.todo)
     for unread in plan.unknown:
         yield Check(unread.subject, "remote topics").unread(unread)
+    for text in (text for flow in judged for text in foreign_positions(flow)):
+        yield Check("flows", "positions").warning(text, "these partitions are not copied until that is decided", "")
     for target in sorted({flow.flow.target for flow in judged if flow.strange}):
         for read in facts[target].connect.values():
             if isinstance(read, Unknown):

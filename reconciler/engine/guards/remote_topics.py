@@ -172,6 +172,7 @@ def with_remote_topics(
     refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
     for judged in judged_flows:
         refused += _refusals(topology, live, judged)
+        notes += foreign_positions(judged)
     for target, target_facts in facts.items():
         for state, why in target_facts.untold.items():
             flow = next(f for f in topology.flows.values() if (f.target, f.state_name) == (target, state))
@@ -226,6 +227,23 @@ def _ran_before(live: LiveState, applied: Applied | Unknown | None, flow: Flow) 
         return True
     running = (mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror))
     return any(mirror.state is JobState.RUNNING and flow.name in mirror.flows for mirror in running)
+
+
+def foreign_positions(judged: Judged) -> Iterator[str]:
+    """Positions that another client committed. Flows with the same offsets go by both logs."""
+    if judged.flow.keeps_offsets:
+        return
+    positions = judged.facts.positions[judged.copies.state]
+    foreign = sorted(key for key in judged.copies.partitions.keys() & positions.keys() if positions[key].foreign)
+    if foreign:
+        names = first_of([f"{topic}-{number}" for topic, number in foreign], SHOWN)
+        topic, number = judged.copies.partitions[foreign[0]]
+        yield (
+            f"another client than the mirror committed positions in group {position_group(judged.copies.state)} on "
+            f"{judged.flow.target}: {names}. The job of flow {judged.flow.name} stops these partitions with "
+            "position_foreign, which says where the copy ended; then, for the first: reconciler mirror seek ENV "
+            f"{judged.flow.name} --topic {shlex.quote(topic)} --partition {number} --to OFFSET"
+        )
 
 
 def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[Refused]:

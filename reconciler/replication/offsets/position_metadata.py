@@ -114,13 +114,14 @@ NO_OWNER = Owner()
 class PositionMark:
     """What a position says of who wrote it. ``topic_id``: of the source topic, empty where it names none.
     ``lost_from``: the source offset of the first record whose copy the target lost; None: it lost none, or the mirror
-    does not know which."""
+    does not know which. ``foreign``: another client committed it, or it was damaged."""
 
     owner: Owner = NO_OWNER
     topic_id: str = ""
     application: str = ""
     hour: int = 0
     lost_from: int | None = None
+    foreign: bool = False
 
 
 def is_of(owner: Owner, mine: Owner, before: Collection[str] = ()) -> bool:
@@ -145,14 +146,16 @@ def owner_fields(owner: Owner) -> Mapping[str, Any]:
 def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
     """Of a position as it was read; one that is not proved says nothing."""
     fields = _parsed(metadata)
-    if proof_of(key, offset, fields) is PositionProof.NONE:
-        return PositionMark()
+    proof = proof_of(key, offset, fields)
+    if proof is PositionProof.NONE:
+        return PositionMark(foreign=True)
     try:
         lost_from = int(fields.get("g", (0, 0, -1))[2])
         figures = (str(fields.get("i", "")), str(fields.get("a", "")), int(fields.get("h", 0)))
-        return PositionMark(owner_of(fields), *figures, lost_from if lost_from >= 0 else None)
+        lost = lost_from if lost_from >= 0 else None
+        return PositionMark(owner_of(fields), *figures, lost, proof is PositionProof.CLAIMED)
     except (ValueError, TypeError, LookupError, OverflowError):
-        return PositionMark()
+        return PositionMark(foreign=True)
 
 
 def stranger(

@@ -174,6 +174,23 @@ def test_offsets_that_import_wrote_begin_no_partition_that_went_on_from_there(of
     assert ("again" in sentence) is blocks
 
 
+def test_positions_of_another_client_are_said_before_the_job_stops_there() -> None:
+    ours = PositionMark(Owner("test"), "", "app", 3)
+    facts = replace(NOTHING, positions={"east-to-west": {KEYS[0]: ours, KEYS[1]: replace(ours, foreign=True)}})
+    made, _ = blocked(facts)
+    [note] = made.notes
+    assert (
+        "another client than the mirror committed positions in group mirror.east-to-west on west: east.orders-1."
+        in note
+    )
+    assert "mirror seek ENV east-to-west --topic orders --partition 1 --to OFFSET" in note
+    made, _ = blocked(facts, flow("east", "west", SOURCE, offsets=OffsetsKept.SAME))
+    assert made.notes == ()
+    declared, live, copies = seen()
+    found = [str(finding) for finding in remote_findings(declared, live, copies, {"west": facts})]
+    assert any("east.orders-1" in finding for finding in found)
+
+
 def test_a_flow_that_was_renamed_without_moved_is_told_its_earlier_name() -> None:
     made, _ = blocked(replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("before", 40))}))
     assert "moved: [{flow: east-to-west, from: before}]" in made.refused[0].todo

@@ -70,4 +70,4 @@ def test_an_owner_survives_a_seek_and_is_told() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "no json", "[]", '{"w": 3}', '{"w":["stage","SRC"],"o":7,"d":"00000000"}'])
 def test_what_is_not_proved_says_nothing_of_an_owner(metadata: str) -> None:
-    assert mark_of(HERE, 7, metadata) == PositionMark()
+    assert mark_of(HERE, 7, metadata) == PositionMark(foreign=True)
