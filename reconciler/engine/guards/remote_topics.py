@@ -21,13 +21,14 @@ from reconciler.model.options import CONNECTOR
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
 from reconciler.model.state.last_apply import Applied
-from reconciler.replication.handover import AGAIN
+from reconciler.replication.handover import AGAIN, MOST_LANES
 from reconciler.replication.mirrormaker_records import HEARTBEATS
-from reconciler.replication.names import position_group
+from reconciler.replication.names import position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark, is_of, stranger, ways_on, whose
 from reconciler.resources.flows.renames import entry
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.protected_names import MIRRORMAKER, owner_of
+from reconciler.resources.topics.internal import written_by
 from reconciler.text import counted, first_of, in_shell, moment
 
 SHOWN = 5
@@ -77,6 +78,11 @@ class Judged:
         """By the offset map. Only offsets that ``start`` gives begin such a partition, and only where the flow itself
         has not gone on from there: its position was lost then."""
         return self.facts.copied.get(self.copies.state, {})
+
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """That the flow writes for MirrorMaker 2's clients: no sign that MirrorMaker 2 runs."""
+        return frozenset(topic.ref.name for topic in written_by(self.flow))
 
     @property
     def twice(self) -> list[Key]:
@@ -322,9 +328,12 @@ def _writers(live: LiveState, judged: Judged) -> str:
     keys, facts = judged.strange, judged.facts
     writers = [f"a flow of group {group}" for group in sorted({facts.others[k][0] for k in keys if k in facts.others})]
     writers += [f"flow {state}" for state in sorted({judged.copied[key][0] for key in keys if key in judged.copied})]
+    if _wrote_itself(judged):
+        writers.append(f"flow {judged.flow.name} itself, whose positions were deleted, or expired")
     cluster = live.known(judged.flow.target)
     names = sorted(cluster.topics) if cluster is not None else []
     internal = [name for name in names if owner_of(name, names) == MIRRORMAKER or name.endswith("checkpoints.internal")]
+    internal = [name for name in internal if name not in judged.own_topics]
     signs = [f"group {name}, {state or 'of unknown state'}" for name, state in sorted(facts.workers.items())]
     if internal:
         signs.append(f"topics {first_of(internal, 3)}")
@@ -342,6 +351,12 @@ def _writers(live: LiveState, judged: Judged) -> str:
         who = f"transactional id {first_of(ids, 3)}" if ids else "an idempotent producer"
         writers.append(f"{who}, last at {moment(last) if last > 0 else 'an unknown time'}")
     return "; ".join(writers) or "an unknown producer: nothing on the target names it"
+
+
+def _wrote_itself(judged: Judged) -> bool:
+    """By the transactional ids of the last producers. The offset map says nothing of it: it was deleted as well."""
+    lanes = {transactional_id(judged.copies.state, lane) for lane in range(MOST_LANES)}
+    return any(lanes.intersection(judged.facts.writers.get(topic, ())) for topic, _ in judged.strange)
 
 
 def _stored(judged: Judged) -> Counter[tuple[str, str, str]]:
@@ -369,6 +384,12 @@ def _ways(judged: Judged) -> str:
         stored = {"--offsets-topic": topic, "--connector": connector, "--alias": alias}
         take_over += "".join(f" {name} {in_shell(it)}" for name, it in stored.items() if it != expected[name])
     ways = [f"go on where MirrorMaker 2 stopped: {take_over} --write"]
+    if _wrote_itself(judged):
+        topic, number = judged.copies.partitions[keys[0]]
+        ways[0] = (
+            "go on where its copy ended, by the last records of both topics, partition by partition; the first: "
+            f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)} --partition {number} --to OFFSET"
+        )
     before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
     if before:
         ways.insert(0, f"go on as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
@@ -381,4 +402,4 @@ def _ways(judged: Judged) -> str:
         ways.append(f"copy only what comes from now on, topic by topic: {seek} latest")
         ways.append(f"copy a topic again: {seek} earliest")
     listed = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, 1))
-    return f"Stop the other writer, then choose: {listed}"
+    return f"{'Choose' if _wrote_itself(judged) else 'Stop the other writer, then choose'}: {listed}"

@@ -24,6 +24,7 @@ from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.apply.audit import Audit, recorded
 from reconciler.operations.session.session import Session, now_ms, open_session
+from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from reconciler.resources.mirrors.pause import (
     PauseRequest,
@@ -64,6 +65,7 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
+        _require_topic(session, wanted)
         lifted = {scope: to_lift(scope, _held(session, scope.flow, also_reported=True)) for scope in wanted}
         before = _status_times(session, wanted)
         _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
@@ -115,6 +117,18 @@ def pause_of(session: Session, flow: str) -> Pause | None:
 def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
     """The mirror that carries a flow, as it reports itself."""
     return _live(session, mirror_of(session, flow))
+
+
+def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
+    """Without it no pause can be read, and a job that runs may obey some all the same."""
+    for cluster in sorted({place_of(session, scope.flow).name for scope in wanted}):
+        session.records[cluster].pauses()
+        if session.records[cluster].topic_missing:
+            raise ReconcilerError(
+                f"{cluster} has no topic {STATUS_TOPIC}: what is paused is not known",
+                "Pauses are kept there. A job that runs goes on with those that it has read.",
+                "Create the topic: reconciler apply ENV. Then resume again.",
+            )
 
 
 def _require_exist(session: Session, wanted: Sequence[Scope], say: Say) -> None:

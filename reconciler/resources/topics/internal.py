@@ -15,12 +15,14 @@ from reconciler.replication.mirrormaker_records import (
 from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.text import grouped
 
-# One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
+# One small record a mirror every few seconds: compaction has to keep up. Nothing may expire: pauses are here, too, and
+# one whose mirror has been stopped for a week still holds. The last line is for topics of releases before, whose policy
+# some services do not let change (compact,delete).
 STATUS_CONFIGS: Mapping[str, str] = {
-    "cleanup.policy": "compact,delete",
+    "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),
     "segment.ms": str(3_600_000),
-    "retention.ms": str(7 * 86_400_000),
+    "retention.ms": "-1",
 }
 # A few keys; each host renews its leases every few seconds.
 CONTROL_CONFIGS: Mapping[str, str] = {

@@ -14,6 +14,7 @@ from reconciler.model.config_values import THROTTLES, human, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import BrokerConfigs, ConfigValue, LiveCluster, LiveTopic, Source
 from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic
+from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
@@ -36,6 +37,10 @@ COPIED_AGAIN = (
 COPY_ANEW = (
     "its earlier records are gone, and the mirror's positions with them: its flow begins where it starts, and all that"
     " {source} still has from there on is copied again; the next apply takes note of the new one"
+)
+PAUSES_GONE = (
+    "what was paused was written there, and is gone with it: pause again what has to stay paused, such as a flow that"
+    " was failed over, before its mirror starts"
 )
 SHOWN = 5
 MIN_INSYNC = "min.insync.replicas"
@@ -125,10 +130,12 @@ def _changed(
     if topic is None:
         sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
         why = COPIED_AGAIN.format(source=source) if source is not None else ""
+        why = PAUSES_GONE if ref.name == STATUS_TOPIC else why
         yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why, _copied(source))
         return
     if topic.topic_id != before.topic_id:
         why = COPY_ANEW.format(source=source) if source is not None else ANEW
+        why = PAUSES_GONE if ref.name == STATUS_TOPIC else why
         now_id = f"topic id {topic.topic_id}"
         yield OutsideChange(Outside.MADE_ANEW, subject, "", was, now_id, since, why, _copied(source))
     if (count := len(topic.partitions)) != before.partitions:

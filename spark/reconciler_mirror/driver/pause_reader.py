@@ -2,8 +2,8 @@
 
 Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. Only a record
 ends a pause: one whose record is gone, because its topic was deleted or truncated, holds until the job ends, and is
-reported. A topic that is not there when the job starts holds no pauses; a cluster that does not answer is asked again;
-without the right to read, flows run and say so.
+reported. A topic that is not there when the job starts was deleted, since apply creates it first: what it held is not
+known, so it is waited for, as for a cluster that does not answer. Without the right to read, flows run and say so.
 """
 
 from __future__ import annotations
@@ -92,8 +92,17 @@ class PauseReader:
 
     def _failed(self, error: Exception) -> None:
         place, cluster = self._place, self._place.cluster.cluster
-        if isinstance(error, AbsentTopicError):
+        if isinstance(error, AbsentTopicError) and self.known.is_set():
             self._tell({})
+        elif isinstance(error, AbsentTopicError):
+            self.trouble = Condition(
+                "pauses_unreadable",
+                f"nothing is copied yet: {cluster} has no topic {place.topic}, so what is paused is not known. It was "
+                "deleted: apply creates it before it starts a mirror",
+                "Run reconciler apply ENV, which creates it. The pauses that it held are gone: pause again right after "
+                "that what has to stay paused, such as a flow that was failed over: reconciler mirror pause ENV FLOW.",
+                stops=True,
+            )
         elif isinstance(error, BrokerError) and error.code in DENIED:
             self.trouble = Condition(
                 "pauses_unreadable",

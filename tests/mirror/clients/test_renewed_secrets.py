@@ -83,10 +83,15 @@ def test_a_request_that_came_to_a_broker_without_the_topic_lifts_no_pause(monkey
     assert (told[-1], reader.condition("f")) == ({}, None)
 
 
-def test_a_topic_that_was_never_there_holds_no_pauses() -> None:
+def test_a_topic_that_is_not_there_at_the_start_is_waited_for() -> None:
+    """Apply creates it before the job starts, so it was deleted: which pauses it held is not known."""
     told: list[Mapping[Scope, Pause]] = []
     reader = PauseReader(StatusPlace(HERE, "status", "key"), "e", told.append)
     reader._failed(AbsentTopicError(3, "topic status"))
+    unknown = reader.condition("f")
+    assert unknown is not None
+    assert (told, reader.known.is_set(), unknown.code, unknown.stops) == ([], False, "pauses_unreadable", True)
+    reader._heard(*_topic_with({}))
     assert (told, reader.known.is_set(), reader.condition("f")) == ([{}], True, None)
 
 

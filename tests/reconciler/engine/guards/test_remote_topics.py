@@ -174,6 +174,19 @@ def test_offsets_that_import_wrote_begin_no_partition_that_went_on_from_there(of
     assert ("again" in sentence) is blocks
 
 
+def test_a_flow_that_wrote_its_copies_itself_is_named_where_no_map_says_so() -> None:
+    """Group and offset map were deleted; its lane's transactional id is the last that wrote. Its own checkpoints are
+    no sign of MirrorMaker 2."""
+    made = flow("east", "west", SOURCE)
+    made = replace(made, groups=replace(made.groups, sync_offsets=True))
+    facts = replace(NOTHING, held=HELD, writers={REMOTE: ("mirror.east-to-west.3",)}, written_ms={REMOTE: 5})
+    planned, _ = blocked(facts, made)
+    [refused] = planned.refused
+    assert "Written by flow east-to-west itself, whose positions were deleted, or expired; " in refused.reason.text
+    assert refused.todo.startswith("Choose: (1) go on where its copy ended")
+    assert "import-positions" not in refused.todo
+
+
 def test_positions_of_another_client_are_said_before_the_job_stops_there() -> None:
     ours = PositionMark(Owner("test"), "", "app", 3)
     facts = replace(NOTHING, positions={"east-to-west": {KEYS[0]: ours, KEYS[1]: replace(ours, foreign=True)}})

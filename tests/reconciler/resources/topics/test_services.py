@@ -40,12 +40,15 @@ def test_wishes_of_our_own_topics_are_left_out() -> None:
 
 
 def test_a_policy_that_cannot_be_changed_later_stays_where_it_compacts() -> None:
+    """As a release before made it. Its records stay all the same, since pauses are among them."""
     wished = topology(cluster("west", service="msk-serverless"), topic("orders", partitions=1), flow("east", "west"))
     there = world()
-    there.clusters["west"].put(STATUS_TOPIC, 1, 1, **{"cleanup.policy": "compact", "retention.ms": str(7 * 86_400_000)})
+    before = {"cleanup.policy": "compact,delete", "retention.ms": str(7 * 86_400_000)}
+    there.clusters["west"].put(STATUS_TOPIC, 1, 1, **before)
     planned = there.plan(wished)
     assert planned.refused == ()
-    assert f"west/{STATUS_TOPIC}" not in changed(planned, AlterConfigs)
+    altered = changed(planned, AlterConfigs)[f"west/{STATUS_TOPIC}"]
+    assert {config.key: config.after for config in altered.configs} == {"retention.ms": "-1"}
     there = world()
     there.clusters["west"].put(STATUS_TOPIC)
     assert codes(there.plan(wished)) == {"not-offered-by-service"}
