@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -33,13 +33,13 @@ def _status_topic(cluster: ClusterHandle, create_topic: CreateTopic) -> None:
 
 @contextmanager
 def _reading(
-    cluster: ClusterHandle, principal: str, environment: str, topic: str = STATUS_TOPIC
+    cluster: ClusterHandle, principal: str, environment: str, topic: str = STATUS_TOPIC, flows: Iterable[str] = ()
 ) -> Iterator[tuple[PauseReader, list[object]]]:
     client = cluster.client(principal)
     servers = tuple(client.pop("bootstrap.servers").split(","))
     heard: list[object] = []
     place = StatusPlace(Endpoint(cluster.name, servers, client), topic, "key")
-    reader, end = PauseReader(place, environment, heard.append), threading.Event()
+    reader, end = PauseReader(place, environment, heard.append, (), flows), threading.Event()
     thread = threading.Thread(target=reader.run, args=(end,))
     thread.start()
     try:
@@ -81,42 +81,55 @@ def test_a_pause_reaches_the_job_and_is_lifted_by_a_tombstone(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("way", ["deleted", "truncated"])
-def test_a_pause_holds_on_where_its_record_is_lost(
-    way: str, plain: Sandbox, create_topic: CreateTopic, unique: str
+def test_a_pause_holds_on_where_its_record_is_lost_and_is_written_again(
+    plain: Sandbox, create_topic: CreateTopic, unique: str
 ) -> None:
     """Nothing may flow again because a topic was deleted: the flow may have been failed over."""
     west = plain["west"]
     admin, pause = AdminClient(west.super_client()), Pause(Scope("f"), 1, "ann@host", "failover to west")
+    other = Pause(Scope("another mirror's"), 1, "ann@host")
     create_topic(west, unique, 1, cleanup_policy="compact,delete")
+    _put(west, unique, {pause_key(unique, each.scope): dumps(each) for each in (pause, other)})
+    records = StatusRecords(real_cluster(west), unique, topic=unique)
+    with _reading(west, "admin", unique, unique, ["f"]) as (reader, heard):
+        _until(heard, {pause.scope: pause, other.scope: other})
+        admin.delete_topics([unique])[unique].result(30)
+        until(lambda: reader.condition("f") is not None, 60)
+        assert records.pauses() == {}
+        create_topic(west, unique, 1, cleanup_policy="compact,delete")
+        until(lambda: records.pauses() == {pause.scope: pause}, 60)
+        until(lambda: reader.condition("f") is None, 60)
+        assert heard[-1] == {pause.scope: pause, other.scope: other}, "the other one is not its own"
 
-    def write(value: bytes | None) -> None:
-        made = Producer(west.super_client())
-        made.produce(unique, key=pause_key(unique, pause.scope), value=value)
-        assert made.flush(30) == 0
-
-    write(dumps(pause))
-    with _reading(west, "admin", unique, unique) as (reader, heard):
-        _until(heard, {pause.scope: pause})
-        if way == "deleted":
-            admin.delete_topics([unique])[unique].result(30)
-            until(lambda: reader.condition("f") is not None, 60)
-            create_topic(west, unique, 1, cleanup_policy="compact,delete")
-        else:
-            beyond = TopicPartition(unique, 0, -1)
-            admin.delete_records([beyond])[beyond].result(30)
-        write(None if way == "truncated" else b"{}")
-        if way == "deleted":
-            until(lambda: reader.condition("f") is None, 60)
-            assert list(reader_pauses(heard)) == [pause.scope]
-            write(None)
-        _until(heard, {})
+        beyond = TopicPartition(unique, 0, -1)
+        admin.delete_records([beyond])[beyond].result(30)
+        _put(west, unique, {pause_key(unique, pause.scope): None})
+        _until(heard, {other.scope: other})
+    records.close()
 
 
-def reader_pauses(heard: list[object]) -> Iterable[object]:
-    last = heard[-1]
-    assert isinstance(last, dict)
-    return last
+@pytest.mark.kafka
+def test_where_no_topic_is_there_at_the_start_nothing_is_known_and_flows_are_paused(
+    plain: Sandbox, create_topic: CreateTopic, unique: str
+) -> None:
+    west = plain["west"]
+    records = StatusRecords(real_cluster(west), unique, topic=unique)
+    with _reading(west, "admin", unique, unique, ["f", "g"]) as (reader, heard):
+        until(lambda: reader.trouble is not None, 60)
+        assert not reader.known.is_set()
+        create_topic(west, unique, 1, cleanup_policy="compact")
+        until(lambda: records.pauses().keys() == {Scope("f"), Scope("g")}, 60)
+        assert "was deleted, so what was paused is not known" in records.pauses()[Scope("f")].reason
+        _put(west, unique, {pause_key(unique, Scope("f")): None})
+        until(lambda: bool(heard) and isinstance(heard[-1], dict) and heard[-1].keys() == {Scope("g")}, 60)
+    records.close()
+
+
+def _put(cluster: ClusterHandle, topic: str, records: Mapping[str, bytes | None]) -> None:
+    made = Producer(cluster.super_client())
+    for key, value in records.items():
+        made.produce(topic, key=key, value=value)
+    assert made.flush(30) == 0
 
 
 def test_who_may_not_read_or_write_is_told_what_is_missing(

@@ -39,8 +39,8 @@ COPY_ANEW = (
     " {source} still has from there on is copied again; the next apply takes note of the new one"
 )
 PAUSES_GONE = (
-    "what was paused was written there, and is gone with it: pause again what has to stay paused, such as a flow that"
-    " was failed over, before its mirror starts"
+    "what was paused was written there. A job that runs writes it again; of one that does not run, pause again what has"
+    " to stay paused, such as a flow that was failed over"
 )
 SHOWN = 5
 MIN_INSYNC = "min.insync.replicas"

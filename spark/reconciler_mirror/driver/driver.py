@@ -97,7 +97,8 @@ class Driver:
         self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
         self._state: ApplicationState = "starting"
-        self._pauses = PauseReader(settings.status, settings.environment, self._paused, settings.moved_from)
+        states = [flow.state_name for flow in settings.flows]
+        self._pauses = PauseReader(settings.status, settings.environment, self._paused, settings.moved_from, states)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
     def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> DriverOutcome:

@@ -1,26 +1,29 @@
 """Reads the pauses of this environment from the status topic.
 
 Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. Only a record
-ends a pause: one whose record is gone, because its topic was deleted or truncated, holds until the job ends, and is
-reported. A topic that is not there when the job starts was deleted, since apply creates it first: what it held is not
-known, so it is waited for, as for a cluster that does not answer. Without the right to read, flows run and say so.
+ends a pause: one whose record is gone, because its topic was deleted or truncated, holds and is written again. A topic
+that is not there when the job starts was deleted, since apply creates it first: it is waited for, as for a cluster that
+does not answer, and then every flow is paused, because what it held is not known. Without the right to read, flows run
+and say so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.replication.handover import StatusPlace
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic
-from reconciler.replication.records.pauses import Pause, Scope, pauses_in, scope_of
+from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key, pauses_in, scope_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.own import follow
+from reconciler_mirror.clients.own import FAILURES, cluster_of, follow
 from reconciler_mirror.model.lane import GRANTS, Condition
 
+WRITE_AGAIN_S = 5.0
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]
@@ -35,10 +38,16 @@ class PauseReader:
         environment: str,
         changed: Callable[[Pauses], None],
         moved_from: Sequence[str] = (),
+        flows: Iterable[str] = (),
     ) -> None:
-        """``moved_from``: names that the environment had, the last one first."""
+        """``moved_from``: names that the environment had, the last one first. ``flows``: whose pauses are written again
+        where they were lost, by their states' names."""
         self._place = place
         self._environments = (environment, *moved_from)
+        self._flows = frozenset(flows)
+        self._was_absent = False
+        self._writing: asyncio.Task[None] | None = None
+        self._write_at = 0.0
         self._changed = changed
         self._topic: CompactedTopic | None = None
         self._pauses: dict[Scope, Pause] = {}
@@ -63,7 +72,29 @@ class PauseReader:
         of_a_pause = any(scope_of(name, key) is not None for key in moved for name in self._environments)
         anew, self._topic = topic is not self._topic, topic
         if of_a_pause or anew or self.trouble is not None or not self.known.is_set():
-            self._tell(pauses_in(self._environments, {key: newest.value for key, newest in topic.newest.items()}))
+            said = pauses_in(self._environments, {key: newest.value for key, newest in topic.newest.items()})
+            if self._was_absent:
+                self._was_absent = False
+                reason = f"{self._place.topic} was deleted, so what was paused is not known"
+                now_ms = int(time.time() * 1000)
+                unknown = {Scope(flow) for flow in self._flows} - said.keys()
+                self._pauses |= {scope: Pause(scope, now_ms, "its mirror", reason) for scope in unknown}
+            self._tell(said)
+        lost = [self._pauses[scope] for scope in sorted(self._gone) if scope.flow in self._flows]
+        if lost and self._writing is None and time.monotonic() >= self._write_at:
+            self._writing = asyncio.get_running_loop().create_task(self._write_again(lost))
+
+    async def _write_again(self, pauses: Iterable[Pause]) -> None:
+        records = [(pause_key(self._environments[0], pause.scope), dumps(pause)) for pause in pauses]
+        try:
+            cluster = cluster_of(self._place.cluster)
+            try:
+                await CompactedTopic(cluster, self._place.topic).append(records)
+            finally:
+                cluster.close()
+        except FAILURES as error:
+            _log.warning("lost pauses cannot be written again yet", topic=self._place.topic, why=str(error))
+        self._write_at, self._writing = time.monotonic() + WRITE_AGAIN_S, None
 
     def _tell(self, said: Mapping[Scope, Pause | None]) -> None:
         gone = frozenset(self._pauses.keys() - said.keys())
@@ -84,10 +115,8 @@ class PauseReader:
         return Condition(
             "pauses_unreadable",
             f"{place.topic} on {cluster} has no record any more of {', '.join(map(str, gone))} being paused: it was "
-            "deleted, recreated or truncated. The pause holds until this application ends, and not after its next "
-            "start",
-            "Pause again, so that it outlives a restart: reconciler mirror pause ENV FLOW. To copy: reconciler mirror "
-            "resume ENV FLOW.",
+            "deleted, recreated or truncated. The pause holds, and is written again",
+            "Where the topic is missing, create it: reconciler apply ENV. To copy: reconciler mirror resume ENV FLOW.",
         )
 
     def _failed(self, error: Exception) -> None:
@@ -95,12 +124,13 @@ class PauseReader:
         if isinstance(error, AbsentTopicError) and self.known.is_set():
             self._tell({})
         elif isinstance(error, AbsentTopicError):
+            self._was_absent = True
             self.trouble = Condition(
                 "pauses_unreadable",
                 f"nothing is copied yet: {cluster} has no topic {place.topic}, so what is paused is not known. It was "
                 "deleted: apply creates it before it starts a mirror",
-                "Run reconciler apply ENV, which creates it. The pauses that it held are gone: pause again right after "
-                "that what has to stay paused, such as a flow that was failed over: reconciler mirror pause ENV FLOW.",
+                "Run reconciler apply ENV, which creates it. The flow is paused then, since it may have been before; to "
+                "copy: reconciler mirror resume ENV FLOW.",
                 stops=True,
             )
         elif isinstance(error, BrokerError) and error.code in DENIED:

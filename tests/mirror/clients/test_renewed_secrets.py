@@ -91,8 +91,9 @@ def test_a_topic_that_is_not_there_at_the_start_is_waited_for() -> None:
     unknown = reader.condition("f")
     assert unknown is not None
     assert (told, reader.known.is_set(), unknown.code, unknown.stops) == ([], False, "pauses_unreadable", True)
+    reader._was_absent = True
     reader._heard(*_topic_with({}))
-    assert (told, reader.known.is_set(), reader.condition("f")) == ([{}], True, None)
+    assert (told, reader.known.is_set(), reader.condition("f")) == ([{}], True, None), "no flow is its own"
 
 
 def test_a_pause_outlives_a_rename_of_its_environment() -> None:
