@@ -129,8 +129,8 @@ class PauseReader:
                 "pauses_unreadable",
                 f"nothing is copied yet: {cluster} has no topic {place.topic}, so what is paused is not known. It was "
                 "deleted: apply creates it before it starts a mirror",
-                "Run reconciler apply ENV, which creates it. The flow is paused then, since it may have been before; to "
-                "copy: reconciler mirror resume ENV FLOW.",
+                "Run reconciler apply ENV, which creates it. The flow is paused then, since it may have been; to copy: "
+                "reconciler mirror resume ENV FLOW.",
                 stops=True,
             )
         elif isinstance(error, BrokerError) and error.code in DENIED:

@@ -1,0 +1,145 @@
+"""What a mirror keeps on its target is deleted under it, by commands as a user would run them: nothing is copied that
+should not be, and nothing twice. A real job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+
+from reconciler.replication.names import STATUS_TOPIC
+from tests.support.clusters import CreateTopic, delete_topic
+from tests.support.jobs.records import producer
+from tests.support.jobs.verify_runs import Ended, reconciler, until
+from tests.support.reading import to_the_end
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def env(plain: Sandbox, unique: str, tmp_path: Path, create_topic: CreateTopic) -> Iterator[Path]:
+    """A flow that took MirrorMaker 2 over: its ``start`` says at which offsets. The first 10 of ``late`` were copied by
+    that. ``held`` is what a failover leaves paused."""
+    east, west = plain["east"], plain["west"]
+    for topic in ("late", "held"):
+        create_topic(east, f"{unique}{topic}")
+        create_topic(west, f"east.{unique}{topic}")
+        write(east, f"{unique}{topic}", range(20))
+    write(west, f"east.{unique}late", range(10))
+    folder = tmp_path / unique
+    folder.mkdir()
+    text = "clusters:\n"
+    for handle in (east, west):
+        servers = f"bootstrap_servers: [{handle.bootstrap_servers}], cluster_id: {handle.cluster_id}"
+        text += f"  {handle.name}: {{{servers}, defaults: {{replication_factor: 1}}}}\n"
+    start = f"{{offsets: {{{unique}late: {{0: 10}}}}}}"
+    flow = f"{{source: east, target: west, topics: ['{unique}.*'], replication_factor: 1, start: {start}}}"
+    text += f"flows:\n  {unique}: {flow}\nmirrors:\n  m: {{flows: [{unique}], status_interval: 1s}}\n"
+    (folder / "topology.yaml").write_text(text, encoding="utf-8")
+    yield folder
+    run(folder, "mirror", "stop", folder)
+
+
+def run(env: Path, *words: object) -> Ended:
+    return reconciler(*words, RECONCILER_STATE=str(env.parent / "state"))
+
+
+def write(cluster: ClusterHandle, topic: str, numbers: range) -> None:
+    made = producer(cluster)
+    for number in numbers:
+        made.produce(topic, b"%d" % number)
+    assert made.flush(60) == 0
+
+
+def copied(cluster: ClusterHandle, topic: str, numbers: range) -> Callable[[], bool]:
+    """All of them, in order, each once."""
+    return lambda: [int(message.value()) for message in to_the_end(cluster, topic, {0: []})] == [*numbers]
+
+
+def mirror_of(env: Path) -> Mapping[str, Any]:
+    seen: Mapping[str, Any] = json.loads(run(env, "status", env, "--format", "json").out)["mirrors"]["m"]
+    return seen
+
+
+def codes(env: Path) -> set[str]:
+    return {condition["code"] for flow in mirror_of(env)["flows"].values() for condition in flow["conditions"]}
+
+
+def test_what_was_paused_or_copied_stays_so(env: Path, plain: Sandbox, unique: str) -> None:
+    east, west = plain["east"], plain["west"]
+    late, held = f"east.{unique}late", f"east.{unique}held"
+    applied = run(env, "apply", env, "--yes")
+    assert applied.code == 0, applied
+    until("both copies", lambda: copied(west, late, range(20))() and copied(west, held, range(20))(), 120)
+    paused = run(env, "mirror", "pause", env, unique, "--topic", f"{unique}held", "--reason", "failover to west")
+    assert paused.code == 0, paused
+    write(east, f"{unique}held", range(20, 27))
+
+    # The topic of pauses is deleted under the job, and comes back: so does the pause.
+    delete_topic(west, STATUS_TOPIC)
+    write(east, f"{unique}late", range(20, 25))
+    until("more of the other topic", copied(west, late, range(25)), 60)
+    refused = run(env, "mirror", "resume", env, unique, "--topic", f"{unique}held")
+    assert (refused.code, "what is paused is not known" in refused.err) == (1, True), refused
+    applied = run(env, "apply", env, "--yes")
+    assert applied.code == 0, applied
+    assert "what was paused was written there" in applied.out
+    until("the pause", lambda: mirror_of(env)["flows"][unique]["pauses"] != [], 60)
+    assert copied(west, held, range(20))()
+
+    # It is deleted again, and the job is killed: what its successor cannot know is paused.
+    delete_topic(west, STATUS_TOPIC)
+    write(east, f"{unique}late", range(25, 30))
+    until("all of the other topic", copied(west, late, range(30)), 60)
+    killed = driver_of(env)
+    os.killpg(os.getpgid(killed), signal.SIGKILL)
+    until("its successor", lambda: driver_of(env) not in (0, killed), 120)
+    applied = run(env, "apply", env, "--yes")
+    assert applied.code == 0, applied
+    until("the pause of all", lambda: mirror_of(env)["flows"][unique]["state"] == "paused", 90)
+    assert "was deleted, so what was paused is not known" in run(env, "status", env).out
+    assert copied(west, held, range(20))()
+    assert run(env, "mirror", "resume", env, unique).code == 0
+    until("what waited", copied(west, held, range(27)), 60)
+
+    # The group is deleted while the job is stopped: the offsets in the file are those of a year ago.
+    assert run(env, "mirror", "stop", env).code == 0
+    group = f"mirror.{unique}"
+    AdminClient(west.super_client()).delete_consumer_groups([group])[group].result(30)
+    planned = run(env, "plan", env)
+    assert (planned.code, "remote-topic-not-empty" in planned.out) == (3, True), planned
+    started = run(env, "mirror", "start", env, unique)
+    assert started.code != 0, "nothing is copied"
+    until("the condition", lambda: codes(env) == {"position_missing"}, 150)
+    assert copied(west, late, range(30))()
+    for topic, position in (("late", 30), ("held", 27)):
+        seek = (
+            "mirror",
+            "seek",
+            env,
+            unique,
+            "--topic",
+            f"{unique}{topic}",
+            "--partition",
+            "0",
+            "--to",
+            position,
+            "--yes",
+        )
+        sought = run(env, *seek)
+        assert sought.code == 0, sought
+    write(east, f"{unique}late", range(30, 33))
+    until("the rest", copied(west, late, range(33)), 90)
+    assert copied(west, held, range(27))()
+
+
+def driver_of(env: Path) -> int:
+    file = env.parent / "state" / env.name / "m" / "driver.json"
+    return int(json.loads(file.read_text(encoding="utf-8"))["pid"]) if file.is_file() else 0
