@@ -1,4 +1,5 @@
-"""The plan of a cut-over and the report of a run over it: text, Markdown, one page, JSON."""
+"""The plan of a cut-over and the report of a run over it: text, Markdown, one page, JSON. Reports of titled lists that
+need no more, such as that of a drill, are dressed here, too."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ def plan_verdict(plan: CutoverPlan) -> str:
     again, missed = (total([getattr(group, which) for group in plan.groups]) for which in ("again", "missed"))
     moves = f"Would move {counted(len(plan.topics), 'topic')} and {counted(len(plan.groups), 'group')}"
     stop = "unknown" if plan.stop_s is None else f"about {time_words(round(plan.stop_s))}"
-    reads = f"{_count(again)} records read again, {_count(missed)} missed"
+    reads = f"{count_words(again)} records read again, {count_words(missed)} missed"
     return f"{moves} from {plan.origin} to {plan.destination}: {reads}; writes stop for {stop}"
 
 
-def _count(count: int | None) -> str:
+def count_words(count: int | None) -> str:
     return "an unknown number of" if count is None else f"{count:,}"
 
 
@@ -45,7 +46,7 @@ def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
     yield Section("Steps", "in this order; each looks first", tuple(steps))
     yield Section("Topics", "what is left to copy, and who writes", tuple(map(_topic, plan.topics)))
     yield Section(
-        "Groups", f"who reads, and what each reads again on {plan.destination}", tuple(map(_group, plan.groups))
+        "Groups", f"who reads, and what each reads again on {plan.destination}", tuple(map(group_item, plan.groups))
     )
     others = tuple(SectionItem(f"{name} {why}") for name, why in sorted(plan.unsupported.items()))
     yield Section("Groups with more than offsets", "", others)
@@ -73,12 +74,10 @@ def _topic(topic: TopicSeen) -> SectionItem:
     return SectionItem(head, tuple(lines))
 
 
-def _group(group: GroupSeen) -> SectionItem:
+def group_item(group: GroupSeen) -> SectionItem:
     bound = "" if group.exact else "at most "
-    head = (
-        f"{group.group} ({group.kind or 'classic'}): {counted(group.offsets, 'offset')}, {bound}{_count(group.again)} "
-    )
-    head += f"records again, {bound}{_count(group.missed)} missed"
+    head = f"{group.group} ({group.kind or 'classic'}): {counted(group.offsets, 'offset')}, "
+    head += f"{bound}{count_words(group.again)} records again, {bound}{count_words(group.missed)} missed"
     who = [f"{each.client_id} {each.host}" for each in group.members]
     lines = [f"{counted(len(who), 'member')}: {first_of(who, _SHOWN)}"] if who else []
     return SectionItem(head, (*lines, *((group.note,) if group.note else ())))
@@ -99,7 +98,7 @@ def report_verdict(report: CutoverReport) -> str:
     if report.command == "rollback":
         return f"Taken back: clients of {plan.flow} are on {plan.origin}"
     again, missed = (total([getattr(group, which) for group in report.groups]) for which in ("again", "missed"))
-    reads = f": {_count(again)} records read again, {_count(missed)} missed" if report.groups else ""
+    reads = f": {count_words(again)} records read again, {count_words(missed)} missed" if report.groups else ""
     stop = "" if report.stopped_s is None else f"; writes stopped for {report.stopped_s:.1f} s"
     return f"Moved {counted(len(plan.topics), 'topic')} from {plan.origin} to {plan.destination}{reads}{stop}"
 
@@ -109,39 +108,39 @@ def _report_sections(report: CutoverReport) -> Iterator[Section]:
     own = tuple(SectionItem(f"{name}: {counted(count, 'record')}") for name, count in report.own.items())
     yield Section("Records of its own", f"on {report.plan.destination}, so nothing was taken back", own, urgent=True)
     yield Section("To know", "", findings, urgent=True)
-    yield Section("Steps", "", tuple(map(_step, report.steps)))
-    yield Section("Groups", "", tuple(map(_group, report.groups)))
+    yield Section("Steps", "", tuple(map(step_item, report.steps)))
+    yield Section("Groups", "", tuple(map(group_item, report.groups)))
 
 
-def _step(step: FailoverStep) -> SectionItem:
+def step_item(step: FailoverStep) -> SectionItem:
     word = "FAILED" if step.result is StepResult.FAILED else step.result.value
     head, *more = step.text.split("\n")
     return SectionItem(f"{word:8}{step.name:13}{head} ({step.seconds:.1f} s)", tuple(more))
 
 
 def plan_text(plan: CutoverPlan, style: Style = PLAIN) -> str:
-    return _text(plan_verdict(plan), plan.environment, _plan_sections(plan), style)
+    return sections_text(plan_verdict(plan), plan.environment, _plan_sections(plan), style)
 
 
 def plan_markdown(plan: CutoverPlan) -> str:
-    return _markdown(plan_verdict(plan), _plan_sections(plan))
+    return sections_markdown(plan_verdict(plan), _plan_sections(plan))
 
 
 def plan_html(plan: CutoverPlan) -> str:
-    return _html("cutover plan", plan.environment, plan_verdict(plan), _plan_sections(plan))
+    return sections_html("cutover plan", plan.environment, plan_verdict(plan), _plan_sections(plan))
 
 
 def report_text(report: CutoverReport, style: Style = PLAIN) -> str:
-    return _text(report_verdict(report), report.plan.environment, _report_sections(report), style)
+    return sections_text(report_verdict(report), report.plan.environment, _report_sections(report), style)
 
 
 def report_markdown(report: CutoverReport) -> str:
-    return _markdown(report_verdict(report), _report_sections(report))
+    return sections_markdown(report_verdict(report), _report_sections(report))
 
 
 def report_html(report: CutoverReport) -> str:
     verdict = report_verdict(report)
-    return _html(f"cutover {report.command}", report.plan.environment, verdict, _report_sections(report))
+    return sections_html(f"cutover {report.command}", report.plan.environment, verdict, _report_sections(report))
 
 
 def report_document(report: CutoverReport, exit_code: int) -> str:
@@ -164,7 +163,7 @@ def report_document(report: CutoverReport, exit_code: int) -> str:
     )
 
 
-def _text(verdict: str, environment: str, sections: Iterator[Section], style: Style) -> str:
+def sections_text(verdict: str, environment: str, sections: Iterator[Section], style: Style) -> str:
     lines = [style.paint("bold", verdict), f"environment {environment}"]
     for section in sections:
         if not section.items:
@@ -177,7 +176,7 @@ def _text(verdict: str, environment: str, sections: Iterator[Section], style: St
     return lines_of(lines, style)
 
 
-def _markdown(verdict: str, sections: Iterator[Section]) -> str:
+def sections_markdown(verdict: str, sections: Iterator[Section]) -> str:
     lines = [f"**{markdown(verdict)}**"]
     for section in sections:
         if not section.items:
@@ -190,6 +189,6 @@ def _markdown(verdict: str, sections: Iterator[Section]) -> str:
     return lines_of(lines)
 
 
-def _html(kind: str, environment: str, verdict: str, sections: Iterator[Section]) -> str:
+def sections_html(kind: str, environment: str, verdict: str, sections: Iterator[Section]) -> str:
     shown = tuple(section for section in sections if section.items)
     return page_html(f"{environment}: {kind}", report_body(ReportPage(kind, environment, verdict, shown)))

@@ -1,4 +1,5 @@
-"""What runs of an environment keep beside its lock: last apply, progress of a rollout, journal of a reassignment."""
+"""What runs of an environment keep beside its lock: last apply, progress of a rollout, journal of a reassignment,
+of a cut-over, last drill."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from reconciler.backends.state.records import LockLog, understood
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import Journal, ListEntries
-from reconciler.model.state import cutover_journal, last_apply, lock, rollout_progress
+from reconciler.model.state import cutover_journal, last_apply, last_drill, lock, rollout_progress
 from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key
 from reconciler.model.state.last_apply import Applied, applied_key
+from reconciler.model.state.last_drill import LastDrill, drill_key
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
 from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, journal_key, journal_transactional_id, lock_key
 from reconciler.model.state.rollout_progress import Promotion, promotion_key
@@ -65,6 +67,14 @@ def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> M
         if journal is not None:
             journals[journal.flow] = journal
     return journals
+
+
+def read_last_drill(cluster: Cluster, environment: str, flow: str, principal: Principal) -> LastDrill | None:
+    """None when there was none yet. Raises ClusterError."""
+    value = _newest(cluster, environment, principal).get(drill_key(environment, flow))
+    record = f"the record of the last drill of {flow}"
+    why = f"{ANOTHER_VERSION} it is not known when a drill met its objectives last"
+    return understood(value, last_drill.loads, cluster.name, record, why, "Use that version for drills.")
 
 
 def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:

@@ -130,6 +130,47 @@ Form = Annotated[
 ]
 
 
+@app.command(
+    epilog=ending(
+        "0 met; 1 failed, and taken back; 2 an objective was missed, or records or positions were not exact;"
+        " 3 it may not begin; 5 failed, and not all is taken back; 6 lock held",
+        "drill environments/prod east-to-west --out drills/east-to-west",
+    )
+)
+def drill(
+    env: Env,
+    flow: Flow,
+    canary: Annotated[
+        str, typer.Option("--canary", metavar="TOPIC", help="topic and group to move; drill.FLOW when left out")
+    ] = "",
+    write: Annotated[
+        str, typer.Option("--write", metavar="DURATION", help="how long the canary is written before it moves")
+    ] = "10s",
+    hold: Annotated[
+        str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
+    ] = "5s",
+    within: Annotated[
+        str, typer.Option("--within", metavar="DURATION", help="how long each wait for copying may take")
+    ] = "60s",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="write drill.json and drill.html into it as well")
+    ] = None,
+    metrics: Annotated[
+        Path | None, typer.Option("--metrics-file", metavar="FILE", help="for a node exporter's textfile collector")
+    ] = None,
+    form: Form = FailoverPage.TEXT,
+    steal: StealOption = "",
+) -> None:
+    """Rehearse the failover and the way back on a canary topic and group alone; for schedules."""
+    from reconciler.model.reports.cutover import CutoverSettings
+    from reconciler.operations.drill.run import DrillOptions
+    from reconciler.operations.drill.run import drill as rehearse
+
+    settings = CutoverSettings(seconds("--hold", hold), seconds("--within", within), 0.0, 0.0)
+    options = DrillOptions(canary, seconds("--write", write), settings, form, out, metrics, steal)
+    raise typer.Exit(rehearse(env, flow, options))
+
+
 def _add(way: str, words: str) -> None:
     codes = "0 done; 1 error; 2 there is something to do (--dry-run); 3 a check stops it; 5 not all of it; 6 lock held"
 

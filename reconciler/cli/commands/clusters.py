@@ -172,6 +172,7 @@ def audit() -> None:
         "0 whole; 1 error or unknown; 2 broken",
         "audit verify environments/prod",
         "audit verify environments/prod --head sha256:0b1f...",
+        "audit verify environments/prod --report drills/east-to-west/drill.json",
     )
 )
 def verify(
@@ -180,12 +181,16 @@ def verify(
     head: Annotated[
         str, typer.Option("--head", metavar="DIGEST", help="the head that an earlier run printed; it must be there")
     ] = "",
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="a drill's report in JSON; it must be as it was recorded"),
+    ] = None,
 ) -> None:
     """Check that no audit record was changed or taken out: each carries the digest of the one before it."""
     from reconciler.operations.clusters.verify_audit import verify_audit
     from reconciler.render.reports.audit import audit_json, audit_text
 
-    verification = verify_audit(env, head)
+    verification = verify_audit(env, head, report)
     text = audit_json(verification) if form is OutputFormat.JSON else audit_text(verification, style())
     show(text, form)
     raise typer.Exit(verification.exit_code)

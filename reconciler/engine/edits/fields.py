@@ -17,6 +17,7 @@ from reconciler.model.environment.topology import (
     Groups,
     Mirror,
     MirrorMakerTopics,
+    Objectives,
     Topic,
     TopicDefaults,
     Topology,
@@ -39,7 +40,9 @@ LOWERED = ("retention.ms", "retention.bytes")
 SAME_SET = "the order of a list does not count"
 SAME_NAMES = "the order of alternatives does not count"
 _EXPRESSIONS = {"topics", "exclude_topics", "exclude", "include"}
-_MILLISECONDS = {"interval", "heartbeats_interval", "refresh_interval", "status_interval"}
+_MILLISECONDS = {
+    "drill_every", "heartbeats_interval", "interval", "refresh_interval", "rpo", "rto", "status_interval",
+}  # fmt: skip
 _BYTES = {"throttle_bytes_per_second", "bytes_in_flight", "rate_limit"}
 _YAML_NAMES: dict[tuple[type, str], str] = {
     (AccessSync, "enabled"): "sync",
@@ -49,6 +52,7 @@ _YAML_NAMES: dict[tuple[type, str], str] = {
     (Flow, "moved_from"): "moved",
     (Flow, "selection"): "where",
     (Groups, "interval_ms"): "interval",
+    **{(Objectives, f"{name}_ms"): name for name in ("rto", "rpo", "drill_every")},
     (Mirror, "refresh_interval_ms"): "refresh_interval",
     (Mirror, "status_interval_ms"): "status_interval",
     (MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
@@ -61,6 +65,7 @@ _YAML_NAMES: dict[tuple[type, str], str] = {
 _OF_FLOWS = {
     "access": "which rules travel with the topics; the live plan shows who gains and who loses access",
     "labels": "for people and rules; nothing changes on a cluster",
+    "objectives": "what the next drill is measured against; nothing changes on a cluster",
     "replication_factor": "of remote topics: where they exist, their replicas have to move",
     "sync_topic_configs": "which configs remote topics get from their sources; the live plan shows which change",
 }

@@ -26,6 +26,7 @@ from reconciler.text import counted
 
 _NOT_READ = {
     ("flow", "labels"): "labels are for people",
+    ("flow", "objectives"): "drills are measured against them; the job does not read them",
     ("flow", "replication_factor"): "it counts when apply makes a topic; the job makes none",
     ("flow", "sync_topic_configs"): "configs are synced by the reconciler; the job does not read them",
     ("flow", "groups"): "the job reads groups only with sync_offsets",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from reconciler.environment.declarations.entry import Reading
+from reconciler.environment.declarations.entry import MIN_INTERVAL_MS, Reading
 from reconciler.environment.declarations.values import Wrong, label
 from reconciler.environment.yaml.locations import Places, Step, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
@@ -24,6 +24,7 @@ from reconciler.model.environment.topology import (
     Groups,
     Isolation,
     MirrorMakerTopics,
+    Objectives,
     OffsetsKept,
     Topology,
 )
@@ -110,6 +111,7 @@ def build_flow(reading: Reading) -> Flow:
         provenance=None if carry is None else Carry(carry),
         offsets=OffsetsKept(reading.value("offsets", default=OffsetsKept.TRANSLATED.value)),
         filler_limit=reading.value("filler_limit", default=None),
+        objectives=_objectives(reading),
         access=AccessSync(
             enabled=reading.value("access", "sync", default=False),
             groups=reading.value("access", "groups", default=False),
@@ -154,6 +156,17 @@ def _start(reading: Reading) -> Start:
         reading.wrong(("start", "timestamp"), Wrong(moment.code, description, moment.why, moment.todo))
         return Start("earliest")
     return Start("timestamp", moment)
+
+
+def _objectives(reading: Reading) -> Objectives | None:
+    """None for an empty section."""
+    written = {f"{name}_ms": reading.node("objectives", name) for name in ("rto", "rpo", "drill_every")}
+    times = {
+        field: reading.interval("objectives", field.removesuffix("_ms"), default=MIN_INTERVAL_MS)
+        for field, node in written.items()
+        if node is not None
+    }
+    return Objectives(**times) if times else None
 
 
 def _rate_limit(reading: Reading) -> int | None:

@@ -88,6 +88,17 @@ class OffsetsKept(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Objectives:
+    """What drills of a flow are measured against, in milliseconds; None: not declared. ``rto_ms``: until a group has
+    read a record that was written at the target. ``rpo_ms``: age of the oldest record that is not copied.
+    ``drill_every_ms``: the longest time between two drills that met both."""
+
+    rto_ms: int | None = None
+    rpo_ms: int | None = None
+    drill_every_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AccessSync:
     """Flow-derived access: who may read a source topic may read its remote topic. ``groups``: also its group rules.
 
@@ -251,6 +262,7 @@ class Flow:
     offsets: OffsetsKept = field(default=OffsetsKept.TRANSLATED, metadata=SPARSE)
     filler_limit: int | None = field(default=None, metadata=SPARSE)
     moved_from: str = field(default="", metadata=SPARSE)
+    objectives: Objectives | None = field(default=None, metadata=SPARSE)
     labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
 

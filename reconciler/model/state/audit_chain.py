@@ -146,17 +146,48 @@ def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mappi
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedReport:
+    """A report that was looked for. ``places``: those whose records have its ``digest``, empty for none; ``at``,
+    ``who`` and ``commit`` of the run that recorded it."""
+
+    digest: str
+    places: tuple[str, ...] = ()
+    at: str = ""
+    who: str = ""
+    commit: str = ""
+
+
+def report_in(seal: str, records: Mapping[str, Sequence[Record]]) -> RecordedReport:
+    """``records``: of places."""
+    lines_by_place = {
+        place: next((line for line in lines if str(line.get("id", "")).endswith(f":report:{seal}")), None)
+        for place, lines in records.items()
+    }
+    places = tuple(place for place, line in lines_by_place.items() if line is not None)
+    if not places:
+        return RecordedReport(seal)
+    line = lines_by_place[places[0]] or {}
+    begun = next((each for each in records[places[0]] if each.get("run") == line.get("run")), {})
+    return RecordedReport(seal, places, *(str(each.get(name, "")) for each, name in (
+        (line, "at"), (begun, "who"), (begun, "commit"),
+    )))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class AuditVerification:
-    """``places``: by name, ``this machine`` or cluster and topic."""
+    """``places``: by name, ``this machine`` or cluster and topic. ``report``: None where none was asked for."""
 
     environment: str
     places: Mapping[str, ChainReport | Unknown]
+    report: RecordedReport | None = None
 
     @property
     def exit_code(self) -> ExitCode:
         """A broken chain weighs more than one that could not be read."""
         reports = [report for report in self.places.values() if not isinstance(report, Unknown)]
         if any(not report.whole for report in reports):
+            return ExitCode.CHANGES
+        if self.report is not None and not self.report.places and len(reports) == len(self.places):
             return ExitCode.CHANGES
         return ExitCode.DONE if len(reports) == len(self.places) else ExitCode.ERROR
 

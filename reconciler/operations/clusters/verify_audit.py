@@ -9,23 +9,46 @@ from pathlib import Path
 
 from reconciler.backends.state.audit import NAME, illegible, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
-from reconciler.errors import Unknown, or_unknown
+from reconciler.errors import ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Principal
-from reconciler.model.state.audit_chain import AuditVerification, Record, check, compared, pinned_somewhere
+from reconciler.model.state.audit_chain import (
+    AuditVerification,
+    Record,
+    check,
+    compared,
+    digest,
+    pinned_somewhere,
+    report_in,
+)
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
+from reconciler.replication.json_codec import parsed
 from reconciler.text import counted, moment
 
 _HERE = "this machine"
 
 
-def verify_audit(folder: Path, pinned: str) -> AuditVerification:
-    """``pinned``: the head that an earlier run printed, or empty; it has to be in one of the places."""
+def verify_audit(folder: Path, pinned: str, report: Path | None = None) -> AuditVerification:
+    """``pinned``: the head that an earlier run printed, or empty; it has to be in one of the places. ``report``: a
+    document of a command, whose digest has to be there."""
+    seal = "" if report is None else _seal_of(report)
     with open_session(folder, Principal.PLAN) as session:
-        return verified(session, pinned)
+        return verified(session, pinned, seal)
 
 
-def verified(session: Session, pinned: str = "") -> AuditVerification:
+def _seal_of(report: Path) -> str:
+    todo = "Name the drill.json that drill --out has written."
+    try:
+        document = parsed(report.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = "Its digest is looked for in the audit record."
+        raise ReconcilerError(f"{report} cannot be read as JSON: {error}", why, todo) from None
+    if not isinstance(document, dict):
+        raise ReconcilerError(f"{report} is no report", "It holds no JSON object.", todo)
+    return digest(document)
+
+
+def verified(session: Session, pinned: str = "", seal: str = "") -> AuditVerification:
     """As ``verify_audit``."""
     records: dict[str, Sequence[Record] | Unknown] = {}
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
@@ -52,4 +75,5 @@ def verified(session: Session, pinned: str = "") -> AuditVerification:
             reports = {name: replace(report, doubts=(f"{doubt}taken off",)) for name, report in reports.items()}
     unknown = {name: lines for name, lines in records.items() if isinstance(lines, Unknown)}
     places = {name: unknown.get(name) or reports[name] for name in records}
-    return AuditVerification(session.topology.environment, pinned_somewhere(places))
+    recorded_report = report_in(seal, known) if seal else None
+    return AuditVerification(session.topology.environment, pinned_somewhere(places), recorded_report)

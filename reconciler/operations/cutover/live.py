@@ -39,7 +39,9 @@ LONG_S = 600.0
 
 
 class LiveWorld:
-    """One run over one plan."""
+    """One run over one plan. ``reason``: how the reason of a pause begins that it sets on some topics, and lifts."""
+
+    reason = CUT_OVER
 
     def __init__(self, session: Session, plan: CutoverPlan, execute: Execution, say: Callable[[str], None]) -> None:
         self.session, self.plan, self._execute, self.say = session, plan, execute, say
@@ -121,7 +123,7 @@ class LiveWorld:
         if not missing or Scope(self.plan.flow) in pauses:
             return False, ""
         try:
-            reason = f"{CUT_OVER}{self.plan.destination}"
+            reason = f"{self.reason}{self.plan.destination}"
             return True, "; ".join(steering.hold(self.session, missing, reason, PAUSE_CONFIRM_S))
         except ClusterError:
             raise
@@ -132,7 +134,7 @@ class LiveWorld:
         pauses = steering.pauses_of(self.session, self.plan.flow)
         wanted = [Scope(self.plan.flow)] if self.plan.whole else self._scopes
         mine = [scope for scope in wanted if scope in pauses]
-        mine = [scope for scope in mine if ours(pauses[scope].reason) or pauses[scope].reason.startswith(CUT_OVER)]
+        mine = [scope for scope in mine if ours(pauses[scope].reason) or pauses[scope].reason.startswith(self.reason)]
         if not mine:
             return False, ""
         return True, "; ".join(steering.lift(self.session, mine, PAUSE_CONFIRM_S))
@@ -162,10 +164,13 @@ class LiveWorld:
 
     def groups_back(self) -> tuple[GroupMove, ...]:
         survey = Survey(self.session.topology, move_of(self.session.topology, Way.FAILBACK, self.plan.flow))
-        copies = () if self.plan.whole else {topic.copy for topic in self.plan.topics}
-        return set_positions(
-            survey.destination, chosen_groups(survey.exact_groups(), self.plan.groups_expression, copies)
-        )
+        chosen = chosen_groups(survey.exact_groups(), self.plan.groups_expression, self._left_back)
+        return set_positions(survey.destination, chosen)
+
+    @property
+    def _left_back(self) -> Collection[str]:
+        """Topics of the destination whose positions a way back translates; empty for all."""
+        return () if self.plan.whole else {topic.copy for topic in self.plan.topics}
 
     # the destination
 

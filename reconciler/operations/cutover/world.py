@@ -9,6 +9,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding
 from reconciler.model.reports.cutover import CutoverStep, RollbackStep
+from reconciler.model.reports.drill import BackStep
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal
 
@@ -125,7 +126,7 @@ class CutoverWorld(Protocol):
         ...
 
 
-StepName = TypeVar("StepName", CutoverStep, RollbackStep)
+StepName = TypeVar("StepName", CutoverStep, RollbackStep, BackStep)
 
 
 def in_order(

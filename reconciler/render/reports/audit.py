@@ -42,6 +42,13 @@ def audit_text(verification: AuditVerification, style: Style = PLAIN) -> str:
             older = counted(report.unchained, "record")
             lines.append(f"  {older} of older releases before it carry no digest: not checked")
         lines += [f"  head {head}" for head in report.heads]
+    if (seen := verification.report) is not None:
+        if seen.places:
+            lines.append(style.paint("bold", f"the report is as it was recorded at {seen.at}"))
+            lines.append(f"  by {seen.who}, commit {seen.commit or 'none'}, in {' and '.join(seen.places)}")
+        else:
+            lines.append(style.paint("bold", "no record has this report: it was changed, or is of elsewhere"))
+        lines.append(f"  digest {seen.digest}")
     return lines_of([*lines, LIMIT], style)
 
 
@@ -53,9 +60,9 @@ def audit_json(verification: AuditVerification) -> str:
             places.append({"place": place, "verdict": "unknown", "error": report.error, "todo": report.todo})
         else:
             places.append({"place": place, "verdict": _state(report), **asdict(report)})
-    return report_json(
-        "audit", verification.environment, exit_code=int(verification.exit_code), places=places, limit=LIMIT
-    )
+    seen = {} if verification.report is None else {"report": asdict(verification.report)}
+    code = int(verification.exit_code)
+    return report_json("audit", verification.environment, exit_code=code, places=places, limit=LIMIT, **seen)
 
 
 def _state(report: ChainReport) -> str:

@@ -1,0 +1,31 @@
+"""The last drill of a flow, as kept in Kafka beside the lock. Frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.replication.json_codec import JsonRecord
+
+
+def drill_key(environment: str, flow: str) -> str:
+    return f"drill/{environment}/{flow}"
+
+
+@dataclass(frozen=True, slots=True)
+class LastDrill:
+    """``met_ms``: when a drill met its objectives last, 0 for never. ``digest``: of the report. ``recovery_s``,
+    ``point_s``: None where they were not measured."""
+
+    environment: str
+    flow: str
+    at_ms: int
+    met_ms: int
+    verdict: str
+    recovery_s: float | None
+    point_s: float | None
+    digest: str
+    who: str
+
+
+_RECORD = JsonRecord(LastDrill, "record of the last drill")
+dumps, loads = _RECORD.dumps, _RECORD.loads

@@ -1,0 +1,159 @@
+"""``drill``: what is asked, whether it may begin, and what comes of it: a report that the audit record vouches for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from reconciler.backends.drill_metrics import metrics_text
+from reconciler.backends.files import write_text
+from reconciler.backends.git import revision
+from reconciler.backends.state.environment_records import read_cutovers, read_last_drill
+from reconciler.errors import ExitCode
+from reconciler.model.environment.topology import Flow, Principal
+from reconciler.model.options import FailoverPage as Page
+from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings
+from reconciler.model.reports.drill import DrillPlaces, DrillReport, DrillVerdict
+from reconciler.model.reports.failover import Way
+from reconciler.model.state.audit_chain import digest
+from reconciler.model.state.last_drill import LastDrill, drill_key, dumps
+from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
+from reconciler.operations.cutover.plan import CutoverRequest, planned
+from reconciler.operations.drill.decide import (
+    canary_of,
+    exactly_name,
+    places_of,
+    require_alone,
+    require_declared,
+    require_ready,
+    warnings_of,
+)
+from reconciler.operations.drill.live import DRILL, LiveDrill
+from reconciler.operations.drill.measure import objectives_seen
+from reconciler.operations.drill.steps import DrillRun, take_back
+from reconciler.operations.failover.decide import ALIVE, move_of
+from reconciler.operations.failover.survey import Survey
+from reconciler.operations.mirror import pause as steering
+from reconciler.operations.session.session import Session, now_ms, open_session
+from reconciler.render.console import filled_in, say, say_now, show, style
+from reconciler.render.drill import drill_html, drill_json, drill_markdown, drill_text
+from reconciler.resources.flows.routes import declared_flow
+
+
+@dataclass(frozen=True, slots=True)
+class DrillOptions:
+    """``write_s``: how long the canary is written before it moves. ``out``: a folder for the report and its page.
+    ``metrics``: a file for a textfile collector. ``steal``: why the lock is taken from any holder."""
+
+    canary: str
+    write_s: float
+    settings: CutoverSettings
+    form: Page
+    out: Path | None
+    metrics: Path | None
+    steal: str
+
+
+def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
+    """Raises ReconcilerError for what ends it before it begins."""
+    with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        flow = declared_flow(session.topology, name, "There is nothing to rehearse.")
+        canary = canary_of(name, options.canary)
+        require_declared(session.topology, flow, canary)
+        with execution(session, "drill", options.steal) as execute:
+            report = _rehearsed(execute, flow, canary, options)
+            _keep(execute, flow, report, options)
+        show(_text(report, options.form), options.form)
+        execute.require_kept()
+        return report.exit_code
+
+
+def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOptions) -> DrillReport:
+    session, began_ms = execute.session, now_ms()
+    topology = session.topology
+    journals = read_cutovers(execute.lock.cluster, topology.environment, Principal.APPLY).values()
+    require_alone(topology, flow, canary, steering.pauses_of(session, flow.name), journals, DRILL)
+    request = CutoverRequest(flow.name, options.settings, exactly_name(canary), exactly_name(canary))
+    plan = planned(session, request, say_now)
+
+    # What a killed drill left goes first: under its pause nothing is copied.
+    findings: tuple[str, ...] = ()
+    if plan.topics and (leftovers := _taken_back(execute, plan, canary)):
+        findings = (f"an earlier drill was cut off, and was taken back now: {', '.join(leftovers)}",)
+        plan = planned(session, request, say_now)
+    require_ready(plan, canary)
+    places = _places(session, flow, canary)
+    world = LiveDrill(session, plan, execute, say, places, canary)
+    course = DrillRun(world, plan, options.write_s, now_ms).run()
+    now, holder = revision(session.folder), execute.lock.holder
+    notes = (*findings, *warnings_of(plan), *((places.note,) if places.note else ()))
+    if world.strange:
+        notes += (f"others write into the canary: {world.strange:,} records that are not of this drill",)
+    return DrillReport(
+        topology.environment, flow.name, plan.origin, plan.destination, canary, places, world.drill, holder.who,
+        holder.host, now.commit, now.dirty, began_ms, now_ms(), course.steps, course.back_steps, course.recovery_s,
+        course.back_s, course.point, course.positions, course.records,
+        objectives_seen(flow.objectives, course.recovery_s, course.point), notes, course.failure, course.left,
+    )  # fmt: skip
+
+
+def _taken_back(execute: Execution, plan: CutoverPlan, canary: str) -> tuple[str, ...]:
+    world = LiveDrill(execute.session, plan, execute, say, DrillPlaces(canary, plan.topics[0].copy), canary)
+    return take_back(world)
+
+
+def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
+    back = move_of(session.topology, Way.FAILBACK, flow.name).drained
+    standing = []
+    if back:
+        job = steering.job_of(session, back)
+        alive = getattr(getattr(job, "state", None), "value", "") in ALIVE
+        if alive and not steering.pauses_of(session, back):
+            standing = [back]
+    survey = Survey(session.topology, move_of(session.topology, Way.FAILOVER, flow.name))
+    return places_of(session.topology, flow, canary, standing, survey.destination.partitions().keys())
+
+
+def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOptions) -> None:
+    """The audit record holds the report's digest before anybody can read the report."""
+    text = _sealed(report)
+    seal = digest(json.loads(text))
+    execute.perform(f"drill:{flow.name}:report:{seal}", lambda: None)
+    environment, cluster = report.environment, execute.lock.cluster
+    before = read_last_drill(cluster, environment, flow.name, Principal.APPLY)
+    met = report.verdict is DrillVerdict.MET
+    met_ms = report.ended_ms if met else before.met_ms if before is not None else 0
+    point_s = None if report.point is None else report.point.age_s
+    last = LastDrill(
+        environment, flow.name, report.ended_ms, met_ms, report.verdict, report.recovery_s, point_s, seal, report.who
+    )
+    if why := execute.lock.keep(drill_key(environment, flow.name), dumps(last)):
+        say(f"the record of the last drill could not be written: {why}")
+    if options.metrics is not None:
+        write_text(options.metrics, metrics_text(last, flow.objectives))
+        options.metrics.chmod(0o644)  # a collector reads it as another user
+    if options.out is not None:
+        write_text(options.out / "drill.json", text)
+        write_text(options.out / "drill.html", filled_in(drill_html(report, seal), ".html"))
+        say(f"report and page are in {options.out}: reconciler audit verify ENV --report {options.out / 'drill.json'}")
+
+
+def _sealed(report: DrillReport) -> str:
+    """The JSON as it is shown and written, so that both have the digest that is recorded."""
+    return filled_in(drill_json(report), "json")
+
+
+def _text(report: DrillReport, form: Page) -> str:
+    match form:
+        case Page.TEXT:
+            return drill_text(report, style())
+        case Page.JSON:
+            return _sealed(report)
+        case Page.MARKDOWN:
+            return drill_markdown(report)
+        case Page.HTML:
+            return drill_html(report, digest(json.loads(_sealed(report))))
+        case _:
+            assert_never(form)

@@ -1,0 +1,210 @@
+"""The course of a drill: its client writes and reads, the canary fails over by the steps of a cut-over, and comes back.
+
+A drill that was killed leaves at most deny rules on its canary and a pause of it. The next one begins by taking these
+back, and lets its group begin behind everything that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.errors import ReconcilerError
+from reconciler.model.reports.cutover import CutoverPlan, CutoverStep, GroupSeen
+from reconciler.model.reports.drill import BackStep, CanaryRecords, RecoveryPoint
+from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
+from reconciler.operations.cutover.decide import group_seen
+from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
+from reconciler.operations.cutover.world import StepEnd, in_order
+from reconciler.operations.drill.measure import PointWatch, next_numbers, tally, uncopied
+from reconciler.operations.drill.world import DrillWorld
+from reconciler.operations.failover.decide import otherwise
+from reconciler.text import counted
+
+DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED
+BATCH, PAUSE_S, AFTER = 12, 0.2, 60
+"""Records written at once at the origin, and the time between two batches; records written after each move."""
+NOT_OF_A_DRILL = frozenset({CutoverStep.BEFORE, CutoverStep.CLIENTS, CutoverStep.AFTER})
+
+
+@dataclass
+class DrillCourse:
+    """What came of a drill, as far as it went. ``failure``: why it ended early, or empty. ``left``: what could not be
+    taken back then."""
+
+    steps: tuple[FailoverStep, ...] = ()
+    back_steps: tuple[FailoverStep, ...] = ()
+    recovery_s: float | None = None
+    back_s: float | None = None
+    point: RecoveryPoint | None = None
+    positions: tuple[GroupSeen, ...] = ()
+    records: CanaryRecords = field(default_factory=CanaryRecords)
+    failure: str = ""
+    left: tuple[str, ...] = ()
+
+
+def take_back(world: DrillWorld) -> tuple[str, ...]:
+    """What a drill may have left, which is only on its canary. Returns what was there. Raises ReconcilerError."""
+    leftovers = []
+    _, made = world.rules()
+    if made:
+        world.unfence(made)
+        leftovers.append(f"{counted(len(made), 'deny rule')} on the canary")
+    done, _ = world.resume()
+    if done:
+        leftovers.append("a pause of the canary")
+    return tuple(leftovers)
+
+
+class DrillRun:
+    """One drill over one plan. ``write_s``: how long the canary is written at the origin."""
+
+    def __init__(self, world: DrillWorld, plan: CutoverPlan, write_s: float, now_ms: Callable[[], int]) -> None:
+        self.world, self.plan = world, plan
+        self._write_s, self._now_ms = write_s, now_ms
+        self._written: list[int] = []
+        self._read: list[int] = []
+        self._compared = (0, 0)
+        self._began = 0.0
+        self.course = DrillCourse()
+        world.at_switch = self._at_destination
+
+    def run(self) -> DrillCourse:
+        """Never leaves the canary away: what cannot be taken back is named."""
+        course = self.course
+        try:
+            self._prepare()
+            course.point = self._write_and_watch()
+            self._fail_over()
+            self._come_back()
+        except ReconcilerError as error:
+            course.failure = str(error)
+            try:
+                take_back(self.world)
+            except ReconcilerError as another:
+                course.left = (str(another),)
+        course.records = tally(self._written, self._read, self.world.strange, self._compared)
+        return course
+
+    def _prepare(self) -> None:
+        self.world.say("canary       waits until it is copied, and sets its group to the ends")
+        self._await_copied(self.world.copied)
+        self._await_copied(self.world.copied_back)
+        self.world.to_ends()
+
+    def _write_and_watch(self) -> RecoveryPoint:
+        world, watch, until = self.world, PointWatch(), self.world.now() + self._write_s
+        world.say(f"canary       writes on {self.plan.origin} for {self._write_s:g} s")
+        while world.now() < until:
+            self._write(BATCH, there=False)
+            at = world.now()
+            states = world.copied()
+            watch.wrote(at, states)
+            watch.look(world.now(), states)
+            world.sleep(PAUSE_S)
+        self._await_copied(world.copied, watch)
+        self._read += world.read(0.5, there=False)
+        return watch.worst
+
+    def _fail_over(self) -> None:
+        self._began = self.world.now()
+        journal = fresh_journal(self.plan, "", "", self._now_ms())
+        report = CutoverRun(self.world, self.plan, journal, self._now_ms).run()
+        self.course.steps = tuple(step for step in report.steps if step.name not in NOT_OF_A_DRILL)
+        self.course.positions = report.groups
+        if report.failed is not None:
+            raise ReconcilerError(f"the failover ended at step {report.failed.name}: {report.failed.text}")
+
+    def _at_destination(self) -> str:
+        world, places = self.world, self.world.places
+        own: list[int] = []
+        fresh = list(world.read(1.0, there=True))
+        if places.written:
+            own = self._write(AFTER, there=True)
+            # What carries it back gets some that the group has yet to read.
+            fresh += world.read(0.5 if places.back else 1.0, there=True)
+        self._read += fresh
+        if not (set(fresh) & set(own) if own else fresh):
+            todo = "Look at the canary and its group on both clusters, and run the drill again."
+            raise ReconcilerError(f"the group read nothing on {self.plan.destination}", "It has not recovered.", todo)
+        self.course.recovery_s = world.now() - self._began
+        wrote = f", of {counted(len(own), 'record')} written there" if own else ""
+        return f"the group read {counted(len(fresh), 'record')} on {self.plan.destination}{wrote}"
+
+    # the way back
+
+    def _come_back(self) -> None:
+        self._began = self.world.now()
+        self.course.back_steps = in_order(self.world, self._acts_back(), self.world.perform)
+        last = self.course.back_steps[-1]
+        if last.result is FAILED:
+            raise ReconcilerError(f"the way back ended at step {last.name}: {last.text}")
+
+    def _acts_back(self) -> Iterator[tuple[BackStep, Callable[[], StepEnd]]]:
+        if self.world.places.back:
+            yield BackStep.DRAIN, self._drain_back
+        yield BackStep.GROUPS, self._groups_back
+        yield BackStep.RESUME, self._resume
+        yield BackStep.UNFENCE, self._unfence
+        yield BackStep.CLIENT, self._client_back
+        yield BackStep.COMPARE, self._compare
+
+    def _drain_back(self) -> StepEnd:
+        self._await_copied(self.world.copied_back)
+        return DONE, f"{self.world.places.back} has copied what was written on {self.plan.destination}"
+
+    def _groups_back(self) -> StepEnd:
+        moves: tuple[GroupMove, ...] = self.world.groups_back()
+        count = sum(offset.after != offset.before for move in moves for offset in move.offsets)
+        self.course.positions += tuple(group_seen(move, ()) for move in moves)
+        return (DONE if count else ALREADY), f"{counted(count, 'offset')} set on {self.plan.origin}{otherwise(moves)}"
+
+    def _resume(self) -> StepEnd:
+        done, note = self.world.resume()
+        return (DONE if done else ALREADY), f"{self.plan.flow} copies the canary again{'; ' if note else ''}{note}"
+
+    def _unfence(self) -> StepEnd:
+        _, made = self.world.rules()
+        if not made:
+            return ALREADY, f"no rule of a fence stands on {self.plan.origin}"
+        self.world.unfence(made)
+        return DONE, f"{counted(len(made), 'deny rule')} taken back on {self.plan.origin}"
+
+    def _client_back(self) -> StepEnd:
+        wrote = self._write(AFTER, there=False)
+        fresh = self.world.read(1.0, there=False)
+        self._read += fresh
+        self.course.back_s = self.world.now() - self._began
+        text = f"{counted(len(wrote), 'record')} written, {len(fresh):,} read on {self.plan.origin}"
+        return DONE, text
+
+    def _compare(self) -> StepEnd:
+        self._await_copied(self.world.copied)
+        self._compared = count, different = self.world.compare()
+        if not count:
+            return SKIPPED, "no record could be compared"
+        return DONE, f"{counted(count, 'record')} compared on both sides, {different:,} different"
+
+    # what several of them need
+
+    def _write(self, count: int, *, there: bool) -> list[int]:
+        numbers = list(next_numbers(self._written, count))
+        # Kept first: a number that may have been accepted counts as written, and is missed where it was not.
+        self._written += numbers
+        self.world.write(numbers, there=there)
+        return numbers
+
+    def _await_copied(self, look: Callable[[], Mapping[Key, PartitionState]], watch: PointWatch | None = None) -> None:
+        within, began = self.plan.settings.within_s, self.world.now()
+        while True:
+            states = look()
+            left = watch.look(self.world.now(), states) if watch is not None else uncopied(states)
+            if not left:
+                return
+            if self.world.now() - began > within:
+                raise ReconcilerError(
+                    f"the canary has {counted(left, 'offset')} left to copy after {within:g} s",
+                    "Without a mirror that keeps up there is no failover to rehearse.",
+                    "Look with reconciler status ENV, and run the drill again.",
+                )
+            self.world.sleep(PAUSE_S)

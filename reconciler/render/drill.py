@@ -1,0 +1,132 @@
+"""The report of a drill: text, Markdown, JSON, and a page that an auditor reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from reconciler.model.reports.drill import DrillReport, DrillVerdict, ObjectiveSeen
+from reconciler.model.reports.failover import FailoverStep
+from reconciler.render.cutover import group_item, sections_html, sections_markdown, sections_text, step_item
+from reconciler.render.plan.sections import Section, SectionItem
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+from reconciler.text import counted, moment
+
+_WORDS = {"rto": "recovery time", "rpo": "recovery point"}
+
+
+def drill_verdict(report: DrillReport) -> str:
+    way = f"{report.flow} from {report.origin} to {report.destination}"
+    if report.verdict is DrillVerdict.FAILED:
+        return f"Failed: drill of {way}: {report.failure.splitlines()[0]}"
+    figures = ", ".join(_figure(each) for each in report.objectives)
+    if report.verdict is DrillVerdict.MET:
+        return f"Met: drill of {way}: {figures}; every record read once"
+    return f"Missed: drill of {way}: {'; '.join(_misses(report))}"
+
+
+def _misses(report: DrillReport) -> Iterator[str]:
+    for objective in report.objectives:
+        if objective.missed:
+            yield _figure(objective)
+    records = report.records
+    if not records.proved:
+        text = f"{records.missing:,} records missing, {records.doubled:,} doubled, {records.different:,} different"
+        yield f"{text} of {records.written:,}"
+    if not report.exact:
+        yield "positions of its group were not exact"
+
+
+def _figure(objective: ObjectiveSeen) -> str:
+    measured = "not measured" if objective.measured_s is None else f"{objective.measured_s:.1f} s"
+    declared = "" if objective.declared_s is None else f" (at most {objective.declared_s:g} s)"
+    return f"{_WORDS[objective.name]} {measured}{declared}"
+
+
+def _sections(report: DrillReport) -> Iterator[Section]:
+    failure = tuple(SectionItem(each) for each in report.failure.splitlines())
+    yield Section("Failed", "the drill did not end", failure, urgent=True)
+    yield Section("Left", "not taken back: run the drill again, it begins with that", _lines(report.left), urgent=True)
+    yield Section("To know", "", _lines(report.findings), urgent=True)
+    yield Section("Objectives", "", tuple(map(_objective, report.objectives)))
+    yield Section("What was measured", "", tuple(map(SectionItem, _measured(report))))
+    yield Section("Failover", "", tuple(map(step_item, report.steps)))
+    yield Section("Way back", "", tuple(map(step_item, report.back_steps)))
+    yield Section("Positions", "there, and back", tuple(map(group_item, report.positions)))
+    yield Section("Who, when, what", "", tuple(map(SectionItem, _about(report))))
+
+
+def _lines(texts: tuple[str, ...]) -> tuple[SectionItem, ...]:
+    return tuple(SectionItem(head, tuple(more)) for head, *more in (text.splitlines() or [""] for text in texts))
+
+
+def _objective(objective: ObjectiveSeen) -> SectionItem:
+    if objective.declared_s is None:
+        return SectionItem(f"none     {_figure(objective)}: no {objective.name} is declared for the flow")
+    return SectionItem(f"{'MISSED' if objective.missed else 'met':9}{_figure(objective)}")
+
+
+def _measured(report: DrillReport) -> Iterator[str]:
+    records = report.records
+    if report.recovery_s is not None:
+        yield f"recovery time: {report.recovery_s:.1f} s until its group read on {report.destination}"
+    if report.back_s is not None:
+        yield f"way back: {report.back_s:.1f} s until its group read on {report.origin} again"
+    if report.point is not None:
+        text = f"recovery point: with {report.origin} {counted(report.point.records, 'record')} would have been lost"
+        yield f"{text}, the oldest accepted {report.point.age_s:.1f} s before"
+    yield (
+        f"records: {records.written:,} written, {records.read_once:,} read once, {records.doubled:,} twice or more, "
+        + (f"{records.missing:,} not at all")
+    )
+    yield f"equality: {records.compared:,} compared on both sides, {records.different:,} different"
+
+
+def _about(report: DrillReport) -> Iterator[str]:
+    form = "%Y-%m-%d %H:%M:%S UTC"
+    yield f"from {moment(report.began_ms, form)} to {moment(report.ended_ms, form)}"
+    yield f"by {report.who} on {report.host}"
+    changed = ", with changes that are not committed" if report.dirty else ""
+    yield f"commit {report.commit or 'none'}{changed}"
+    places = report.places
+    yield f"canary {places.topic} on {report.origin}, copied as {places.copy} to {report.destination}"
+    yield f"group {report.group}"
+    if places.back:
+        yield f"way back {places.back}: {places.written} on {report.destination}, copied as {places.returned}"
+    yield f"drill {report.drill}"
+
+
+def drill_text(report: DrillReport, style: Style = PLAIN) -> str:
+    return sections_text(drill_verdict(report), report.environment, _sections(report), style)
+
+
+def drill_markdown(report: DrillReport) -> str:
+    return sections_markdown(drill_verdict(report), _sections(report))
+
+
+def drill_html(report: DrillReport, seal: str) -> str:
+    """``seal``: digest of the report in JSON, as the audit record has it."""
+    vouched = SectionItem(
+        f"{seal} is the digest of this report in JSON, and the audit record of {report.environment} has it",
+        ("reconciler audit verify ENV --report FILE says whether both are as they were written",),
+    )
+    sections = (*_sections(report), Section("Evidence", "", (vouched,)))
+    return sections_html("drill", report.environment, drill_verdict(report), iter(sections))
+
+
+def drill_json(report: DrillReport) -> str:
+    """As schemas/reports/drill.schema.json."""
+    fields: dict[str, Any] = asdict(report)
+    del fields["environment"]
+    objectives = [{**asdict(each), "missed": each.missed} for each in report.objectives]
+    fields |= {"objectives": objectives, "steps": _rounded(report.steps), "back_steps": _rounded(report.back_steps)}
+    for name in ("recovery_s", "back_s"):
+        fields[name] = None if fields[name] is None else round(fields[name], 3)
+    head = {"verdict": report.verdict.value, "exit_code": int(report.exit_code), "exact": report.exact}
+    return report_json("drill", report.environment, **head, **fields)
+
+
+def _rounded(steps: tuple[FailoverStep, ...]) -> list[FailoverStep]:
+    return [replace(step, seconds=round(step.seconds, 3)) for step in steps]
