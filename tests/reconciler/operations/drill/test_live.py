@@ -71,7 +71,7 @@ class Changes:
         others = {Scope("e2w", "orders"), Scope("e2w", CANARY, 0), Scope("e2w", CANARY)}
         self.pauses = {each: Pause(each, 1, "ann", f"{DRILL}west") for each in others}
         patch.setattr(steering, "pauses_of", lambda *_: self.pauses)
-        patch.setattr(steering, "hold", lambda _, scopes, *__: self._scopes(scopes))
+        patch.setattr(steering, "hold", lambda _, scopes, *why: self._scopes(scopes, *why[:1]))
         patch.setattr(steering, "lift", lambda _, scopes, *__: self._scopes(scopes))
         patch.setattr(live, "visited", _visited)
         patch.setattr(small_topics, "append", self._append)
@@ -84,7 +84,8 @@ class Changes:
     def _rules(self, rules: Collection[AclBinding]) -> None:
         self.topics |= {rule.name for rule in rules}
 
-    def _scopes(self, scopes: Sequence[Scope]) -> list[str]:
+    def _scopes(self, scopes: Sequence[Scope], reason: str = DRILL) -> list[str]:
+        assert reason.startswith(DRILL), "the next drill would not lift it"
         assert all(scope.topic for scope in scopes), "a flow as a whole"
         self.topics |= {scope.topic for scope in scopes}
         return []
