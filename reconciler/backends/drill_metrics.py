@@ -1,5 +1,5 @@
 """Figures of the last drill in Prometheus' text format, for the textfile collector of a node exporter: a drill is a
-command that ends, and nobody can scrape it."""
+command that ends, so nothing can scrape it."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def _measured(report: DrillReport) -> Iterator[str]:
     if report.back_s is not None:
         yield f"way back: {report.back_s:.1f} s until its group read on {report.origin} again"
     if report.point is not None:
-        text = f"recovery point: with {report.origin} {counted(report.point.records, 'record')} would have been lost"
-        yield f"{text}, the oldest accepted {report.point.age_s:.1f} s before"
+        text = f"recovery point: {counted(report.point.records, 'record')} would have been lost with {report.origin}"
+        yield f"{text} at the worst moment, the oldest accepted {report.point.age_s:.1f} s before"
     yield (
         f"records: {records.written:,} written, {records.read_once:,} read once, {records.doubled:,} twice or more, "
         + (f"{records.missing:,} not at all")

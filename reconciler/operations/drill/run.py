@@ -117,7 +117,7 @@ def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
 
 
 def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOptions) -> None:
-    """The audit record holds the report's digest before anybody can read the report."""
+    """The audit record holds the report's digest before the report can be read."""
     text = _sealed(report)
     seal = digest(json.loads(text))
     execute.perform(f"drill:{flow.name}:report:{seal}", lambda: None)
