@@ -22,7 +22,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from tests.support.jobs.environments import Running, on_sandbox
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 CANARY = "drill.us-to-eu"
 QUICK = ("--write", "3s", "--hold", "1s", "--within", "150s")
 SCHEMA = json.loads((ROOT / "schemas/reports/drill.schema.json").read_text("utf-8"))

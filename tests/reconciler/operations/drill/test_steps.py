@@ -188,6 +188,9 @@ class World:
     def abort(self, transactional_id: str) -> None:
         raise AssertionError(transactional_id)
 
+    def let_through(self) -> Collection[Key]:
+        return ()
+
     def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
         return frozenset(spans)
 
