@@ -251,6 +251,7 @@ class LiveWorld:
         facts = {
             "ENVIRONMENT": self.plan.environment, "FLOW": self.plan.flow, "ORIGIN": self.plan.origin, "HOOK": name,
             "DESTINATION": self.plan.destination, "SERVERS": ",".join(destination.bootstrap_servers),
+            "TOPICS": ",".join(sorted(self.plan.names)),
         }  # fmt: skip
         return True, run_hook(hook, {f"RECONCILER_{key}": value for key, value in facts.items()})
 

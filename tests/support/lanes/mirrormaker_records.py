@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import Producer
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
@@ -68,21 +69,24 @@ def _unpacked(layout: struct.Struct, data: bytes) -> tuple[int, ...]:
 
 
 @contextmanager
-def mirrormaker(sandbox: Sandbox, topic: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """In dedicated mode, from east to west. Killed in the end, if it was not stopped."""
+def mirrormaker(
+    sandbox: Sandbox, topics: str, folder: Path, more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
+    """In dedicated mode, from east to west, with ``more`` properties. Killed in the end, if it was not stopped."""
     servers = {name: sandbox[name].bootstrap_servers for name in ("east", "west")}
     kinds = ("", "offset.storage.", "status.storage.", "config.storage.", "offset-syncs.topic.")
     lines = {
         "clusters": "east,west",
         **{f"{name}.bootstrap.servers": address for name, address in servers.items()},
         "east->west.enabled": "true",
-        "east->west.topics": topic,
+        "east->west.topics": topics,
         "east->west.emit.heartbeats.enabled": "false",
         "east->west.emit.checkpoints.enabled": "false",
         "emit.heartbeats.enabled": "false",
         "west->east.enabled": "false",
         "west.offset.flush.interval.ms": "3000",
         **{f"{kind}replication.factor": "1" for kind in kinds},
+        **more,
     }
     config, log = folder / "mm2.properties", folder / "mm2.log"
     config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))

@@ -1,0 +1,211 @@
+"""docs/how-to/one-evening.md, line by line: from a real MirrorMaker 2 to Java clients on the other side.
+
+On secure clusters, under load. What must hold: each record that a cluster accepted is read once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from signal import SIGTERM
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.install import jars, prerequisites
+
+from tests.support.access.acls import rules
+from tests.support.access.role_users import kafka_filter, kafka_rule
+from tests.support.clusters import CreateTopic
+from tests.support.lanes.mirrormaker_records import mirrormaker
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+PAGE, PARTITIONS, PATIENCE_S = ROOT / "docs/how-to/one-evening.md", 3, 240.0
+PROGRAM = Path(__file__).parent / "MovingClients.java"
+LONGEST_STOP_S = 90.0  # of a machine that runs other tests; docs quote none
+
+
+class Application:
+    """Of Java clients: a producer and a group of one topic. ``lines`` are what it has said so far."""
+
+    def __init__(self, folder: Path, topic: str, transaction: int) -> None:
+        self.folder, self.topic = folder, topic
+        (folder / f"{topic}.address").write_text("east")
+        self.said = folder / f"{topic}.said"
+        command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars.ensure()}{os.sep}*"]
+        command += [str(PROGRAM), str(folder), topic, str(PARTITIONS), str(transaction)]
+        with self.said.open("wb") as out, (folder / f"{topic}.log").open("wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+
+    def numbers(self, kind: str) -> list[int]:
+        return [int(words[1]) for words in map(str.split, self.said.read_text().splitlines()) if words[0] == kind]
+
+    @property
+    def longest_stop_s(self) -> float:
+        lines = map(str.split, self.said.read_text().splitlines())
+        times = [int(words[2]) for words in lines if words[0] == "w"]
+        return max((after - before for before, after in pairwise(times)), default=0) / 1000
+
+    def end(self) -> None:
+        """Stops producing, and waits until everything is read."""
+        (self.folder / f"{self.topic}.over").touch()
+        until(lambda: len(self.numbers("r")) >= len(self.numbers("w")), self.said)
+        time.sleep(2)  # what comes twice would come now
+
+
+def until(done: Callable[[], bool], log: Path) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < end, log.read_text()[-3000:]
+        time.sleep(0.3)
+
+
+def java_settings(handle: ClusterHandle, who: str, password: str) -> dict[str, str]:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="{who}" password="{password}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(handle.ca),
+    }
+
+
+@contextmanager
+def allowed(secure: Sandbox, topics: tuple[str, str]) -> Iterator[None]:
+    """The applications may write and read on both sides."""
+    mine = [
+        rule
+        for topic in topics
+        for rule in rules(
+            f"allow User:user write topic {topic}", f"allow User:user read topic {topic}",
+            f"allow User:user read group {topic}-app", f"allow User:user write transactional_id {topic}-writer",
+        )
+    ]  # fmt: skip
+    admins = [AdminClient(handle.super_client()) for handle in secure.clusters.values()]
+    for admin in admins:
+        for made in admin.create_acls([kafka_rule(each) for each in mine]).values():
+            made.result(30)
+    try:
+        yield
+    finally:
+        for admin in admins:
+            for gone in admin.delete_acls([kafka_filter(each) for each in mine]).values():
+                gone.result(30)
+
+
+def commands(names: dict[str, str]) -> Iterator[list[str]]:
+    """Of the page, with the names of this test."""
+    for block in re.findall(r"^```shell\n(.*?)^```$", PAGE.read_text(), re.M | re.S):
+        for line in block.splitlines():
+            if line.startswith("reconciler "):
+                yield [names.get(word, word) for word in shlex.split(line)[1:]]
+
+
+def test_applications_leave_mirrormaker_and_its_source_in_two_waves(
+    secure: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, payments = f"{unique}orders", f"{unique}payments"
+    env, clients = tmp_path / "environments" / "move", tmp_path / "clients"
+    clients.mkdir()
+    security: dict[str, str] = {}
+    for name, handle in secure.clusters.items():
+        for variable, secret in handle.secrets().items():
+            monkeypatch.setenv(variable, secret)
+        lines = {
+            "bootstrap.servers": handle.bootstrap_servers,
+            **java_settings(handle, "user", handle.passwords["user"]),
+        }
+        (clients / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        theirs = java_settings(handle, "admin", f"${{env:SANDBOX_{name.upper()}_ADMIN_PASSWORD}}")
+        security |= {f"{name}.{key}": value for key, value in theirs.items()}
+    more = {
+        **security,
+        "config.providers": "env",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "east->west.groups": f"{unique}.*",
+    }
+    hook = tmp_path / "hooks" / "move-clients"
+    hook.parent.mkdir()
+    hook.write_text(
+        '#!/bin/sh\nfor topic in $(echo "$RECONCILER_TOPICS" | tr , " ")\n'
+        f'do echo "$RECONCILER_DESTINATION" > "{clients}/$topic.address"\ndone\n'
+    )
+    hook.chmod(0o755)
+    environ = {
+        **os.environ, "RECONCILER_STATE": str(tmp_path / "state"), "NO_COLOR": "1",
+        "RECONCILER_ALLOW": f"hook:{hook.parent}/*",
+    }  # fmt: skip
+    names = {
+        "environments/move": str(env), "mm2.properties": str(tmp_path / "mm2.properties"), "msk-to-new": "east-to-west",
+        "orders": orders, "orders-.*": f"{orders}-.*", "orders.json": str(tmp_path / "orders.json"),
+        "payments": payments, "payments-.*": f"{payments}-.*", "payments.json": str(tmp_path / "payments.json"),
+    }  # fmt: skip
+
+    def reconciler(words: list[str]) -> subprocess.CompletedProcess[str]:
+        unasked = ["--yes"] if words[0] == "takeover" or "apply" in words[:2] else []
+        command = [sys.executable, "-m", "reconciler", *words, *unasked]
+        return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=400, check=False)
+
+    def done(words: list[str], *codes: int) -> str:
+        ended = reconciler(words)
+        said = ended.stdout + ended.stderr
+        assert ended.returncode in codes, f"{words}: {ended.returncode}\n{said}"
+        assert "Traceback" not in said
+        return said
+
+    (take_over, status, again, plan, apply, plan_one, apply_one, plan_two, apply_two) = commands(names)
+    for topic in (orders, payments):
+        create_topic(secure["east"], topic, partitions=PARTITIONS)
+    applications: list[Application] = []
+    try:
+        with allowed(secure, (orders, payments)):
+            applications += [Application(clients, orders, 1), Application(clients, payments, 5)]
+            with mirrormaker(secure, f"{orders},{payments}", tmp_path, more) as process:
+                log = tmp_path / "mm2.log"
+                until(lambda: all(len(each.numbers("r")) > 100 for each in applications), applications[0].said)
+                until(lambda: "Stop MirrorMaker 2 now" in done(take_over, 1, 3), log)
+                process.send_signal(SIGTERM)
+                process.wait(60)
+            until(lambda: reconciler(take_over).returncode == 0, log)  # its group is not empty until its session ends
+            until(lambda: "OK: 1 of 1 mirror running" in reconciler(status).stdout, log)
+            assert "Equal" in done(again, 0)
+            (env / "cutover.yaml").write_text(f"cutover: {{hooks: {{switch: {{command: [{hook}]}}}}}}\n")
+            done(plan, 0)
+            done(apply, 0)
+
+            two = applications[1]
+            done(plan_one, 2)
+            done(apply_one, 0)
+            assert (clients / f"{orders}.address").read_text().strip() == "west"
+            assert (clients / f"{payments}.address").read_text().strip() == "east", "it is of the other wave"
+            before = len(two.numbers("w"))
+            until(lambda: len(two.numbers("w")) > before + 50, two.said)
+            done(plan_two, 2)
+            done(apply_two, 0)
+            for each in applications:
+                after = len(each.numbers("w"))
+                until(lambda each=each, after=after: len(each.numbers("w")) > after + 50, each.said)  # type: ignore[misc]
+            for each in applications:
+                each.end()
+                written = each.numbers("w")
+                assert written == list(range(len(written)))
+                assert sorted(each.numbers("r")) == written, "none is lost, none is read twice"
+                assert each.longest_stop_s < LONGEST_STOP_S
+                sys.stdout.write(f"{each.topic}: {len(written)} records, longest stop {each.longest_stop_s:.1f} s\n")
+    finally:
+        for each in applications:
+            each.process.kill()
+            each.process.wait(60)
+            sys.stdout.write(f"== {each.topic}\n{each.said.read_text()[-600:]}")
+        reconciler(["mirror", "stop", str(env)])
