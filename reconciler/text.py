@@ -1,7 +1,5 @@
 """Formats text for people: durations, sizes, plurals, quoted names, "did you mean"; and what is listed together."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Nothing is checked out: files of another commit are read from git's own store.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator, Mapping

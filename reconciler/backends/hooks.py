@@ -1,8 +1,6 @@
 """Runs a hook of a cut-over: a program, an HTTP call, or a file that is replaced at once. Only what this machine lists
 in ``RECONCILER_ALLOW`` (``hook:/opt/hooks/*``, ``hook:https://dns.example.net/*``) runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

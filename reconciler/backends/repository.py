@@ -4,8 +4,6 @@ An edit may bring folders that look like a repository, submodules and links. So 
 names of folders, and no file of an edit decides what git reads, runs or writes (decision 200).
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

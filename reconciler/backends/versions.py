@@ -1,7 +1,5 @@
 """Releases of this program and of what it runs on: ``reconciler version``."""
 
-from __future__ import annotations
-
 import platform
 from importlib.metadata import version
 from pathlib import Path

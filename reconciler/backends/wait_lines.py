@@ -1,7 +1,5 @@
 """Lines that say what a command waits for, so that it is never silent for long."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

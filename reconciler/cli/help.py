@@ -1,7 +1,5 @@
 """The end of a command's help text: examples and exit codes."""
 
-from __future__ import annotations
-
 ENDING = (
     "Exit codes: 0 nothing to do, or done; 1 error or unknown; 2 changes are pending, or sides differ; 3 blocked by a"
     " guard; 4 stale plan; 5 partly applied; 6 lock held; 130 interrupted. Pages: docs/ of the project."

@@ -1,7 +1,5 @@
 """The entry point of the program: starts ``plan`` without importing what only other commands need."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """Desired environment against live state: changes, and what is refused, unknown, ignored or unmanaged."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace

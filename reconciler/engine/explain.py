@@ -1,7 +1,5 @@
 """Explains where each value comes from, which flows carry a topic, and its names on each cluster."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from difflib import get_close_matches
 

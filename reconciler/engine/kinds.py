@@ -3,8 +3,6 @@
 Border: the records themselves are in ``resources/<kind>/kind.py``; rules between kinds are in ``engine.plan.order``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from reconciler.model.changes import Change

@@ -3,8 +3,6 @@
 A contested value is one that another tool sets back each time: correcting it would go on for ever, so it is held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType

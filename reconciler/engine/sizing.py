@@ -3,8 +3,6 @@
 Figures of our own are from docs/performance.md and docs/mirror/long-lines.md; what is not known stays unknown.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

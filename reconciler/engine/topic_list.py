@@ -1,7 +1,5 @@
 """Every topic that is declared, made by a flow, or there: where it is, whose it is, and what is wrong with it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

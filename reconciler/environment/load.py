@@ -1,7 +1,5 @@
 """Loads an environment from its YAML texts: parsed and validated, or every problem of all files at once."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

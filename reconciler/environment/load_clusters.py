@@ -3,8 +3,6 @@
 Imports little, so that it is ready early, and reports no problem: ``load`` does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

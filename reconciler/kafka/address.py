@@ -3,8 +3,6 @@
 It refuses what two parsers would read differently: a list of addresses is one address for neither (decision 201).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from dataclasses import dataclass

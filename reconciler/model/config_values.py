@@ -1,7 +1,5 @@
 """Compares topic config values: two spellings of one value; and how a value is shown."""
 
-from __future__ import annotations
-
 import re
 
 # Set by the tool that runs a reassignment, while it runs; touching them would remove another tool's throttle.

@@ -1,7 +1,5 @@
 """Whether a flow copies, by what its running job reports: yes, no, not yet known, or it waits for others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """The plan: changes in order, what will not be done, and the basis it rests on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

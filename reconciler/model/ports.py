@@ -1,7 +1,5 @@
 """Ports: the interfaces that backends implement. Planning is given readers; only applying is given writers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Client quotas of a user, client id or address (KIP-546), as declared and as keys and entities."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

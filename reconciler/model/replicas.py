@@ -3,8 +3,6 @@
 A reassignment is Kafka's (KIP-455): a partition keeps its old replicas until all new ones are in sync.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

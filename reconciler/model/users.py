@@ -3,8 +3,6 @@
 No password is ever in one of these values, only the reference to it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

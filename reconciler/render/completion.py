@@ -4,8 +4,6 @@ No cluster is asked, and nothing is validated: files that cannot be read give no
 raises nothing: the user goes on typing meanwhile.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

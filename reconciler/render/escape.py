@@ -3,8 +3,6 @@
 Names of topics obey Kafka's rules, but errors, reasons and labels hold whatever their authors wrote.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -3,8 +3,6 @@
 ``mono``, ``code`` and ``codes`` take texts, and escape them; the others take HTML.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Collection, Iterable, Sequence

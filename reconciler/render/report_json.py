@@ -1,7 +1,5 @@
 """A report as one JSON document: what every one of them begins with, and how it is laid out."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What mirrors need, as a table for people and as JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar

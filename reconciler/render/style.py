@@ -1,7 +1,5 @@
 """Styles of terminal text: colour only repeats what a sign or word already says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

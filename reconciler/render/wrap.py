@@ -3,8 +3,6 @@
 Only for terminals: in files and pipes each line stays whole, so that grep finds all of it.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Container, Sequence

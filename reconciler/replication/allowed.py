@@ -4,8 +4,6 @@ Who edits an environment, such as a stranger with a pull request, must not choos
 or which code runs. The variable holds words ``kind:pattern`` between spaces, such as ``host:*.example.net env:EAST_*``.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Mapping

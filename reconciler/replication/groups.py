@@ -4,8 +4,6 @@ Rules of MirrorMaker 2's DefaultGroupFilter, MirrorCheckpointTask and KIP-545, a
 mirror job (continuous sync) and the reconciler (failover) decide by these functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

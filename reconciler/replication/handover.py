@@ -7,8 +7,6 @@ The deployment says where a mirror's driver runs and what its executors get. Wha
 environment is read (reconciler.environment.declarations.mirrors).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Reads a hand-over, the text that a mirror job starts with, and reports every problem of one that cannot be used."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Formats: OffsetSync, Checkpoint and Heartbeat of org.apache.kafka.connect.mirror, Kafka protocol types, big-endian.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from functools import lru_cache

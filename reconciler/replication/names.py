@@ -1,7 +1,5 @@
 """Names that both programs use: status topic, position groups, transactional ids, conditions and their runbooks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 

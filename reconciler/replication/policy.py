@@ -5,8 +5,6 @@ that of MirrorSourceConnector.isCycle up to 4.3: a hop that equals the target's 
 ([decision 180](../../docs/decisions/mirrormaker/0180-only-the-targets-alias-is-a-cycle.md)).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass

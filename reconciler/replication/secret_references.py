@@ -1,7 +1,5 @@
 """Secret references: ``${env:NAME}`` for environment variables, ``${file:PATH}`` for files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 

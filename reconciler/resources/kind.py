@@ -3,8 +3,6 @@
 The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; CONTRIBUTING.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache

@@ -5,8 +5,6 @@ since a cluster reports nothing else about them. Connect's three may have any pr
 there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

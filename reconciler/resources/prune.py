@@ -4,8 +4,6 @@ Three must agree before a topic goes this way: the cluster's ``prune`` list in g
 For quotas and users the ownership record takes the place of the list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why, of_topic

@@ -1,7 +1,5 @@
 """The shrink limit: blocks a plan when the YAML is empty or declares far less than at the last apply."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 
 from reconciler.model.changes import About, Change, CreateAcl, DeleteAcl, Reason, Refused, Subject, Why

@@ -3,8 +3,6 @@
 Settings and contents of records are never logged: they may hold secrets.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

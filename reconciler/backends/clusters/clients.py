@@ -1,7 +1,5 @@
 """Who writes to partitions, as their leaders know it, and who reads as a member of a group. Raises ClusterError."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 from reconciler.backends.clusters.groups import Side

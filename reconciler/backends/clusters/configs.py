@@ -1,7 +1,5 @@
 """Configs of topics and brokers: altered key by key, and those of brokers read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Each part that cannot be read is Unknown by itself; the others are still reported.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

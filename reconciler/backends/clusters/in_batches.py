@@ -1,8 +1,6 @@
 """What all kinds of resource on a cluster have in common: changes go out in batches, one request each, and count once
 every broker shows them; what the principal may not read is Unknown."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """What a MirrorMaker 2 left: stored positions, workers that still run, and what a killed one had in flight."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence

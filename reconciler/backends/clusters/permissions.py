@@ -7,8 +7,6 @@ Describe. Topics that do not exist yet: a Fetch and a Produce without a record, 
 for the topic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any

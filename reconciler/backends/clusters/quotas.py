@@ -4,8 +4,6 @@ A change counts as done when every broker shows it: each enforces its own copy. 
 before it is set, and struck from it after it is removed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 

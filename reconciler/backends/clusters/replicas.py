@@ -1,7 +1,5 @@
 """KafkaReplicas: implements the port ReplicaAdmin for one cluster: reassignments, throttles, elections."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType

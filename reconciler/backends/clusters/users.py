@@ -4,8 +4,6 @@ Passwords are salted here: a request carries a random salt and the salted passwo
 The ownership record says ``setting`` before a password is sent and its version only after it is set.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Imports no Kafka client, so that reads can begin before one is imported.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 

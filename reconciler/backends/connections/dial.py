@@ -4,8 +4,6 @@ Also used after librdkafka could not connect: it has one message for every refus
 ssl.ca.location for a wrong host name or date, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

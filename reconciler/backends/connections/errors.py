@@ -1,7 +1,5 @@
 """Turns the error codes of Kafka's protocol into a ClusterError that says what to do. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

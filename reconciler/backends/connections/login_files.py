@@ -4,8 +4,6 @@ Files are of the machine that logs in, which need not be this one: what is wrong
 problem of the topology.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

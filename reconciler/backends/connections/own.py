@@ -1,7 +1,5 @@
 """Opens our own connections to a cluster as one principal. Imports no librdkafka: plan's first reads do not wait."""
 
-from __future__ import annotations
-
 from reconciler.backends.connections.credentials import client_settings
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient as WireCluster

@@ -1,7 +1,5 @@
 """Sends requests over our own connections, from code without an event loop: single ones, and those of a topic."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

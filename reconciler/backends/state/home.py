@@ -1,7 +1,5 @@
 """Finds the home of an environment's lock, takes the lock there, and records it on its other clusters (107)."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 The file keeps runs on one host apart; a killed holder releases it by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import getpass

@@ -1,7 +1,5 @@
 """Records in the compacted topic ``__reconciler``: plain ones, and one that is compared and set under a fence."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The CLI commands init and completion: arguments, options, exit codes."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The CLI commands about both sides of a flow, offsets and diverged: arguments, options, exit codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

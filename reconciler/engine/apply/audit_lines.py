@@ -1,7 +1,5 @@
 """What a run did, as lines of the audit log (schemas/audit.schema.json). Writes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Limits of an apply, the callbacks that receive its progress, and its result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

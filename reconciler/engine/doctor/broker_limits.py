@@ -1,7 +1,5 @@
 """Doctor checks of limits that topics have from their brokers: copies that keep less, and brokers that disagree."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from reconciler.engine.doctor.check import Check

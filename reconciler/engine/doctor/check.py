@@ -1,7 +1,5 @@
 """One check of one subject, which makes its findings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconciler.errors import Unknown

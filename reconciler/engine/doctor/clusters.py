@@ -1,7 +1,5 @@
 """Doctor checks of one cluster: reachable, the right cluster id, certificates, features, clock, broker settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

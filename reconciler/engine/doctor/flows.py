@@ -1,7 +1,5 @@
 """Doctor checks of each flow: message sizes that fit the target, topics that can be written, and are its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Doctor checks of what runs the mirror job: this machine (Java, Spark, disk space), Spark masters, and executors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

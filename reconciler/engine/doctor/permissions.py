@@ -1,7 +1,5 @@
 """Doctor checks the permissions of each principal, and gives the kafka-acls command for what is missing."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

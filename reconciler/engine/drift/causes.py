@@ -3,8 +3,6 @@
 Never a guess: where two causes fit the same facts, the cause is ``not-told`` and both are named.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 

@@ -4,8 +4,6 @@ A remote topic is judged by what config sync asks of its live source; a topic th
 what git gives it on each, every copy against the first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol

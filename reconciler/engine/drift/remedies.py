@@ -1,7 +1,5 @@
 """The known remedy of a condition that a cluster causes by differing from git: the change that `apply` would make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 

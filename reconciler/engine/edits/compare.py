@@ -3,8 +3,6 @@
 Knows only declared topics and what flows make of them; live topics that a flow also matches are the plan's part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

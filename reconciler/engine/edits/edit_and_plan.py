@@ -1,7 +1,5 @@
 """One edit beside the plan that was made of it: what the plan does about what the edit names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ An entry has an effect where the plan changes, blocks or does not know what it i
 first that look as if they took something away.
 """
 
-from __future__ import annotations
-
 from reconciler.engine.edits import entry_effects, noun_effects
 from reconciler.engine.edits.edit_and_plan import EditAndPlan
 from reconciler.model.reports.edit import Against, EditComparison, NoEffect

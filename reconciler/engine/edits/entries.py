@@ -4,8 +4,6 @@ Two entries that are about the same and differ are one that was edited. What a r
 gains and loses access by it, is the live plan's part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """Which edited entries without names do nothing: access rules, quotas, SCRAM users."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

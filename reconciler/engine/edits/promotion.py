@@ -4,8 +4,6 @@ What two environments never share is left out: connections of clusters, their id
 one topic id, and the first names of renamed flows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Belongs here: findings that block a plan until a user agrees. Not here: rules of a file (`environment.validate`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from reconciler.engine.guards.first_contact import first_contacts, forgotten, other_repository

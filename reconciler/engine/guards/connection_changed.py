@@ -4,8 +4,6 @@ An edit chooses the address and the settings beside it. The machine at that addr
 user who plans, before the cluster's id can be compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

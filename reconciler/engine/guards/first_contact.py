@@ -5,8 +5,6 @@ A tunnel or a wrong address shows a cluster full of topics under a familiar alia
 with one environment's name would share one lock and one record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.model.changes import About, Change, MirrorChange, Reason, Refused, StopMirror, Subject, Why

@@ -3,8 +3,6 @@
 A failed read becomes ``Unknown`` for that one subject; the others go on.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping

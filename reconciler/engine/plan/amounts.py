@@ -1,7 +1,5 @@
 """How much a plan will copy over each flow, lose on each cluster, and move between brokers, as far as it is known."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Builds the plan: the changes of all clusters in one order, with risk, impact and the basis they rest on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Shape: schemas/plan.schema.json. Within one format version fields are only added.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

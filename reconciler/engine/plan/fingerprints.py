@@ -1,7 +1,5 @@
 """Fingerprints of the basis a plan rests on, with words for what has changed since, and what of it is read again."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass

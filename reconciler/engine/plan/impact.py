@@ -3,8 +3,6 @@
 The number of questions is capped, so that a plan of ten thousand topics stays quick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

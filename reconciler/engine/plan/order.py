@@ -5,8 +5,6 @@ which nothing else has to wait; then removals. So nothing can flow before the pl
 removed that a job of this plan still uses, nor a remote topic before its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

@@ -3,8 +3,6 @@
 The plan then says how many empty records bring each copy there, how long that takes, and what is above the limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Removes changes and those that need them; adds and reorders nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date

@@ -1,7 +1,5 @@
 """A plan or its outcomes in one line: counts by action, clusters, result."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Wishes: configs of our own topics that a policy of the brokers may refuse; the topics are made without them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Gates of a rollout: which of them fail, with figures, and where its waves stand. What could not be read fails."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never

@@ -4,8 +4,6 @@ Only time counts towards a soak in which two looks in a row saw all gates hold: 
 apart is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -5,8 +5,6 @@ within a wave is that of the plan without waves, so all waves together are the s
 dependency.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

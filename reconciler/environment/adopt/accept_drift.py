@@ -5,8 +5,6 @@ Only the value's own characters change, so comments, order and layout stay. The 
 from before in exactly the accepted fields.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A first environment: all clusters as they are adopted, and the flows between them, as texts of YAML files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

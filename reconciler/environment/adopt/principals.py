@@ -4,8 +4,6 @@ can hold.
 Roles are not guessed: a rule is written as Kafka stores it. Users keep the passwords they have.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

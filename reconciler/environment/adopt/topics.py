@@ -3,8 +3,6 @@
 Nothing is guessed: what could not be read, or what a declaration cannot hold, is left out and reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby

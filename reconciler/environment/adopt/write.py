@@ -1,7 +1,5 @@
 """Writes an adopted cluster as YAML files: stable order, units, comments for what is left out."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

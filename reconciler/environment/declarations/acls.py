@@ -1,7 +1,5 @@
 """``access`` entries: the fields that each role takes, and rules that contradict each other."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping

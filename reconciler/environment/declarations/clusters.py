@@ -3,8 +3,6 @@
 Imports little, so that reads of clusters can begin before most of the program is imported.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from types import MappingProxyType

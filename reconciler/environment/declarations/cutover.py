@@ -1,7 +1,5 @@
 """``cutover``: hooks of cut-overs. Whether one may run is decided where it runs (``RECONCILER_ALLOW``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """One YAML entry while it is parsed: values at paths, and the problems noted on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Regular expressions of flows and rules: each is sound, and selects something."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from re import _constants as sre  # type: ignore[attr-defined]

@@ -3,8 +3,6 @@
 A setting that is read and changes nothing is worse than an error: its author counts on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 from reconciler.environment.declarations.entry import Reading

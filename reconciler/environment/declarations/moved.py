@@ -1,7 +1,5 @@
 """``moved``: renamed flows and environments, and the names that their state goes on with. Topics are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """``quotas``: which keys fit which entity, and no entity twice on one cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import MappingProxyType
 

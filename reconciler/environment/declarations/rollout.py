@@ -2,8 +2,6 @@
 cluster that backs it up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 

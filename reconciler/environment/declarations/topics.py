@@ -3,8 +3,6 @@
 The schema has checked the shapes; an entry with a problem in one of its values is left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import date

@@ -1,7 +1,5 @@
 """``users``: SCRAM users, each once on a cluster. A password is a reference, and no message ever holds it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Whether a broker accepts a value, the plan asks the broker.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

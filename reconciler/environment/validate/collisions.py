@@ -3,8 +3,6 @@
 That flows cannot collide is proved over all names they could carry, not only the declared ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice

@@ -3,8 +3,6 @@
 Text comes with them from web pages and word processors. In quotes and comments they may be meant.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The parser that `read` goes by says where each node begins and ends (decision 240).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import yaml

@@ -1,7 +1,5 @@
 """Line numbers of names and fields in the YAML, for errors of validation."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

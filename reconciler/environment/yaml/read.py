@@ -2,8 +2,6 @@
 its grammar. A file of another tool gets one problem that says what it is, instead of one for each key.
 """
 
-from __future__ import annotations
-
 import re
 
 from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError

@@ -1,7 +1,5 @@
 """All entries of an environment's documents by section and name; reports names defined twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from types import MappingProxyType

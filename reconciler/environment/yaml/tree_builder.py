@@ -1,7 +1,5 @@
 """Builds the node tree from a YAML parser's events: duplicate keys, anchors, merge keys, YAML 1.1 traps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A cluster as a client sees it: metadata, leaders, coordinators."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Runs on an asyncio loop over a non-blocking socket, without streams or transport
 the memory in which its batches are patched, and a request is gathered from where its batches lie.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Connections to the brokers of one cluster: each opened when it is needed, and again after it was lost."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

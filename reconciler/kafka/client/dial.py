@@ -1,7 +1,5 @@
 """Opens a connection to a broker: DNS, socket, TLS, version negotiation, SASL login."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

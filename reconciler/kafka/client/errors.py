@@ -1,7 +1,5 @@
 """Errors between a client and a broker, by what the caller has to do about them."""
 
-from __future__ import annotations
-
 _FIRST = -1
 _NAMES = """
     UNKNOWN_SERVER_ERROR NONE OFFSET_OUT_OF_RANGE CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION INVALID_FETCH_SIZE

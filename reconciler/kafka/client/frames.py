@@ -3,8 +3,6 @@
 It knows no sockets: the reader asks where the next bytes go, and says how many came.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each broker lists exactly the groups it coordinates, so a listing is also the map of coordinators.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence

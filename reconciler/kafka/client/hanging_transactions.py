@@ -6,8 +6,6 @@ of committed records wait there for ever, and the next marker of the same produc
 an abort would lose committed ones, a commit would bring back aborted ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

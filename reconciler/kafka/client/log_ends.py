@@ -5,8 +5,6 @@ writer that must append behind the last record needs the end itself: OffsetForLe
 returns it (KIP-279, KIP-320), and the leader checks that the epoch is the current one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Iterable, Mapping

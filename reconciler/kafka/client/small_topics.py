@@ -4,8 +4,6 @@ For what a mirror keeps beside its records. Appending outside of a transaction i
 be there twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence

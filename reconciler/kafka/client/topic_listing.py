@@ -1,7 +1,5 @@
 """Lists the topics of a cluster again and again; a response equal to the last one is not decoded."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

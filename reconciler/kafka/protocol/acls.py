@@ -4,8 +4,6 @@ Numbers are the protocol's own (``AclOperation``, ``ResourceType``, ``PatternTyp
 they mean is for the caller to know. Any broker takes these requests and passes changes on to the controller.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """ApiVersions encoded by hand: the first request of every connection."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Requests that commit offsets: inside a transaction (TxnOffsetCommit), or at once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

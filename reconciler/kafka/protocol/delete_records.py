@@ -1,7 +1,5 @@
 """DeleteRecords (KIP-107): moves the first offset of partitions forward."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Mapping

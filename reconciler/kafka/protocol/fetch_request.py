@@ -1,7 +1,5 @@
 """Fetch requests: versions 11 (topic names) and 13 (topic ids, KIP-516), incremental sessions (KIP-227)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

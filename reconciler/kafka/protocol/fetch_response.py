@@ -1,7 +1,5 @@
 """Fetch responses, versions 11 and 13: bounds are checked at every step, records are views and never copied."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Kafka's flexible encoding (KIP-482): compact strings and lists, tagged fields."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Newest layouts used are fixed here, so that a newer library does not change what travels.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import Any

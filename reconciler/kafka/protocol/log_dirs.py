@@ -1,7 +1,5 @@
 """DescribeLogDirs (KIP-113): bytes of partitions on the disks of all brokers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any

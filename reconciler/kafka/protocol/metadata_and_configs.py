@@ -4,8 +4,6 @@ Topics of one cluster mostly share the same thirty config entries. A list of ent
 decoded again, and equal lists are one object.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Two batches of one partition in a request would be lost silently (the broker kee
 mapping by partition and cannot say it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """What a coordinator is asked about transactions: DescribeTransactions and ListTransactions (KIP-664, from Kafka 3.0),
 and packed by hand for those who end hundreds a second AddPartitionsToTxn and EndTxn of the classic protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 For batches that could go whole; ``records`` and ``fields`` do the same for any other.
 """
 
-from __future__ import annotations
-
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records.batches import CODEC, HEADER, Batch, build, verify
 from reconciler.kafka.records.codecs import compress, decompress

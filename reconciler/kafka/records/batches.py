@@ -3,8 +3,6 @@
 Layout and broker rules: Kafka's DefaultRecordBatch and LogValidator; KIP-98 for transactions.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 from collections.abc import Iterable

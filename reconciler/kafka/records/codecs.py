@@ -1,7 +1,5 @@
 """Compression codecs as Kafka's clients frame them: gzip, snappy, lz4, zstd."""
 
-from __future__ import annotations
-
 import mmap
 import struct
 from typing import Any

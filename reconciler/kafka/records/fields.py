@@ -3,8 +3,6 @@
 Layout: DefaultRecord (KIP-82). Raises IndexError where the bytes end too early.
 """
 
-from __future__ import annotations
-
 from reconciler.kafka.records.records import signed, varint
 
 HeaderBytes = tuple[bytes, bytes | None]

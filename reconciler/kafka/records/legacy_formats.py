@@ -1,7 +1,5 @@
 """Message formats 0 and 1 of brokers before 0.11 (KIP-31, KIP-32), converted to record batches."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

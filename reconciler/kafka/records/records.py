@@ -4,8 +4,6 @@ For batches that cannot go whole: holes, a start before the position, too many b
 batches so small that one big batch is cheaper than many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Belongs here: changes by kind, refusals, unknowns. Not here: deciding which of them apply (`resources`).
 """
 
-from __future__ import annotations
-
 from typing import get_args
 
 from reconciler.model.changes.mirrors import FlowEdit, RestartMirror, StartMirror, StopMirror

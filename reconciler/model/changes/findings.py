@@ -1,7 +1,5 @@
 """The findings of a diff: changes, refusals, unknowns, notes. Findings of parts are added up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any

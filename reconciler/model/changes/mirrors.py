@@ -1,7 +1,5 @@
 """Changes of mirror jobs: start, restart, stop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from reconciler.model.changes.subject import About, Subject

@@ -1,7 +1,5 @@
 """Changes of what principals may do: access rules, client quotas, SCRAM users."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconciler.model.acls import AclBinding, Permission

@@ -1,7 +1,5 @@
 """Changes of topics, their configs, and their replicas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from reconciler.model.changes.subject import About, Subject

@@ -1,8 +1,6 @@
 """What every change says of itself: its kind, its sign, its risk, when it comes, and why, as machines know the
 reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar

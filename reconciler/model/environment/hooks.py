@@ -1,7 +1,5 @@
 """Hooks of a cut-over, as git declares them: what is run, called or written at one of its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -3,8 +3,6 @@
 ``Rollout`` is what git declares, ``Course`` what a plan makes of it: waves with the clusters they come to.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

@@ -18,8 +18,6 @@ Not read there, but general knowledge: the sentences about logs, upgrades and se
 and how MSK delivers logs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Report of ``doctor``: what was asked, what was answered, findings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

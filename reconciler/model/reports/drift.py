@@ -2,8 +2,6 @@
 parity: differences between copies of one topic, and whether a rule allows each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -2,8 +2,6 @@
 edit that makes a second environment declare what the first does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

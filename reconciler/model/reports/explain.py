@@ -1,7 +1,5 @@
 """Report of ``explain``: where each desired value comes from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconciler.errors import ExitCode, Unknown

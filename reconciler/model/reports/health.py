@@ -1,8 +1,6 @@
 """Health: of clusters for rollout gates, and of an environment as its verdict, with the figures of one round of
 ``run``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -3,8 +3,6 @@
 A part that could not be read is None and named in ``unknown``; it blocks nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType

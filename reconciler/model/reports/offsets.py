@@ -1,7 +1,5 @@
 """Report of ``offsets translate``: positions of one flow on one side, and their counterparts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

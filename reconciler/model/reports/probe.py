@@ -1,7 +1,5 @@
 """Report of the probe after an ACL batch: what was asked of brokers, and the verdict."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any

@@ -3,8 +3,6 @@
 None and ``State.UNKNOWN`` mean not read, or no answer; they are never zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Report of ``verify``: the outcome of comparing both sides of flows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """The home of an environment's lock: the cluster where it was found, whatever its name (decision 107). Frozen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass

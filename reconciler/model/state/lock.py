@@ -1,7 +1,5 @@
 """The lock of an environment: holder, lease, and its JSON as written to Kafka. Frozen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

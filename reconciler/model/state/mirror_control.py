@@ -5,8 +5,6 @@ upgraded in either order, one release apart. Fields that a later release adds ar
 schemas/reports/mirror-desired.schema.json and schemas/reports/mirror-host.schema.json.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 All raise ReconcilerError for invalid values, and never repeat a secret.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``init --repository``: the files beside the environments of a repository that gets this tool as actions."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

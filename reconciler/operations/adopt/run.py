@@ -1,8 +1,6 @@
 """``adopt``: writes an existing cluster, or with ``--topic`` some of its topics, as YAML files, and checks that a plan
 of them is empty."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The audit record of runs: a file that must be complete, and a copy of it in a topic."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

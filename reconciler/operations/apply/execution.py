@@ -1,7 +1,5 @@
 """Around every command that changes an environment: lock, audit record, a check of the lock before each step."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,8 +1,6 @@
 """What an apply records beside the lock: the clusters it has met, and what it left on each of them. By the first the
 next plan recognises an unconfirmed cluster, by the second what changed outside."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

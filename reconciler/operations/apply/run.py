@@ -1,7 +1,5 @@
 """``apply``: carries out a fresh or a saved plan once it is approved, and plans again to confirm."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A saved or reviewed plan against the clusters and a fresh plan: an unreviewed change is not carried out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

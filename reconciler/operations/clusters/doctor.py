@@ -1,7 +1,5 @@
 """``doctor``: asks every cluster as every principal, looks at this machine, and reports the findings."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``size``: what each mirror would need, from what its job reports and how its topics grow."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path

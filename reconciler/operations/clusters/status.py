@@ -1,7 +1,5 @@
 """What ``status``, ``map`` and the live page show of an environment: lock, rollout and verdict."""
 
-from __future__ import annotations
-
 from reconciler.backends.state.environment_records import read_holder, read_promotion
 from reconciler.engine.diff import diff
 from reconciler.engine.drift.remedies import has_remedy, with_remedies

@@ -4,8 +4,6 @@ Nothing is remembered but what the steps leave: the files, ``start: {offsets: ..
 run looks first, and begins with what is missing.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

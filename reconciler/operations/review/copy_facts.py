@@ -1,7 +1,5 @@
 """What a plan asks of the clusters about copies: what flows would write into, and what the source's offsets cost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``drift --accept`` and ``drift --parity``: reads an environment and its clusters, and reports or accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

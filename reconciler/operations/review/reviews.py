@@ -1,7 +1,5 @@
 """How a plan is made, and the reviews that it passes: each takes a plan and returns it with what it found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A browser sends what the page of another site asks it to, also to 127.0.0.1. A f
 rebinding) is refused by the Host header; what another site loads, by Sec-Fetch-Site.
 """
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import re

@@ -1,7 +1,5 @@
 """The live page as an ASGI application: pages, their parts as server-sent events, and the status as JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

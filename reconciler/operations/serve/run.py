@@ -1,7 +1,5 @@
 """The live page in this process: opens the port, reads, and answers; of `serve` until SIGTERM or Ctrl-C."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,8 +1,6 @@
 """Where the live page reads: sessions of the plan principal, which read what `status`, `plan` and `audit verify` read,
 and both sides of a flow's groups as `failover --dry-run` reads them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

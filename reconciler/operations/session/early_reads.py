@@ -3,8 +3,6 @@
 Imports little, so that clusters answer while the rest of the program is still being imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

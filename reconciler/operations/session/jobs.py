@@ -1,8 +1,6 @@
 """What a session asks about jobs beyond this machine: drivers in deploy mode cluster, and jobs without a status
 record."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 

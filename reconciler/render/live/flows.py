@@ -1,7 +1,5 @@
 """Flows on the live page: the table of all, and one flow with the partitions that lag and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from urllib.parse import quote
 

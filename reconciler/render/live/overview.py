@@ -1,7 +1,5 @@
 """The first page: the verdict, what is to do, the map with figures that move, flows, clusters, waves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from reconciler.engine.drift.causes import differences

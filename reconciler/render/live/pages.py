@@ -1,7 +1,5 @@
 """Every page of the live page: its parts, and the whole with style, script and the policy that allows only these."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ What is too old to be true of now is unknown: a job's lag after ten seconds, as 
 lock after ``TOO_OLD_MS``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum

@@ -1,8 +1,6 @@
 """The map for others to draw: as a Mermaid flowchart, which GitHub and GitLab draw in comments and pages, and for
 Graphviz."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

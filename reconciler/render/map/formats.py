@@ -1,7 +1,5 @@
 """The map in its formats, and in a page: the picture, and the same as tables, to be read out and searched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never

@@ -6,8 +6,6 @@ below their own line, and on no other one. Edges bend and cross only behind that
 chain or a ring of many regions, is drawn downwards instead, if that is less wide. Pure, and the same for the same map.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

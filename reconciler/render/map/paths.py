@@ -4,8 +4,6 @@ A layout is made once: to the right, where nodes are wide and words are above an
 across the way and words are right of a line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

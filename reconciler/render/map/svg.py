@@ -1,7 +1,5 @@
 """The map as SVG: without scripts, without outside references, light and dark by its own style."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

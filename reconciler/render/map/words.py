@@ -1,8 +1,6 @@
 """What the map says of clusters, flows and waves in every format; flows between two clusters, folded into one edge
 (decision 126)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

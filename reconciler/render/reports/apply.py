@@ -1,7 +1,5 @@
 """The result of ``apply`` in words: what became of each change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Reports on what git declares: ``validate``, all problems with their places; ``explain``, why a value is as it is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The report of ``doctor`` as text or JSON: verdict first, then what needs action, then what is in order."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from reconciler.model.reports.doctor import Checkup, DoctorVerdict

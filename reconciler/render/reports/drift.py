@@ -1,7 +1,5 @@
 """The reports of ``drift``, what differs from git and its cause, and of ``parity``, what differs between clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial

@@ -1,7 +1,5 @@
 """The report of an edit as text, JSON and sections for any format."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

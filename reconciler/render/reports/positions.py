@@ -1,7 +1,5 @@
 """Reports on positions: translated by ``offsets``, set by ``mirror seek``, taken by ``mirror import-positions``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """Two environments side by side as text, Markdown, HTML and JSON: a section for each kind of declaration."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Reassignments under way, in words and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from reconciler.errors import Unknown

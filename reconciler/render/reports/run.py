@@ -1,7 +1,5 @@
 """One round of ``run`` as log lines and as figures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The verdict in words: the headline of `status` and of the live page, its reasons with what to do, and its JSON."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never

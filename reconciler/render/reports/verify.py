@@ -1,7 +1,5 @@
 """The report of ``verify``: verdict, a table, every difference and every unknown with what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """What ``status --watch`` shows again and again: a row for each flow, with the time until it has caught up."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

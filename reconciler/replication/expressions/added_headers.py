@@ -1,7 +1,5 @@
 """Headers that a flow adds to each record: names, and texts with placeholders."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

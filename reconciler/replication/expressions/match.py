@@ -4,8 +4,6 @@ the text and of the expression and with nothing else.
 Most names are refused by how an expression says that they begin or end, without asking RE2.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Why an expression cannot be used, with what to write instead. Users of MirrorMaker 2 write Java's."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

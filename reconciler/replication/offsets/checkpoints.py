@@ -1,7 +1,5 @@
 """The checkpoints topic of a flow, on its target: MirrorMaker 2's name and bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reconciler.kafka.client import small_topics as logs

@@ -4,8 +4,6 @@ A pairing counts only when every record of it is equal on both sides (timestamp,
 proved and not guessed. What a flow filters or adds headers to, or what was compacted since, stays unpaired.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconciler.kafka.client import small_topics as logs

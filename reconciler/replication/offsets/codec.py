@@ -6,8 +6,6 @@ target offsets left out before it, records. The log is compacted, so the newest 
 about 1 KB.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from uuid import UUID

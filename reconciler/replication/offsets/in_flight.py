@@ -5,8 +5,6 @@ have records from behind it, once or, after several kills, more often. A record 
 has one that is equal in timestamp, key, value and headers, and no other source record that was read is equal to it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

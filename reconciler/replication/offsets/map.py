@@ -6,8 +6,6 @@ compaction of either side can make it wrong. Nothing is known between stretches 
 write); there a translation names a safe offset and the gap that has to be counted to do better.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

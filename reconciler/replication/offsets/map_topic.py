@@ -5,8 +5,6 @@ start goes on at that start; the rest of the map gives the same. The last chunk 
 behind the last record need it.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress

@@ -9,8 +9,6 @@ Group ``mirror.FLOW``, the transactional ids of that name and the remote topics 
 positions (``w``). Plans and takeovers ask ``stranger`` before they touch them.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Collection, Mapping

@@ -4,8 +4,6 @@ Belongs here: numbers and sentences that both programs hold to. Not here: how th
 (``spark/reconciler_mirror/lane``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Translates offsets of a group along one flow, in either direction: by the offset map, and by counting gaps."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ of each cluster there is one. The safe position is that of the first record, own
 Everything here is said from the group's side: *here* is the cluster it leaves, *there* the one it goes to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

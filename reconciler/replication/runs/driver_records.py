@@ -6,8 +6,6 @@ is one submission. All three are deleted when the driver has ended; a definition
 submission that still waits for its place.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -6,8 +6,6 @@ point of no return, one rename), and goes on when its predecessor has left or is
 folder no longer current commits, leaves its lanes, writes ``left`` and ends. Fencing in Kafka stays the safety net.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

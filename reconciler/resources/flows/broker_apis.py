@@ -4,8 +4,6 @@ Belongs here: needs without which a flow copies nothing. Not here: what only som
 when they check those beforehand (``broker-refuses``), and what flows that keep offsets need besides (``same_offsets``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Expected to stay behind are what the flow itself excludes, names that begin with
 copies on their way back. Plan, status and verify name all others, since a reader could take the flow for complete.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 

@@ -10,8 +10,6 @@ path and the policy's cycle rule refuses every return: nothing has to be searche
 back out of a name: none may hold the separator.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

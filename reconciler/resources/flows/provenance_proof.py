@@ -6,8 +6,6 @@ is cut, because each cluster on it is in the header; ``goes_round`` decides on o
 two paths never lead the same record to the same topic.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A flow that ``moved`` names keeps its state under its first name, so an earlier 
 state's name (decision 127).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

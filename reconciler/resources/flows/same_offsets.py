@@ -4,8 +4,6 @@ Belongs here: what topics and flows show, and the words that ``doctor`` and ``pl
 transaction markers (decision 163). What takes an answer of brokers is in ``engine.plan.same_offsets``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a mirror job must start, restart or stop: its running config against the desired one, by fingerprint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 

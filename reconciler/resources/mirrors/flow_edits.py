@@ -4,8 +4,6 @@ Compared are two entries of ``flows``, as ``FlowSettings`` writes them. Every fi
 directions, so a job that restarts with another definition never counts as harmless because a field was forgotten.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ fingerprint covers exactly what is handed over. What the job does not read canno
 factors, config sync, groups that are not synced. Secrets stay references. Nothing here reads a file or a cluster.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

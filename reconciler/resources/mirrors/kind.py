@@ -1,7 +1,5 @@
 """The kind of mirrors: Spark jobs that copy the records of flows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 

@@ -1,7 +1,5 @@
 """Seek: where to move positions of a flow, whether that is allowed now, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType

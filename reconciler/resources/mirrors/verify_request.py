@@ -1,7 +1,5 @@
 """The request to the verify job, and its answer (schemas/verify.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any

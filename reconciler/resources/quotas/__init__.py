@@ -3,8 +3,6 @@
 Belongs here: rules of quotas. Not here: YAML (`environment`), requests (`backends.clusters.quotas`).
 """
 
-from __future__ import annotations
-
 from reconciler.model.environment.topology import Topology
 
 __all__ = ["quota_clusters"]

@@ -4,8 +4,6 @@ Only what is written is managed. Keys that an earlier run set and git names no l
 not written are reported and never touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from reconciler.errors import Unknown

@@ -1,7 +1,5 @@
 """The kind of client quotas: how much clients may use, and where each limit is declared."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -4,8 +4,6 @@ A cluster or topic in doubt (a broker away, replicas out of sync, someone else's
 reason; a reassignment of ours that an earlier run left is gone on with, or finished.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The kind of replicas: how many copies of a topic there are, and where."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 

@@ -4,8 +4,6 @@ They matter when a desired factor is not plainly there, and when a topic names t
 those before it begins and clears them last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

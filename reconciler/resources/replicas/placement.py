@@ -6,8 +6,6 @@ placement everywhere. Where greedy choices leave brokers uneven, exchanges balan
 replica or spreads a partition over fewer racks. What the copies cost each broker is estimated here, too.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ entries never travel; an entry at its default on the source removes the override
 travel with ``use_defaults_from: source`` alone: MirrorMaker 2 leaves them behind then, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 What brokers say comes after all of these and is not a layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The desired topics of each cluster, and why: declared, remote topics of flows, internal topics."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

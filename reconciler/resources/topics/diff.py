@@ -1,7 +1,5 @@
 """Compares a desired topic with the live one: create it, add partitions, refuse what Kafka cannot do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """Compares the configs of a topic: only declared keys; equal values stay as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Kafka renames nothing: a topic that git no longer declares and a new one like it are probably meant as one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Explains one topic on one cluster: the layer behind each value, its flows, its names on other clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Internal topics of mirror jobs: status, offset maps, and MirrorMaker 2's own where a flow wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The kind of topics: their changes, their risks, and how a difference from git came to be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, assert_never
 

@@ -4,8 +4,6 @@ A limit that no file declares is not carried to a copy until someone agrees (dec
 brokers is compared with what the source has from its own (decision 181).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What others changed on clusters since the last apply, and values of min.insync.replicas that cannot be met."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

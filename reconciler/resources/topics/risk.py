@@ -1,7 +1,5 @@
 """How dangerous a change of a topic is, why, and whether it can be taken back."""
 
-from __future__ import annotations
-
 from typing import assert_never
 
 from reconciler.model.changes import (

@@ -3,8 +3,6 @@
 Belongs here: rules of users. Not here: YAML (`environment`), requests (`backends.clusters.users`).
 """
 
-from __future__ import annotations
-
 from reconciler.model.environment.topology import Topology
 
 __all__ = ["user_clusters"]

@@ -4,8 +4,6 @@ Passwords are never compared: the ownership record says which version of one was
 goes by prune, and only where an earlier run made it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

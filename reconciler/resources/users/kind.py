@@ -1,7 +1,5 @@
 """The kind of SCRAM users: who can log in with a password, and which version of it is set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 

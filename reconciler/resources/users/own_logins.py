@@ -3,8 +3,6 @@
 A user name behind a secret reference is not known here, and that is reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The driver's state: partitions, progress, conditions, rates. Thread-safe."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping

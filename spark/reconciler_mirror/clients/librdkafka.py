@@ -3,8 +3,6 @@
 What the cluster's ``client`` settings say wins over our defaults, except where the comparison depends on ours.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Our own connections to one side of a flow, from the settings of an endpoint, and the follower of the status topic."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -7,8 +7,6 @@ A driver outlives its follower. A follower that starts looks first whether a dri
 definition, and follows that one: after its own crash, and where the machine of the one before is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 The process lives as long as Spark's client watches the application, and its end does not end that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Conditions of a lane or partition: why it is stalled, and what a broker's answers to produce requests mean."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from shlex import quote
 

@@ -3,8 +3,6 @@
 A failed read keeps what was known and says so; it never looks like an empty cluster.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

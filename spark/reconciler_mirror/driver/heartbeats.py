@@ -4,8 +4,6 @@ As its herders do for each ordered pair of clusters: (source, target) to the tar
 from where the flow mirrors them to the target. So clients of the target find their upstream clusters.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -5,8 +5,6 @@ begins to mark notes, for each partition that it has copied before, where the ta
 its positions), and a flow that begins to read there never begins below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace

@@ -3,8 +3,6 @@
 State between rounds makes a round cheap: an offset is translated again only after the group committed another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID

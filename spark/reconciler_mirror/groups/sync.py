@@ -4,8 +4,6 @@ Paced so that it never takes more than ``SHARE`` of a core. What goes wrong is a
 again; copying does not wait for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -5,8 +5,6 @@ flows; a gap of the map is closed by reading both logs there. A killed lane leav
 its last second: if nothing is copied afterwards, groups there would stay inexact until a record comes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ends a job in the foreground whose command is gone: killed with -9, it cannot take its application along."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

@@ -4,8 +4,6 @@ Started by a supervisor in place of spark-submit; exit codes are those of ``mirr
 leaves the driver copying, and the next one follows that.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

@@ -5,8 +5,6 @@ Exit codes: 0 stopped on request (SIGTERM, SIGINT or a file ``stop`` in the run 
 application, 1 failed, 20 in deploy mode cluster without its definition; these with one paragraph on standard error.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -4,8 +4,6 @@ Writes ``result.json`` into the run directory. Exit codes: 0 it is written, what
 paragraph on standard error.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

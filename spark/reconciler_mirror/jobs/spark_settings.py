@@ -1,7 +1,5 @@
 """The Spark settings that both jobs bring along, beside those they were submitted with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Writes ``result.json`` into the run directory and reports its progress on standa
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -4,8 +4,6 @@ Nothing gets into the map before its transaction is committed, so the map never 
 by the lane's event loop; it outlives a session, so that a session that begins again leaves no gap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from reconciler.kafka.client.cluster import NO_ID

@@ -4,8 +4,6 @@ A moment after each commit, and outside the transactions: nothing waits for it, 
 While the map's topic is missing or does not answer, copying goes on and the map catches up later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -5,8 +5,6 @@ Mutable, owned by the event loop of its lane; it knows no connections. Times are
 milliseconds: those are timestamps as records have them.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from dataclasses import dataclass, field

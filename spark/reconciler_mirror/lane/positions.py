@@ -6,8 +6,6 @@ renewed before the group coordinator forgets them (offsets.retention.minutes, 7 
 position that is written again keeps what it was: one that another client committed never gets a proof.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

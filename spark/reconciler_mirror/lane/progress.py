@@ -8,8 +8,6 @@ the ends of partitions that are stopped, paused or wait for memory. An end that 
 reported as the end: producers may have gone on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

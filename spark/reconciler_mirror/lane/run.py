@@ -4,8 +4,6 @@ Fence, read the positions at the target, fetch, patch headers, produce and commi
 again there: nothing counts before its transaction is committed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One session of a lane: from fencing to its last commit, or to the error that ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -3,8 +3,6 @@
 The parts that fetch, produce and commit share it and nothing else.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence

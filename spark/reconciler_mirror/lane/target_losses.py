@@ -3,8 +3,6 @@
 Retention moves the beginning of a log, compaction moves neither end, so a log that is shorter has lost records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 The commit loop says when a commit is due and how it goes; until it is answered, nothing counts as copied.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence

@@ -12,8 +12,6 @@ loopback it begins with the fingerprint of the driver's certificate, and the tas
 it says anything.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import socket

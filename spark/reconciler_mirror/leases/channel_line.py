@@ -1,7 +1,5 @@
 """One connection of the control channel: JSON lines, plain on loopback, else in TLS 1.3 with a pinned certificate."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

@@ -5,8 +5,6 @@ nothing else has to be installed. Tasks are given its fingerprint with their lea
 in it is ever read (docs/decisions/spark/0120).
 """
 
-from __future__ import annotations
-
 import base64
 import errno
 import ipaddress

@@ -4,8 +4,6 @@ Lanes stay where they are unless a move pays. ``Leases`` guards placement, claim
 the board needs no guard, and is encoded without one: it is much where there are many partitions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

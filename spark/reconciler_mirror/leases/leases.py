@@ -1,7 +1,5 @@
 """Leases on Spark: each is one job with one task, submitted again when it ends."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping

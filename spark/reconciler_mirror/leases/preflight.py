@@ -3,8 +3,6 @@
 Imports nothing but the standard library before it knows that the rest is there: it is what runs first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import importlib.metadata

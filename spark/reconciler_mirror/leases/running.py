@@ -3,8 +3,6 @@
 The classes are not thread-safe: ``Leases`` guards them.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -4,8 +4,6 @@ A worker waits for its next task after each one. When its application ends it se
 daemon prints a traceback (``BrokenPipeError``) unless it kills the worker first; on a busy machine it does not.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

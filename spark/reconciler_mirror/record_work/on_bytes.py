@@ -1,7 +1,5 @@
 """Filters records and adds headers in batches, as bytes: kept, left out, or given headers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

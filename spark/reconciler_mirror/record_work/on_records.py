@@ -3,8 +3,6 @@
 The same meaning as ``on_bytes``, over other bytes and by other code; tests hold the two against each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

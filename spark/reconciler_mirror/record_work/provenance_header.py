@@ -1,7 +1,5 @@
 """The provenance header: which clusters a record has been on (docs/mirror/provenance.md)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 

@@ -3,8 +3,6 @@
 Each scrape is made from the board's view of that moment; nothing is kept between two.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

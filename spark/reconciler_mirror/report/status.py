@@ -4,8 +4,6 @@ The reconciler creates that topic. While it is missing or its cluster does not a
 so once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -5,8 +5,6 @@ of the source. Then every committed source record below its position must be at 
 holds below its end must come from the source below its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence

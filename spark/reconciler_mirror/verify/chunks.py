@@ -4,8 +4,6 @@ Where one side has lost its oldest records, the first records of one side are lo
 for a shift, and the most votes win, so that one altered record does not spoil it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 The only module of the comparison that imports Spark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from functools import partial

@@ -4,8 +4,6 @@ Of ordered partitions by two streams of records. Of compacted ones by the last r
 removed a superseded record or an old tombstone on one side only, so keys are compared, not order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice

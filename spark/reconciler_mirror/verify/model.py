@@ -3,8 +3,6 @@
 Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ Records are read so only where librdkafka cannot log in. Nothing of the copy but
 batches is used.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -3,8 +3,6 @@
 Copies that should lie at the source's offsets and do not: where they part, who wrote there, and what to do.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing

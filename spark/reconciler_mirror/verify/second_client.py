@@ -1,7 +1,5 @@
 """Reads a partition by librdkafka, which the copy does not use: a fault of the copy's own code cannot hide itself."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Which records a flow with filters or headers should have copied, and which came 
 other code than the batch path's. Offsets stay those of the log.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing

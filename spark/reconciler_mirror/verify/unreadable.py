@@ -1,7 +1,5 @@
 """Why a side could not be read to its bound, and what a person can do."""
 
-from __future__ import annotations
-
 from reconciler_mirror.verify.model import OffsetSpan
 
 

@@ -6,8 +6,6 @@ readers of a copy verify its. Where batches are others, because a lane put small
 decoded and compared byte by byte behind their offsets. What differs is left to the comparison by librdkafka.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ KRaft refuses a request that makes more than 10,000 metadata records (POLICY_VIO
 that leaves room for records the broker adds by itself. A request never mixes kinds of change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never

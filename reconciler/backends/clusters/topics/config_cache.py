@@ -1,7 +1,5 @@
 """What both readers of topics share: a probe for missing rights, words for hidden topics, equal configs kept once."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Confirms topic changes: reads again until every broker shows what was asked, or says what still differs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import assert_never

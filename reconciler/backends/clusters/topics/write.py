@@ -4,8 +4,6 @@ An outcome is "done" only when the cluster shows it. A batch that was cut off ha
 is already as wanted counts as done.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 import time

@@ -1,7 +1,5 @@
 """What a host accepts: otherwise any writer of desired records could have any code run where the host runs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The Spark application of one mirror on this host: started, replaced and stopped in the background, looked at."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -3,8 +3,6 @@
 Nothing here waits. ``step`` is called about once a second with what the control topic holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The loop of ``reconciler mirror host``: all mirrors that records of its environments name."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

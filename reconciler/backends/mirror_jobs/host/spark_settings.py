@@ -4,8 +4,6 @@ A list of what is harmless: the next release of Spark brings settings that load 
 (decision 202).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The spark-submit command line of a job: executable, Java, master, the zip of our code, arguments."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -3,8 +3,6 @@
 Its folder lies below the mirror's run folder and is removed when the job has answered; after a failure it stays.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

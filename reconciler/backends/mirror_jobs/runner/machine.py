@@ -1,8 +1,6 @@
 """What ``doctor`` asks before Spark is started: Java, Spark and disk of this machine, and what a Spark master says of
 itself, as far as it can be asked without submitting anything."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

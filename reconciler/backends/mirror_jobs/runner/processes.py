@@ -1,7 +1,5 @@
 """Processes of this machine, identified by pid and start time, since pids are used again."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -5,8 +5,6 @@ executor and puts the packages before what Spark brings. An interpreter itself i
 libraries, its C library), so none is in it. The same packages make the same bytes.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib.metadata

@@ -7,8 +7,6 @@ all; and when its run folder is not the current one of its mirror: then it is a 
 or an old one that a new one has replaced, and starting it again would be wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ Names on the left are those of Kafka's SslConfigs and SaslConfigs. A single clie
 clients are whose: MirrorConnectorConfig; ``producer.override`` is of the producer that writes the records.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 ``source.cluster.x`` becomes ``A.x``, ``target.cluster.x`` becomes ``B.x``, all else ``A->B.x``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

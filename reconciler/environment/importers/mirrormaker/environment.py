@@ -1,7 +1,5 @@
 """Imports MirrorMaker 2's files as the YAML files of an environment, with the origin of each line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

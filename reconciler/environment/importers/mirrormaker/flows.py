@@ -1,7 +1,5 @@
 """A flow of MirrorMaker 2 as YAML of a flow here, with MirrorMaker 2's defaults."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ and values with placeholders are refused.
 ``DIFFERENT`` changes what is copied or how, so a person has to look; of ``EQUAL`` nothing is missed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 

@@ -3,8 +3,6 @@
 A value keeps what was written, spaces at its end too, as Java does.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ flow and of the top level count; of connections those of the cluster and of the 
 to 4.3).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ Kafka's KIP-768 and KIP-1139. A class that is not known is taken for its cloud's
 cloud's, which takes no other tokens.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

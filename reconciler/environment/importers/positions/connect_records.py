@@ -4,8 +4,6 @@ Key: JSON ``[connector, {"cluster": alias, "partition": 0, "topic": name}]``; va
 offset of the last record that was copied. The last record of a key counts, and null takes a position back (KIP-875).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

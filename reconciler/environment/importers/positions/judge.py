@@ -1,7 +1,5 @@
 """Decides which of MirrorMaker 2's positions a flow can go on from, and why not from the others."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

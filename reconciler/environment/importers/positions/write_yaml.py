@@ -3,8 +3,6 @@
 The result is loaded again and must differ from before in exactly these starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace

@@ -4,8 +4,6 @@ Tickets come from the ticket cache (KRB5CCNAME), or with a keytab from the KDC i
 which MIT renews by itself. Only the protection ``auth`` is spoken, the only one that brokers of Kafka offer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

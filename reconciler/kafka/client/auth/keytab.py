@@ -1,7 +1,5 @@
 """Which principals a keytab holds: MIT's file format, version 0x0502, all of it big-endian. No key is kept."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -6,8 +6,6 @@ providers limit requests, and lock clients. A token that a broker refused is ren
 have been corrected at the provider.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 import threading

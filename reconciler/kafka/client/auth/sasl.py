@@ -3,8 +3,6 @@
 A mechanism is a generator: it yields what to send, is sent what the broker answered, and is thrown its refusal.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

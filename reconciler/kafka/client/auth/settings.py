@@ -3,8 +3,6 @@
 What ``supported_settings`` refuses is an error here too; settings that only tune librdkafka are left aside.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

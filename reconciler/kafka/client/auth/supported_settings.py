@@ -5,8 +5,6 @@ CONFIGURATION.md. What may be given is a list: an edit of an environment must no
 libraries or call a shell. A setting that decides about security is honoured or refused, never ignored.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """TLS context from librdkafka's ``ssl.*`` settings: certificates, host names, revocation, ciphers."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 import tempfile

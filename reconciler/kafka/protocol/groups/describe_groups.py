@@ -4,8 +4,6 @@ The three kinds of members: classic (JoinGroup), consumer (KIP-848). Share (KIP-
 listed with their kind and not described.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

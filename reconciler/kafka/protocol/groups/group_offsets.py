@@ -3,8 +3,6 @@
 OffsetFetch layout 8 carries many groups in one request (KIP-709), layout 7 one. OffsetCommit layout 8.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

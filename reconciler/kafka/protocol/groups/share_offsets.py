@@ -4,8 +4,6 @@ A share group has no committed offsets. Its start offset in a partition is that 
 acknowledged; what is acknowledged beyond it is known to the broker alone.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """DescribeProducers (KIP-664, from Kafka 2.8): who writes to a partition, how far, in which transaction."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A leader refuses one whose producer epoch or coordinator epoch is lower than the
 It need not know the producer, and no transaction has to be open: then a marker is one offset without a record.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Every language here is over the 65 characters Kafka allows in topic names. Autom
 as they are walked. Names that an automaton accepts are searched shortest first, within a bounded effort.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

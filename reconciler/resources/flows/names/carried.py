@@ -3,8 +3,6 @@
 Custom policies have no automaton; they are simulated.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Names are matched whole, so no order of alternatives can change whether a name m
 An expression in which order or numbering might count (named groups, conditions, comments, verbose mode) stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 

@@ -3,8 +3,6 @@
 Tests hold them equal to what ``replication.policy`` says for one name.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconciler.resources.flows.names.automata import Language, State, Union

@@ -4,8 +4,6 @@
 a superset and says so by ``exact``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

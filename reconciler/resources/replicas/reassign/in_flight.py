@@ -1,7 +1,5 @@
 """Partitions in flight of a reassignment: started while the limit allows, confirmed by the brokers, with progress."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

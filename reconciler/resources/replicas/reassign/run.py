@@ -4,8 +4,6 @@ The order: journal, throttles, partitions as earlier ones arrive, preferred lead
 that is killed at any moment leaves what the journal names; the next one goes on there, and nothing else is cleared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import ClusterError, ReconcilerError

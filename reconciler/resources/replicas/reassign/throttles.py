@@ -6,8 +6,6 @@ that a rate of ours exists only while a topic names it. Settings of others are k
 and loses only our entries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType

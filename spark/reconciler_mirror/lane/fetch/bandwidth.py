@@ -4,8 +4,6 @@ From both follows how many fetch sessions share a connection, how much each asks
 a target. It knows no connections.
 """
 
-from __future__ import annotations
-
 import math
 
 LONG = 0.01

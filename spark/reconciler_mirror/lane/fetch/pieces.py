@@ -3,8 +3,6 @@
 Records of a flow that filters or adds headers are gathered into big batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 

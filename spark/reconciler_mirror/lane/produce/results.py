@@ -1,7 +1,5 @@
 """What a produce response means for a batch: written, send again, or refused for good."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 

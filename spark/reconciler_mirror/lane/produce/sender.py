@@ -4,8 +4,6 @@ Order per partition is kept by sequences: after a failure all its unacknowledged
 with the same sequences, so that the target drops what it already has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

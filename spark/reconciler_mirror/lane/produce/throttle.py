@@ -1,7 +1,5 @@
 """Throttles a lane to its share of the flow's rate limit: a token bucket."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Data goes through the lane's own fetchers and senders. Here is what happens arou
 producer of markers, answers that are not the expected ones, and reports.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Delivery at the source's own offsets: what runs in a session, and what its sessions have in common."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable

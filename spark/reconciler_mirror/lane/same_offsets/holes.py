@@ -13,8 +13,6 @@ compacted topic needs, and no value. Those of large batches have no header: they
 are deleted, and brokers open every one of them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

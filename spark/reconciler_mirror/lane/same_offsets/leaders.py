@@ -1,7 +1,5 @@
 """What the target's leaders are asked: sequences and log ends, fillers to append, and markers that the lane writes."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

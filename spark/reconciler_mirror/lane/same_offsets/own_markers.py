@@ -16,8 +16,6 @@ any other session that writes one there has to ask for the last one again, and t
 last offsets are left for markers that the coordinator writes again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 

@@ -6,8 +6,6 @@ taken apart into batches without any, and each hole is filled by as many offsets
 pieces to produce of the segments of fetched batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

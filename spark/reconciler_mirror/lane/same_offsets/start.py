@@ -1,7 +1,5 @@
 """Before a partition that keeps offsets is fetched: the target's log end is where it goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Signed assertions (RFC 7523) by a private key: RS256 and ES256 (RFC 7518). Needs the package cryptography."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

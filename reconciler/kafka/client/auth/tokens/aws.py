@@ -1,7 +1,5 @@
 """``aws_msk_iam``: a presigned URL that MSK takes as a token; ``aws_sts``: a JWT of GetWebIdentityToken."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Addresses come from the variables that AWS' clients read, never from a topology.
 where it is installed.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """AWS Signature Version 4: a presigned URL, and headers of a form post. Standard library only."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import time

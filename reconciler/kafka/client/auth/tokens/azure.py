@@ -4,8 +4,6 @@ In this order: a client secret or certificate, workload identity (a token in a f
 and of a machine (IMDS). Addresses come from the variables that Azure's own clients read, never from a topology.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

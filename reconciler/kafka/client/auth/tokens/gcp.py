@@ -4,8 +4,6 @@ A file (GOOGLE_APPLICATION_CREDENTIALS: a service account's key or workload iden
 server. The access token travels as the third part of what looks like a JWT, as Google's own handlers send it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -3,8 +3,6 @@
 ``sasl.oauthbearer.client.authentication`` has the names of OpenID Connect Core 1.0, section 9.
 """
 
-from __future__ import annotations
-
 import base64
 import urllib.parse
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What may be shown of a token: what a broker compares, never what proves an identity."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

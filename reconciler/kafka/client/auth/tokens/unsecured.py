@@ -1,7 +1,5 @@
 """``default`` with ``enable.sasl.oauthbearer.unsecure.jwt``: a JWS without a signature (RFC 7515, appendix A.5)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """One request to an identity endpoint, within the time that a login can wait, and what its answer means."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error
