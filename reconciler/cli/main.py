@@ -16,31 +16,16 @@ from reconciler.cli.commands import apply, begin, clusters, cutover, live, mirro
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import Autonomy, ReportFormat
+from reconciler.render import console
 from reconciler.render.completion import flows
-from reconciler.render.console import (
-    PROGRAM,
-    App,
-    Env,
-    FormatOption,
-    OutOption,
-    OutputFormat,
-    ReportOption,
-    StealOption,
-    filled_in,
-    run_app,
-    say,
-    say_now,
-    show,
-    style,
-)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-app = App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
+app = console.App(name="reconciler", epilog=ENDING, no_args_is_help=True, pretty_exceptions_enable=False)
 for module in (begin, review, clusters, apply, live):
     app.registered_commands += module.app.registered_commands
-sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
+sandbox_app = console.App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(clusters.audit_app, name="audit")
 app.add_typer(cutover.app, name="cutover")
 app.add_typer(offsets.diverged_app, name="diverged")
@@ -54,7 +39,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        show(f"{PROGRAM} {version('kafka-topology-reconciler')}")
+        console.show(f"{console.PROGRAM} {version('kafka-topology-reconciler')}")
         raise typer.Exit
 
 
@@ -77,9 +62,9 @@ def version() -> None:
     width = max(map(len, releases))
     for name, value in releases.items():
         if isinstance(value, Unknown):
-            show(f"{name:<{width}}  unknown: {value.error}. {value.todo}".rstrip())
+            console.show(f"{name:<{width}}  unknown: {value.error}. {value.todo}".rstrip())
         else:
-            show(f"{name:<{width}}  {value}")
+            console.show(f"{name:<{width}}  {value}")
 
 
 @app.command(
@@ -109,9 +94,9 @@ def import_(
     from reconciler.operations.importers import mirrormaker as importing
 
     if out is not None and into is None:
-        show(importing.run(files, out))
+        console.show(importing.run(files, out))
     elif into is not None and out is None:
-        show(importing.run_into(files, into))
+        console.show(importing.run_into(files, into))
     else:
         why = "--out writes a new environment; --into adds to an existing one."
         raise ReconcilerError("import takes either --out or --into", why, "Give one of them.")
@@ -143,13 +128,13 @@ def takeover(
         files,
         out,
         yes=yes,
-        show=show,
-        say=say_now,
+        show=console.show,
+        say=console.say_now,
         positions_text=lambda done: inherited_text(done.flows, done.absent, done.files),
     )
     if isinstance(came, ExitCode):
         raise typer.Exit(came)
-    show(verify_text(came, style()))
+    console.show(verify_text(came, console.style()))
     raise typer.Exit(came.exit_code)
 
 
@@ -163,8 +148,8 @@ def takeover(
     )
 )
 def status(
-    env: Env,
-    form: FormatOption = OutputFormat.TEXT,
+    env: console.Env,
+    form: console.FormatOption = console.OutputFormat.TEXT,
     watch: Annotated[bool, typer.Option("--watch", help="the flows, again every 2 s, until Ctrl-C")] = False,
     check: Annotated[bool, typer.Option("--check", help="end by the verdict, for probes and cron")] = False,
 ) -> None:
@@ -181,8 +166,8 @@ def status(
     if watch and check:
         raise ReconcilerError("--check and --watch are both given", "A check is one look.", "Give one of them.")
     with open_session(env, Principal.PLAN) as session:
-        if watch and form is OutputFormat.JSON:
-            return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms()), form))
+        if watch and form is console.OutputFormat.JSON:
+            return repeat(lambda: console.show(status_json(session.topology, session.observe(), now_ms()), form))
         if watch:
             from reconciler.render.reports.watch import LagTrend, columns, watch_frame
             from reconciler.render.reports.watch import watch as live_table
@@ -193,7 +178,9 @@ def status(
                 live = watched.look().as_reported()
                 left = catch_up.look(time.monotonic(), live)
                 now, width = time.strftime("%H:%M:%S"), columns(sys.stdout)
-                return watch_frame(session.topology, live, now, left, width, lambda text: filled_in(text, "text"))
+                return watch_frame(
+                    session.topology, live, now, left, width, lambda text: console.filled_in(text, "text")
+                )
 
             with session.watch() as watched:
                 return live_table(frame, sys.stdout)
@@ -201,10 +188,10 @@ def status(
         lock = lock_of(session, live)
         verdict = verdict_now(session, in_shell(str(env)))
         affairs = StatusInputs(lock, standing(session, live, lock), verdict, check)
-        if form is OutputFormat.JSON:
-            show(status_json(session.topology, live, now_ms(), affairs), form)
+        if form is console.OutputFormat.JSON:
+            console.show(status_json(session.topology, live, now_ms(), affairs), form)
         else:
-            show(status_text(session.topology, live, now_ms(), affairs, style().width))
+            console.show(status_text(session.topology, live, now_ms(), affairs, console.style().width))
     raise typer.Exit(check_code(verdict.health) if check else status_code(live))
 
 
@@ -216,12 +203,12 @@ def status(
     )
 )
 def verify(
-    env: Env,
+    env: console.Env,
     flow: Annotated[
         str | None, typer.Argument(metavar="FLOW", help="a flow; all when left out", autocompletion=flows)
     ] = None,
-    form: ReportOption = ReportFormat.TEXT,
-    out: OutOption = None,
+    form: console.ReportOption = ReportFormat.TEXT,
+    out: console.OutOption = None,
     parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
@@ -238,10 +225,10 @@ def verify(
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
     request = VerificationRequest(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
     with open_session(env, Principal.PLAN) as session:
-        verification = prove(session, request, mirror.mirrors_of(session, flow), say_now)
+        verification = prove(session, request, mirror.mirrors_of(session, flow), console.say_now)
     match form:
         case ReportFormat.TEXT:
-            text = verify_text(verification, style())
+            text = verify_text(verification, console.style())
         case ReportFormat.JSON:
             text = verify_json(verification)
         case ReportFormat.HTML:
@@ -250,8 +237,8 @@ def verify(
             assert_never(form)
     if out is not None:
         written = {".json": verify_json, ".html": verify_html}.get(out.suffix)
-        write_text(out, filled_in((written or verify_text)(verification), out.suffix))
-    show(text, form)
+        write_text(out, console.filled_in((written or verify_text)(verification), out.suffix))
+    console.show(text, form)
     raise typer.Exit(verification.exit_code)
 
 
@@ -263,14 +250,14 @@ def verify(
     )
 )
 def run(
-    env: Env,
+    env: console.Env,
     interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="from one look to the next")] = "60s",
     autonomy: Annotated[
         Autonomy, typer.Option("--autonomy", help="none: only look; safe: low-risk changes of remote topics; all")
     ] = Autonomy.NONE,
     metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",
-    steal: StealOption = "",
+    steal: console.StealOption = "",
     page: Annotated[bool, typer.Option("--serve", help="also the live page, as the command serve does")] = False,
     page_port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="with --serve; 0: any that is free")
@@ -308,7 +295,7 @@ def sandbox_up(profile: Profile = "plain", port: Port = None) -> None:
     _require_sandbox()
     from reconciler_sandbox import commands as sandbox
 
-    show(sandbox.render_up(sandbox.up(profile, port, progress=say)))
+    console.show(sandbox.render_up(sandbox.up(profile, port, progress=console.say)))
 
 
 @sandbox_app.command("down", epilog=ending(DONE, "sandbox down --clear"))
@@ -319,16 +306,19 @@ def sandbox_down(
     _require_sandbox()
     from reconciler_sandbox import commands as sandbox
 
-    show(sandbox.render_down(sandbox.down(profile, clear)))
+    console.show(sandbox.render_down(sandbox.down(profile, clear)))
 
 
 @sandbox_app.command("status", epilog=ending(DONE, "sandbox status"))
-def sandbox_status(profile: AnyProfile = None, form: FormatOption = OutputFormat.TEXT) -> None:
+def sandbox_status(profile: AnyProfile = None, form: console.FormatOption = console.OutputFormat.TEXT) -> None:
     """Which clusters are up, on which ports."""
     _require_sandbox()
     from reconciler_sandbox import commands as sandbox
 
-    show((sandbox.json_status if form is OutputFormat.JSON else sandbox.render_status)(sandbox.status(profile)), form)
+    console.show(
+        (sandbox.json_status if form is console.OutputFormat.JSON else sandbox.render_status)(sandbox.status(profile)),
+        form,
+    )
 
 
 @sandbox_app.command("env", epilog=ending(DONE, "sandbox env --profile secure"))
@@ -337,8 +327,8 @@ def sandbox_env(profile: Profile = "secure") -> None:
     _require_sandbox()
     from reconciler_sandbox import commands as sandbox
 
-    show(sandbox.render_environment(sandbox.environment(profile)), "shell")
+    console.show(sandbox.render_environment(sandbox.environment(profile)), "shell")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    run_app(app, arguments)
+    console.run_app(app, arguments)

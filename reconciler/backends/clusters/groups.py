@@ -14,17 +14,8 @@ from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import Speaker, authentication, unreachable
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
+from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, printed_id
-from reconciler.kafka.client.errors import (
-    DENIED,
-    UNKNOWN_TOPIC,
-    AuthenticationFailedError,
-    BrokerError,
-    ConnectionLostError,
-    SettingError,
-    WireError,
-    name_of,
-)
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
@@ -162,7 +153,7 @@ class Side:
 
         async def read(cluster: ClusterClient) -> list[str]:
             await cluster.refresh(set(names))
-            return [name for name in names if name in cluster.topics and cluster.topics[name].error in DENIED]
+            return [name for name in names if name in cluster.topics and cluster.topics[name].error in errors.DENIED]
 
         return self.ask(read) if names else []
 
@@ -302,14 +293,14 @@ def visited(
     side = sides[-1]
     try:
         return asyncio.run(visit())
-    except (ConnectionLostError, TimeoutError) as error:
+    except (errors.ConnectionLostError, TimeoutError) as error:
         why = str(error) or f"no answer within {within_s:.0f} s"
         raise unreachable(side.speaker, (why,)) from None
-    except AuthenticationFailedError as error:
+    except errors.AuthenticationFailedError as error:
         raise authentication(side.speaker, str(error)) from None
-    except BrokerError as error:
+    except errors.BrokerError as error:
         raise refused([each.speaker for each in sides], error) from None
-    except (SettingError, WireError) as error:
+    except (errors.SettingError, errors.WireError) as error:
         raise ClusterError(side.name, "other", f"{side.name}: {error}") from None
 
 
@@ -319,8 +310,8 @@ def _unless_missing(
     async def asked(cluster: ClusterClient) -> Answer:
         try:
             return await ask(cluster)
-        except BrokerError as error:
-            if error.code != UNKNOWN_TOPIC:
+        except errors.BrokerError as error:
+            if error.code != errors.UNKNOWN_TOPIC:
                 raise
             return otherwise
 
@@ -342,7 +333,7 @@ async def _offsets(
         await asyncio.sleep(0.2)
     for name, group in group_offsets.items():
         if group.error:
-            raise BrokerError(group.error, f"offsets of group {name}")
+            raise errors.BrokerError(group.error, f"offsets of group {name}")
     return {
         name: {key: GroupPosition(at.offset, at.metadata) for key, at in group.offsets.items()}
         for name, group in group_offsets.items()
@@ -353,7 +344,7 @@ _LACKING = {29: ("Read", "--topic '*'"), 30: ("Read", "--group '*'"), 31: ("Desc
 """The right that is missing, by the code of a refusal, as widely as the role ``mirror`` and the pages have it."""
 
 
-def refused(speakers: Sequence[Speaker], error: BrokerError) -> ClusterError:
+def refused(speakers: Sequence[Speaker], error: errors.BrokerError) -> ClusterError:
     """Adds the principal and the missing right to a broker's refusal, which names a group or topic and mostly its
     cluster. ``speakers``: of all sides that were asked; the last one counts where the refusal names no cluster."""
     speaker = next((each for each in speakers if f" on {each.cluster}:" in str(error)), speakers[-1])
@@ -373,4 +364,4 @@ def refused(speakers: Sequence[Speaker], error: BrokerError) -> ClusterError:
 def words_of(key: Key, code: int) -> str:
     """Why the cluster did not take an offset of a partition."""
     lacks = {29: f": it lacks Read on topic {key[0]}", 30: ": it lacks Read on the group"}
-    return f"{name_of(code)}{lacks.get(code, '')}"
+    return f"{errors.name_of(code)}{lacks.get(code, '')}"

@@ -21,17 +21,7 @@ from reconciler.backends.mirror_jobs.runner.run_folder import private_files, req
 from reconciler.backends.state.records import LockLog
 from reconciler.errors import ClusterError, LockHeld, ReconcilerError
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.state.lock import (
-    LEASE_MS,
-    LOCK_TOPIC,
-    Holder,
-    LockRecord,
-    Steal,
-    dumps,
-    loads,
-    lock_key,
-    transactional_id,
-)
+from reconciler.model.state import lock
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.records.compacted_topic import RecordFencedError
 
@@ -41,7 +31,7 @@ ACTORS = ("RECONCILER_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 """Variables that name the person behind a CI job, whose user is the same for everybody."""
 
 
-def this_process(purpose: str) -> Holder:
+def this_process(purpose: str) -> lock.Holder:
     who = next((os.environ[name] for name in ACTORS if os.environ.get(name)), "")
     if not who:
         try:
@@ -54,7 +44,9 @@ def this_process(purpose: str) -> Holder:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         place = f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the text of the link is meant
     host, pid = socket.gethostname(), os.getpid()
-    return Holder(id=uuid.uuid4().hex, who=who, host=host, pid=pid, place=place, purpose=purpose, since_ms=_now_ms())
+    return lock.Holder(
+        id=uuid.uuid4().hex, who=who, host=host, pid=pid, place=place, purpose=purpose, since_ms=_now_ms()
+    )
 
 
 class KafkaLock:
@@ -64,17 +56,17 @@ class KafkaLock:
         self,
         cluster: Cluster,
         environment: str,
-        holder: Holder,
-        lease_ms: int = LEASE_MS,
+        holder: lock.Holder,
+        lease_ms: int = lock.LEASE_MS,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.cluster = cluster
         self.environment = environment
         self.holder = holder
         self.lease_ms = lease_ms
-        self.steal: Steal | None = None
+        self.steal: lock.Steal | None = None
         self._log = LockLog(
-            cluster, LOCK_TOPIC, lock_key(environment), transactional_id(environment), progress=progress
+            cluster, lock.LOCK_TOPIC, lock.lock_key(environment), lock.transactional_id(environment), progress=progress
         )
         self._mutex = threading.Lock()
         self._ended = threading.Event()
@@ -105,7 +97,7 @@ class KafkaLock:
                     self._refuse_live(lock_record)
                 before = lock_record.holder if lock_record is not None else None
                 if reason and before is not None and before.id != self.holder.id:
-                    self.steal = Steal(before.who, before.host, before.pid, before.purpose, reason)
+                    self.steal = lock.Steal(before.who, before.host, before.pid, before.purpose, reason)
                 with contextlib.suppress(RecordFencedError):  # another run came between
                     self._write()
                     self._renewer.start()
@@ -157,7 +149,7 @@ class KafkaLock:
             self._renewer.join()
         with self._mutex, contextlib.suppress(ClusterError, RecordFencedError):
             if not self.gone:
-                given_back = None if moved else dumps(LockRecord(self.holder, _now_ms(), 0, self.steal))
+                given_back = None if moved else lock.dumps(lock.LockRecord(self.holder, _now_ms(), 0, self.steal))
                 try:
                     self._log.write(given_back)
                 except RecordFencedError:  # somebody looked, or a renewal was interrupted
@@ -169,15 +161,15 @@ class KafkaLock:
     def _write(self) -> None:
         """Counts from before the write: what others see is never older than what we believe."""
         began = time.monotonic()
-        self._log.write(dumps(LockRecord(self.holder, _now_ms(), self.lease_ms, self.steal)))
+        self._log.write(lock.dumps(lock.LockRecord(self.holder, _now_ms(), self.lease_ms, self.steal)))
         self._until = began + self.lease_ms / 1000
 
-    def _read(self) -> LockRecord | None:
+    def _read(self) -> lock.LockRecord | None:
         value = self._log.read()
         if value is None:
             return None
         try:
-            return loads(value)
+            return lock.loads(value)
         except ValueError as error:
             raise LockHeld(
                 f"the lock of environment {self.environment} cannot be understood: {error}",
@@ -185,7 +177,7 @@ class KafkaLock:
                 "Use that version, or take the lock with --steal-lock REASON.",
             ) from None
 
-    def _refuse_live(self, lock_record: LockRecord | None) -> None:
+    def _refuse_live(self, lock_record: lock.LockRecord | None) -> None:
         now = _now_ms()
         if lock_record is None or lock_record.holder.id == self.holder.id or lock_record.left_ms(now) <= 0:
             return
@@ -222,7 +214,7 @@ class KafkaLock:
         if value is None:
             return "the lock was released by someone else"
         try:
-            lock_record = loads(value)
+            lock_record = lock.loads(value)
         except ValueError as error:
             return f"the lock was overwritten: {error}"
         if lock_record.holder.id == self.holder.id:

@@ -9,16 +9,7 @@ from datetime import date
 from typing import assert_never
 
 from reconciler.engine.kinds import kind_of
-from reconciler.model.changes import (
-    About,
-    AclChange,
-    AddPartitions,
-    AlterConfigs,
-    DeleteTopic,
-    Risk,
-    Role,
-    Stage,
-)
+from reconciler.model import changes
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 
@@ -52,7 +43,7 @@ def unexpired(plan: Plan, today: date) -> Plan:
     over = {
         planned.id: f"its tombstone counted until {planned.change.expires}"
         for planned in plan.changes
-        if isinstance(planned.change, DeleteTopic) and planned.change.expires
+        if isinstance(planned.change, changes.DeleteTopic) and planned.change.expires
         if date.fromisoformat(planned.change.expires) < today
     }
     return replace(plan, changes=without(plan, over).plan.changes) if over else plan
@@ -75,7 +66,7 @@ def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
     parted = {
         planned.change.cluster
         for planned in plan.changes
-        if planned.id in held and isinstance(planned.change, AclChange)
+        if planned.id in held and isinstance(planned.change, changes.AclChange)
     }
     shifts = tuple(shift for shift in plan.shifts if shift.cluster not in parted)
     narrowed = replace(plan, changes=tuple(kept), shifts=shifts)
@@ -91,15 +82,15 @@ def known_part(plan: Plan) -> Narrowed:
     """
     doubt = [unknown.subject for unknown in plan.unknown] or [str(refusal.subject) for refusal in plan.refused]
     refused = {refusal.subject.whole: refusal.reason.text for refusal in plan.refused}
-    strange = {subject.cluster: text for subject, text in refused.items() if subject.about is About.CLUSTER}
-    shrunk = _first_about(About.DECLARED, plan)
-    foreign = _first_about(About.ENVIRONMENT, plan)
+    strange = {subject.cluster: text for subject, text in refused.items() if subject.about is changes.About.CLUSTER}
+    shrunk = _first_about(changes.About.DECLARED, plan)
+    foreign = _first_about(changes.About.ENVIRONMENT, plan)
     reasons: dict[str, str] = {}
     for planned in plan.changes:
         change = planned.change
         # A mirror writes to no cluster of its own: it waits for all of them.
         elsewhere = strange.get(change.cluster) if change.cluster else strange[min(strange)] if strange else ""
-        growth = isinstance(change, AddPartitions) and change.role is Role.DECLARED
+        growth = isinstance(change, changes.AddPartitions) and change.role is changes.Role.DECLARED
 
         # A refusal holds back what it is about, whatever else is known; the rest is for lack of knowledge, where
         # waiting costs nothing and a mistake could not be taken back.
@@ -109,7 +100,7 @@ def known_part(plan: Plan) -> Narrowed:
             reasons[planned.id] = f"refused: {shrunk}"
         elif plan.unknown and growth:
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
-        elif doubt and change.stage is Stage.REMOVALS:
+        elif doubt and change.stage is changes.Stage.REMOVALS:
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     kept = [] if shrunk or foreign else [each for each in plan.adopted_acls if each.cluster not in strange]
     return without(replace(plan, refused=(), unknown=(), adopted_acls=tuple(kept)), reasons)
@@ -134,7 +125,7 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
 def is_step(planned: Planned) -> bool:
     """One of several steps of a retention that is lowered slowly."""
     change = planned.change
-    return isinstance(change, AlterConfigs) and any(config.goal is not None for config in change.configs)
+    return isinstance(change, changes.AlterConfigs) and any(config.goal is not None for config in change.configs)
 
 
 def retention_steps_only(remaining: Plan, plan: Plan) -> int:
@@ -143,7 +134,7 @@ def retention_steps_only(remaining: Plan, plan: Plan) -> int:
     begun = {
         (planned.id, config.key, config.goal)
         for planned in plan.changes
-        if isinstance(planned.change, AlterConfigs)
+        if isinstance(planned.change, changes.AlterConfigs)
         for config in planned.change.configs
         if config.goal is not None
     }
@@ -151,7 +142,7 @@ def retention_steps_only(remaining: Plan, plan: Plan) -> int:
 
     def goes_on(planned: Planned) -> bool:
         change = planned.change
-        return isinstance(change, AlterConfigs) and all(
+        return isinstance(change, changes.AlterConfigs) and all(
             (whose, config.key, config.after if config.goal is None else config.goal) in begun
             for config in change.configs
             for whose in [planned.id if planned.id in begun_by else f"configs:{config.source}"]
@@ -162,9 +153,9 @@ def retention_steps_only(remaining: Plan, plan: Plan) -> int:
 
 
 def is_safe(planned: Planned) -> bool:
-    return kind_of(planned.change).is_safe(planned.change, Risk(planned.risk))
+    return kind_of(planned.change).is_safe(planned.change, changes.Risk(planned.risk))
 
 
-def _first_about(about: About, plan: Plan) -> str:
+def _first_about(about: changes.About, plan: Plan) -> str:
     """Why the first such subject is refused, or empty."""
     return next((refused.reason.text for refused in plan.refused if refused.subject.about is about), "")

@@ -13,17 +13,7 @@ from yaml.events import (
     SequenceEndEvent,
 )
 
-from reconciler.environment.yaml.nodes import (
-    CONTROL,
-    WORDS_OF_YAML_1_1,
-    Entry,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    ambiguous,
-    control_character,
-)
+from reconciler.environment.yaml import nodes
 from reconciler.errors import Problem, Where
 
 MAX_DEPTH = 50
@@ -41,18 +31,18 @@ class TreeBuilder:
     def __init__(self, file: str, next_event: Callable[[], Any]) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.first: Node | None = None
+        self.first: nodes.Node | None = None
         self._next = next_event
-        self._anchors: dict[str, Node] = {}
+        self._anchors: dict[str, nodes.Node] = {}
         self._depth = 0
 
     def problem(self, code: str, at: tuple[int, int], problem: str, why: str, todo: str) -> None:
         """``at`` is line and column."""
         self.problems.append(Problem(code, Where(self.file, *at), problem, why, todo))
 
-    def root(self) -> Node | None:
+    def root(self) -> nodes.Node | None:
         """The tree of the only document; None for an empty text. Raises GiveUpError, and what the parser raises."""
-        root: Node | None = None
+        root: nodes.Node | None = None
         documents = 0
         while (event := self._next()) is not None:
             mark = event.start_mark
@@ -68,18 +58,18 @@ class TreeBuilder:
                     raise GiveUpError
         return root
 
-    def _node(self, event: Any) -> Node:
+    def _node(self, event: Any) -> nodes.Node:
         """The node that begins with ``event``, to its last event."""
         mark = event.start_mark
         line, column = mark.line + 1, mark.column + 1
-        node: Node
+        node: nodes.Node
         if type(event) is ScalarEvent:
             text, style = event.value, event.style
             if event.tag is not None:
                 self._refuse_tag(event.tag, line, column)
-            if style == '"' and (escaped := CONTROL.search(text)):  # unescaped ones never come to the parser
-                self.problems.append(control_character(Where(self.file, line, column), escaped.group()))
-            node = Scalar(text, not style and event.implicit[0], line, column)
+            if style == '"' and (escaped := nodes.CONTROL.search(text)):  # unescaped ones never come to the parser
+                self.problems.append(nodes.control_character(Where(self.file, line, column), escaped.group()))
+            node = nodes.Scalar(text, not style and event.implicit[0], line, column)
         elif type(event) is AliasEvent:
             anchor = str(event.anchor)
             if (known := self._anchors.get(anchor)) is not None:
@@ -88,7 +78,7 @@ class TreeBuilder:
             why = "Anchors are known in their own file only, and not inside themselves"
             todo = "Define the anchor above, or write the value out"
             self.problem("yaml-alias", (line, column), problem, why, todo)
-            return Scalar(f"*{anchor}", False, line, column)
+            return nodes.Scalar(f"*{anchor}", False, line, column)
         else:
             if event.tag is not None:
                 self._refuse_tag(event.tag, line, column)
@@ -108,26 +98,26 @@ class TreeBuilder:
             self._anchors[event.anchor] = node
         return node
 
-    def _sequence(self, line: int, column: int) -> Sequence:
-        items: list[Node] = []
+    def _sequence(self, line: int, column: int) -> nodes.Sequence:
+        items: list[nodes.Node] = []
         size = 1
         while type(event := self._next()) is not SequenceEndEvent:
             item = self._node(event)
-            if type(item) is Scalar and item.plain and ambiguous(item.text):
+            if type(item) is nodes.Scalar and item.plain and nodes.ambiguous(item.text):
                 self._surprise(item)
             items.append(item)
             size += item.size
-        return Sequence(tuple(items), line, column, size)
+        return nodes.Sequence(tuple(items), line, column, size)
 
-    def _mapping(self, line: int, column: int) -> Mapping:
-        entries: dict[str, Entry] = {}
-        merged: dict[str, Entry] = {}
+    def _mapping(self, line: int, column: int) -> nodes.Mapping:
+        entries: dict[str, nodes.Entry] = {}
+        merged: dict[str, nodes.Entry] = {}
         size = 1
         while type(event := self._next()) is not MappingEndEvent:
             mark, key = event.start_mark, None
             if type(event) is ScalarEvent and event.implicit[0] and event.tag is None and event.anchor is None:
                 key = event.value  # nearly every key: its node is not needed
-            elif isinstance(node := self._node(event), Scalar):
+            elif isinstance(node := self._node(event), nodes.Scalar):
                 key = node.text
             else:
                 why, todo = "Every key of the topology is a name", "Write a plain name before the colon"
@@ -137,8 +127,8 @@ class TreeBuilder:
                 continue
             if key == "<<" and type(event) is ScalarEvent and not event.style:
                 # A key that is written out wins, then the earlier of several mappings.
-                for part in value.items if isinstance(value, Sequence) else (value,):
-                    if isinstance(part, Mapping):
+                for part in value.items if isinstance(value, nodes.Sequence) else (value,):
+                    if isinstance(part, nodes.Mapping):
                         for name, entry in part.entries.items():
                             merged.setdefault(name, entry)
                         continue
@@ -151,24 +141,24 @@ class TreeBuilder:
                 why = f"It is already on line {entries[key].line}, and only one of them could count"
                 self.problem("duplicate-key", (mark.line + 1, mark.column + 1), problem, why, "Remove or rename one")
             else:
-                if type(value) is Scalar and value.plain and ambiguous(value.text):
+                if type(value) is nodes.Scalar and value.plain and nodes.ambiguous(value.text):
                     self._surprise(value)
-                entries[key] = Entry(key, value, mark.line + 1, mark.column + 1)
+                entries[key] = nodes.Entry(key, value, mark.line + 1, mark.column + 1)
                 size += 1 + value.size
         if added := {name: entry for name, entry in merged.items() if name not in entries}:
             entries = {**added, **entries}
             size += sum(1 + entry.value.size for entry in added.values())
-        return Mapping(entries, line, column, size)
+        return nodes.Mapping(entries, line, column, size)
 
     def _refuse_tag(self, tag: str, line: int, column: int) -> None:
         tag = tag.replace("tag:yaml.org,2002:", "!!")
         todo = "Remove the tag; quote the value when it must be text"
         self.problem("yaml-tag", (line, column), f"the YAML tag {tag}", "The topology has no use for tags", todo)
 
-    def _surprise(self, node: Scalar) -> None:
+    def _surprise(self, node: nodes.Scalar) -> None:
         """Values that YAML 1.1 and 1.2 read differently: what one tool calls true is text to the next."""
         text = node.text
-        if text.lower() in WORDS_OF_YAML_1_1:
+        if text.lower() in nodes.WORDS_OF_YAML_1_1:
             plain = "true" if text.lower() in ("yes", "on") else "false"
             problem, why = f"{text} without quotes", f"YAML 1.1 reads it as {plain}, YAML 1.2 as text"
         else:

@@ -9,19 +9,8 @@ from typing import TypeVar
 
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.auth.supported_settings import MECHANISMS
+from reconciler.operations.adopt import init
 from reconciler.operations.adopt.arguments import bootstrap_servers, certificate, client_value, require_alias
-from reconciler.operations.adopt.init import (
-    CERTIFICATE,
-    NO_FLOW,
-    PROTOCOLS,
-    InitOptions,
-    LoginSetting,
-    address_of,
-    client_by_cluster,
-    login_settings,
-    no_choice,
-    variables_of,
-)
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
 
 Answer = TypeVar("Answer")
@@ -31,23 +20,25 @@ _SYSTEM = "system"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def completed(options: InitOptions, ask: Ask, say: Callable[..., None], is_set: Callable[[str], bool]) -> InitOptions:
+def completed(
+    options: init.InitOptions, ask: Ask, say: Callable[..., None], is_set: Callable[[str], bool]
+) -> init.InitOptions:
     """Asks for missing options, again after an invalid answer. ``is_set``: whether this process has the variable, so
     that a secret typed in place of its name is not written down."""
     questions = _Questions(ask, say, is_set)
     if not options.clusters:
         options = replace(options, clusters=tuple(_ask_clusters(questions)))
-    names = [address_of(text)[0] for text in options.clusters]
+    names = [init.address_of(text)[0] for text in options.clusters]
     if not options.protocol:
-        options = replace(options, protocol=questions.choice("Security protocol", PROTOCOLS, "SASL_SSL"))
+        options = replace(options, protocol=questions.choice("Security protocol", init.PROTOCOLS, "SASL_SSL"))
     options = replace(options, client=(*options.client, *_ask_client(options, names, questions)))
     if not options.flows:
-        flows = tuple(_ask_flows(names, questions)) or (NO_FLOW,)
+        flows = tuple(_ask_flows(names, questions)) or (init.NO_FLOW,)
         options = replace(options, flows=flows)
-        if flows != (NO_FLOW,) and not options.naming:
+        if flows != (init.NO_FLOW,) and not options.naming:
             question = "Names of copies (default: SOURCE.TOPIC; identity: the same)"
             options = replace(options, naming=questions.choice(question, ("default", "identity"), "default"))
-    copies = options.flows != (NO_FLOW,)
+    copies = options.flows != (init.NO_FLOW,)
     if not options.principals and options.protocol.upper().startswith("SASL"):
         whom = ("apply", "mirror") if copies else ("apply",)
         options = replace(options, principals=tuple(_ask_principals(names, whom, questions)))
@@ -71,7 +62,7 @@ def completed(options: InitOptions, ask: Ask, say: Callable[..., None], is_set: 
 def _ask_principals(names: Sequence[str], whom: Sequence[str], questions: _Questions) -> Iterator[str]:
     """A login of its own for each principal: plan only reads, and an apply that logs in as plan would give each pull
     request the right to change the cluster."""
-    variables = variables_of(names)
+    variables = init.variables_of(names)
     for name in names:
         for who in whom:
             user = questions.until(f"User name of {who} on {name} (empty: the one above)", "", str)
@@ -105,7 +96,7 @@ class _Questions:
             for word in choices:
                 if word.lower() == text.lower():
                     return word
-            raise no_choice("the answer", text, choices)
+            raise init.no_choice("the answer", text, choices)
 
         self.say(f"{question}: {', '.join(choices)}")  # on a separate line: with the default it would not fit in 80
         return self.until("  which", default, judge)
@@ -139,13 +130,13 @@ def _ask_clusters(questions: _Questions) -> Iterator[str]:
         yield f"{alias}={questions.until(f'Bootstrap servers of {alias} (host:port, commas between)', '', servers)}"
 
 
-def _ask_client(options: InitOptions, names: Sequence[str], questions: _Questions) -> Iterator[str]:
+def _ask_client(options: init.InitOptions, names: Sequence[str], questions: _Questions) -> Iterator[str]:
     """Settings for all clusters once, logins for each: they have users of their own."""
 
     def authority(text: str) -> str:
         return text if text == _SYSTEM else certificate(text, "the answer")
 
-    given = client_by_cluster(options, names)
+    given = init.client_by_cluster(options, names)
     everywhere = set.intersection(*(set(given[name]) for name in names))
     protocol, mechanism = options.protocol.upper(), ""
     if "SSL" in protocol.split("_"):
@@ -157,24 +148,26 @@ def _ask_client(options: InitOptions, names: Sequence[str], questions: _Question
                 if before != _SYSTEM:
                     yield f"{name}:ssl.ca.location={before}"
     if protocol == "SSL":
-        yield from _ask_settings(CERTIFICATE, everywhere, "", questions)
+        yield from _ask_settings(init.CERTIFICATE, everywhere, "", questions)
     if protocol.startswith("SASL"):
         mechanism = given[names[0]].get("sasl.mechanism", "")
         if "sasl.mechanism" not in everywhere:
             mechanism = questions.choice("SASL mechanism", MECHANISMS, "SCRAM-SHA-512")
             yield f"sasl.mechanism={mechanism}"
-        variables = variables_of(names)
+        variables = init.variables_of(names)
         for name in names:
-            settings = login_settings(name, mechanism, variables[name])
+            settings = init.login_settings(name, mechanism, variables[name])
             yield from _ask_settings(settings, set(given[name]), f"{name}:", questions)
 
 
-def _ask_settings(settings: Sequence[LoginSetting], given: set[str], of: str, questions: _Questions) -> Iterator[str]:
+def _ask_settings(
+    settings: Sequence[init.LoginSetting], given: set[str], of: str, questions: _Questions
+) -> Iterator[str]:
     for setting in settings:
         if setting.key in given:
             continue
 
-        def judge(text: str, setting: LoginSetting = setting) -> str:
+        def judge(text: str, setting: init.LoginSetting = setting) -> str:
             if not text and not setting.optional:
                 raise ReconcilerError("the answer is empty", "A login needs it.", "Give it.")
             return client_value(setting.key, questions.reference(text) if text and setting.secret else text)
@@ -190,7 +183,7 @@ def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
 
     def cluster(text: str) -> str:
         if text and text not in names:
-            raise no_choice("the answer", text, names)
+            raise init.no_choice("the answer", text, names)
         return text
 
     def expression(text: str) -> str:

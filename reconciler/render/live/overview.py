@@ -26,18 +26,8 @@ from reconciler.render.live.view import (
 from reconciler.render.map.formats import framed
 from reconciler.render.map.svg import map_figure
 from reconciler.render.page import code, mono, table
+from reconciler.render.reports import status
 from reconciler.render.reports.drift import drift_verdict
-from reconciler.render.reports.status import (
-    StatusInputs,
-    cluster_words,
-    figures,
-    lag_of_all,
-    lock_line,
-    since_when,
-    standing_lines,
-    unknown_words,
-    verdict_in,
-)
 from reconciler.render.reports.verdict import brief_words, headline
 from reconciler.text import counted
 
@@ -48,7 +38,7 @@ MOST_FLOWS = 40
 def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     live = live_now(view, now_ms).as_reported()
     affairs = affairs_now(view, now_ms)
-    health = verdict_in(view.topology, live, affairs)
+    health = status.verdict_in(view.topology, live, affairs)
 
     # Everything that waits for a person.
     cards = []
@@ -74,10 +64,10 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     rollout = ""
     if view.topology.rollout is not None:
         standing = affairs.standing
-        lines = standing_lines(standing, now_ms) if standing is not None else ["not read yet"]
+        lines = status.standing_lines(standing, now_ms) if standing is not None else ["not read yet"]
         rollout = f"<h2>Rollout</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
     return (
-        Region("head", f"<h1>{safe(headline(health, figures(live)))}</h1>"),
+        Region("head", f"<h1>{safe(headline(health, status.figures(live)))}</h1>"),
         Region("ages", ages(view, now_ms)),
         Region("tiles", "".join(_tiles(view, live, affairs, health, now_ms))),
         Region("todo", f"{urgent}</section>" if cards else ""),
@@ -89,7 +79,9 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     )
 
 
-def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, health: Verdict, now_ms: int) -> Iterator[str]:
+def _tiles(
+    view: LiveView, live: LiveState, affairs: status.StatusInputs, health: Verdict, now_ms: int
+) -> Iterator[str]:
     words = health.health.value + (f": {brief_words(health)}" if health.causes else "")
     yield tile("verdict", words, STATE_OF[health.health], "#todo" if health.causes else "#flows")
     # Each tile is coloured by the worst verdict of its kind, and its words count what is known.
@@ -106,7 +98,7 @@ def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, health: Verdi
     carried = worst((flows, health.of_each("mirror")))
     words = f"{amiss:,} of {len(view.topology.flows):,} {flows.lower()}" if amiss else f"{len(view.topology.flows):,}"
     yield tile("flows", words if carried is flows else carried.lower(), STATE_OF[carried], "#flows")
-    lag = lag_of_all(live)
+    lag = status.lag_of_all(live)
     state = "unknown" if "unknown" in lag else "ok" if lag.startswith("0 ") else STATE_OF[flows]
     yield tile("lag", lag.removeprefix("lag "), state, "/flows")
     conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
@@ -123,7 +115,7 @@ def _tiles(view: LiveView, live: LiveState, affairs: StatusInputs, health: Verdi
         yield tile("pending plan", plan_verdict(plan), pending, "/plan")
         drifted = "problem" if differences(plan) or plan.refused else state or "ok"
         yield tile("drift", drift_verdict(plan).removeprefix("Drift: "), drifted, "/drift")
-    lock = lock_line(affairs.lock, live, now_ms).partition(": ")[2]
+    lock = status.lock_line(affairs.lock, live, now_ms).partition(": ")[2]
     state = "unknown" if lock.startswith("unknown") else "busy" if lock.startswith("held") else "ok"
     yield tile("lock", lock, state, "/audit")
 
@@ -140,7 +132,7 @@ def _clusters(view: LiveView, live: LiveState, health: Verdict) -> str:
         wrong = isinstance(cluster, LiveCluster) and state != "ok"
         words = health.of(f"cluster {name}").lower() if wrong else STATES[state]
         region = view.topology.clusters[name].region or "" if name in view.topology.clusters else ""
-        rows.append((code(name), safe(region), pill(words, state), safe(cluster_words(cluster)), link))
+        rows.append((code(name), safe(region), pill(words, state), safe(status.cluster_words(cluster)), link))
     heads = ("cluster", "region", "state", "as it was read", "topics")
     return f"<h2>Clusters ({len(live.clusters):,})</h2>{table(heads, rows)}"
 
@@ -155,10 +147,12 @@ def _jobs(live: LiveState, health: Verdict, now_ms: int) -> str:
     rows = []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
-            rows.append((code(name), pill("unknown", "unknown"), safe(unknown_words(mirror, live)), ""))
+            rows.append((code(name), pill("unknown", "unknown"), safe(status.unknown_words(mirror, live)), ""))
             continue
         state = pill(mirror.state.value, STATE_OF[health.of(f"mirror {name}")])
-        application = f"{mirror.application_id}, {since_when(mirror, now_ms)}" if mirror.application_id else "none yet"
+        application = (
+            f"{mirror.application_id}, {status.since_when(mirror, now_ms)}" if mirror.application_id else "none yet"
+        )
         rows.append((code(name), state, safe(application), safe(mirror.detail or mirror.fingerprint or "")))
     heads = ("mirror", "state", "application", "detail")
     return f"<h2>Mirror jobs ({len(live.mirrors):,})</h2>{table(heads, rows)}"

@@ -10,16 +10,7 @@ from reconciler.engine.plan import file as planfile
 from reconciler.errors import Problem
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
-from reconciler.model.reports.edit import (
-    Against,
-    EditComparison,
-    Fate,
-    FieldChange,
-    ItemChange,
-    NoEffect,
-    Sign,
-    TopicTravel,
-)
+from reconciler.model.reports import edit
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.outline import FOLD, risk_label
 from reconciler.render.plan.sections import Section, SectionItem, section_lines, sections_lines
@@ -31,11 +22,11 @@ _FIRST_WORD = re.compile(r"_*[^._-]+[._-]")
 _TITLE = "What the edit means"
 REMOTE = "remote topic"
 PLURALS = {"class": "classes", "defaults": "defaults", "access": "access"}
-_VERBS = {Sign.ADDED: "adds", Sign.CHANGED: "changes", Sign.REMOVED: "removes"}
-_FATES = {Fate.STARTS: "+", Fate.RESTARTS: "!", Fate.STOPS: "-", Fate.KEEPS_RUNNING: ""}
+_VERBS = {edit.Sign.ADDED: "adds", edit.Sign.CHANGED: "changes", edit.Sign.REMOVED: "removes"}
+_FATES = {edit.Fate.STARTS: "+", edit.Fate.RESTARTS: "!", edit.Fate.STOPS: "-", edit.Fate.KEEPS_RUNNING: ""}
 
 
-def comparison_verdict(comparison: EditComparison, against: Against) -> str:
+def comparison_verdict(comparison: edit.EditComparison, against: edit.Against) -> str:
     """``Edit since main (commit 4f0c2d1e9ab3): adds 1 flow; changes 1 topic; mirror west restarts``."""
     dirty = ", with uncommitted changes" if against.dirty else ""
     word = "Going back to" if against.revert else "Edit since"
@@ -56,7 +47,7 @@ def comparison_verdict(comparison: EditComparison, against: Against) -> str:
     return f"{since}: {'; '.join(part for part in parts if part)}"
 
 
-def comparison_sections(comparison: EditComparison, against: Against) -> tuple[Section, ...]:
+def comparison_sections(comparison: edit.EditComparison, against: edit.Against) -> tuple[Section, ...]:
     """The verdict as a section's heading, then each part that has something in it."""
     said, items, follows = comparison_verdict(comparison, against), comparison.items, comparison.follows
     flows, mirrors = [], []
@@ -70,7 +61,7 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
             if len(some) > SHOWN:
                 flows += _families(f"flow {flow.flow} {word}", some)
     for job in comparison.mirrors:
-        prints = f" (fingerprint {job.before} -> {job.after})" if job.fate is Fate.RESTARTS else ""
+        prints = f" (fingerprint {job.before} -> {job.after})" if job.fate is edit.Fate.RESTARTS else ""
         why = (*job.because, *(f"needs no restart: {line}" for line in job.harmless))
         mirrors.append(SectionItem(f"mirror {job.mirror} {job.fate}{prints}", why, _FATES[job.fate]))
     count = sum(flow.count for flow in comparison.flows)
@@ -84,7 +75,7 @@ def comparison_sections(comparison: EditComparison, against: Against) -> tuple[S
     return (first, *(section for section in more if section.items))
 
 
-def _families(said: str, travels: Sequence[TopicTravel]) -> Iterator[SectionItem]:
+def _families(said: str, travels: Sequence[edit.TopicTravel]) -> Iterator[SectionItem]:
     """Many topics by the beginnings of their names, the most frequent first: a widened expression shows what it
     reaches, though each list is cut."""
     families = grouped((_beginning(travel.source.name), str(travel)) for travel in travels)
@@ -98,7 +89,7 @@ def _beginning(topic: str) -> str:
     return f"{word[0]}*" if word else topic
 
 
-def effects_section(effectless: Sequence[NoEffect]) -> tuple[Section, ...]:
+def effects_section(effectless: Sequence[edit.NoEffect]) -> tuple[Section, ...]:
     """None or one: entries of the edit that the plan has no change for."""
     items = tuple(
         SectionItem(
@@ -113,7 +104,7 @@ def effects_section(effectless: Sequence[NoEffect]) -> tuple[Section, ...]:
     return (Section("Edits without effect", why, items, urgent=loud),) if items else ()
 
 
-def untold_section(problems: Sequence[Problem], against: Against) -> Section:
+def untold_section(problems: Sequence[Problem], against: edit.Against) -> Section:
     """In place of what an edit means, where its base is not valid: an edit that fixes it is planned all the same."""
     since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
     why = f"{since}: that commit is not valid. What apply would do now is shown below."
@@ -129,12 +120,12 @@ def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
 
 
 def review_json(
-    comparison: EditComparison,
-    against: Against,
+    comparison: edit.EditComparison,
+    against: edit.Against,
     plan: Plan | None,
     exit_code: int,
     lasting: Section | None = None,
-    effectless: Sequence[NoEffect] = (),
+    effectless: Sequence[edit.NoEffect] = (),
 ) -> str:
     """As schemas/review.schema.json. ``plan`` is null when no cluster was asked; ``lasting`` is for a way back."""
     return report_json(
@@ -158,13 +149,13 @@ def review_json(
     )
 
 
-def _travels(travels: Sequence[TopicTravel]) -> list[dict[str, str]]:
+def _travels(travels: Sequence[edit.TopicTravel]) -> list[dict[str, str]]:
     return [{"source": str(travel.source), "remote": str(travel.remote)} for travel in travels]
 
 
-def folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
+def folded(items: Sequence[edit.ItemChange]) -> Iterator[SectionItem]:
     """Equal changes of several share an item at the place of the first; where each is written, git says."""
-    alike: dict[Hashable, list[ItemChange]] = {}
+    alike: dict[Hashable, list[edit.ItemChange]] = {}
     for item in items:
         # The values of remote topics may be alike though each comes from a source of its own.
         key: Hashable = item.sign, item.kind, item.means, item.fields
@@ -188,18 +179,18 @@ def folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
         yield SectionItem(text, tuple(map(_field, shown)), first.sign.value, tuple(item.name for item in members))
 
 
-def _means(item: ItemChange) -> str:
+def _means(item: edit.ItemChange) -> str:
     return f": {item.means}" if item.means else ""
 
 
-def _field(field: FieldChange) -> str:
+def _field(field: edit.FieldChange) -> str:
     means = f"; {meaning(field)}" if field.means else ""
     if not field.before:
         return f"{field.path} = {field.after}{means}"
     return f"{field.path}: {field.before} -> {field.after}{means}"
 
 
-def meaning(field: FieldChange) -> str:
+def meaning(field: edit.FieldChange) -> str:
     """Empty if there is nothing to say."""
     risk = "" if field.risk is Risk.LOW else f"{risk_label(field.risk)}: "
     lasting = " (irreversible)" if field.irreversible else ""

@@ -11,26 +11,14 @@ from functools import lru_cache
 from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any
 
-from reconciler.replication.expressions.tree import (
-    MOST_COUNT,
-    Every,
-    ExpressionError,
-    Form,
-    Item,
-    Negated,
-    Plain,
-    Some,
-    flat,
-    form_of,
-    written,
-)
+from reconciler.replication.expressions import tree
 
 MOST_ENDS = 64
 _PLACES = (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING, sre.AT_END, sre.AT_END_STRING)
 _ENDS_OF_LINES = frozenset("\n\r\x85\u2028\u2029")
 
 
-def ends_of(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def ends_of(form: tree.Form) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Beginnings and ends, one of which each name that matches has; None where there may be others."""
     ends = _ends(form)
     if ends is None or len(ends) > MOST_ENDS:
@@ -38,9 +26,9 @@ def ends_of(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     return tuple(text for text, first in ends if first), tuple(text for text, first in ends if not first)
 
 
-def simple(form: Form) -> Callable[[str], bool] | None:
+def simple(form: tree.Form) -> Callable[[str], bool] | None:
     """A test for characters alone, or with one ``.*`` among them."""
-    if not isinstance(form, Plain):
+    if not isinstance(form, tree.Plain):
         return None
     items = _without_places(form.items)
     before, after = _literals(items), _literals(items[::-1])[::-1]
@@ -50,7 +38,7 @@ def simple(form: Form) -> Callable[[str], bool] | None:
         return None
     kind, value, flags = items[len(before)]
     repeats = kind in (sre.MAX_REPEAT, sre.MIN_REPEAT) and value[:2] == (0, sre.MAXREPEAT)
-    inner = flat(value[2], flags) if repeats else ()
+    inner = tree.flat(value[2], flags) if repeats else ()
     if len(inner) != 1 or inner[0].kind is not sre.ANY or inner[0].flags & re.DOTALL:
         return None
     length = len(before) + len(after)
@@ -59,25 +47,25 @@ def simple(form: Form) -> Callable[[str], bool] | None:
     )
 
 
-def _ends(form: Form) -> list[tuple[str, bool]] | None:
+def _ends(form: tree.Form) -> list[tuple[str, bool]] | None:
     match form:
-        case Plain(items):
+        case tree.Plain(items):
             return _of_items(_without_places(items))
-        case Every(parts):
+        case tree.Every(parts):
             return next((ends for part in parts if (ends := _ends(part)) is not None), None)
-        case Some(parts):
+        case tree.Some(parts):
             return _all(map(_ends, parts))
-        case Negated():
+        case tree.Negated():
             return None
 
 
-def _of_items(items: Sequence[Item]) -> list[tuple[str, bool]] | None:
+def _of_items(items: Sequence[tree.Item]) -> list[tuple[str, bool]] | None:
     if text := _literals(items):
         return [(text, True)]
     if text := _literals(items[::-1]):
         return [(text[::-1], False)]
     if items and items[0].kind is sre.BRANCH:
-        bodies = (flat(body, items[0].flags) for body in items[0].value[1])
+        bodies = (tree.flat(body, items[0].flags) for body in items[0].value[1])
         return _all(_of_items(_without_places((*body, *items[1:]))) for body in bodies)
     return None
 
@@ -91,7 +79,7 @@ def _all(parts: Iterable[list[tuple[str, bool]] | None]) -> list[tuple[str, bool
     return joined
 
 
-def _without_places(items: Sequence[Item]) -> tuple[Item, ...]:
+def _without_places(items: Sequence[tree.Item]) -> tuple[tree.Item, ...]:
     """Without ``^`` at the beginning and ``$`` at the end, which every whole name has."""
     first, last = 0, len(items)
     while first < last and items[first].kind is sre.AT and items[first].value in _PLACES[:2]:
@@ -101,7 +89,7 @@ def _without_places(items: Sequence[Item]) -> tuple[Item, ...]:
     return tuple(items[first:last])
 
 
-def _literals(items: Iterable[Item]) -> str:
+def _literals(items: Iterable[tree.Item]) -> str:
     """Characters up to the first item that is something else."""
     text = ""
     for kind, value, flags in items:
@@ -157,20 +145,20 @@ def expressions(texts: Iterable[str]) -> Expressions:
 @lru_cache(maxsize=4096)
 def _expressions(texts: tuple[str, ...]) -> Expressions:
     if len(texts) == 1:
-        form = form_of(texts[0])
+        form = tree.form_of(texts[0])
         test, size = _compiled(form, of_bytes=False)
         if size > MOST_PROGRAM:
             raise _too_large(size, MOST_PROGRAM)
         return Expressions(texts, simple(form) or _quick(form, test))
     for text in texts:
         _expressions((text,))
-    forms = [form_of(text) for text in texts]
-    plain = [written(form.items, of_bytes=False) for form in forms if isinstance(form, Plain)]
-    others = [_compiled(form, of_bytes=False)[0] for form in forms if not isinstance(form, Plain)]
-    return Expressions(texts, _quick(Some(tuple(forms)), _some([*_joined(plain), *others])))
+    forms = [tree.form_of(text) for text in texts]
+    plain = [tree.written(form.items, of_bytes=False) for form in forms if isinstance(form, tree.Plain)]
+    others = [_compiled(form, of_bytes=False)[0] for form in forms if not isinstance(form, tree.Plain)]
+    return Expressions(texts, _quick(tree.Some(tuple(forms)), _some([*_joined(plain), *others])))
 
 
-def _quick(form: Form, test: _Test) -> Callable[[str], bool]:
+def _quick(form: tree.Form, test: _Test) -> Callable[[str], bool]:
     """As ``test``, of names; most of those that do not match are refused by how they begin and end."""
     ends = ends_of(form)
     if ends is None:
@@ -188,7 +176,7 @@ def has_part(text: str, name: str) -> bool:
 def of_value(text: str) -> Callable[[bytes], bool]:
     """Matches a whole value of a record, in which a dot is any byte. Raises ExpressionError; a test raises
     ValueTooLongError."""
-    test, size = _compiled(form_of(text.encode()), of_bytes=True)
+    test, size = _compiled(tree.form_of(text.encode()), of_bytes=True)
     if size > MOST_PROGRAM_OF_VALUES:
         raise _too_large(size, MOST_PROGRAM_OF_VALUES)
     longest = MOST_STEPS // max(1, size)
@@ -201,19 +189,19 @@ def of_value(text: str) -> Callable[[bytes], bool]:
     return bounded
 
 
-def _compiled(form: Form, *, of_bytes: bool) -> tuple[_Test, int]:
+def _compiled(form: tree.Form, *, of_bytes: bool) -> tuple[_Test, int]:
     """The test, and how many instructions it has."""
     match form:
-        case Plain(items):
-            program = _program(written(items, of_bytes=of_bytes), of_bytes=of_bytes)
+        case tree.Plain(items):
+            program = _program(tree.written(items, of_bytes=of_bytes), of_bytes=of_bytes)
             return lambda data: program.fullmatch(data) is not None, int(program.programsize)
-        case Negated(part):
+        case tree.Negated(part):
             inner, size = _compiled(part, of_bytes=of_bytes)
             return lambda data: not inner(data), size
-        case Every(parts):
+        case tree.Every(parts):
             tests, sizes = zip(*(_compiled(part, of_bytes=of_bytes) for part in parts), strict=True)
             return lambda data: all(test(data) for test in tests), sum(sizes)
-        case Some(parts):
+        case tree.Some(parts):
             tests, sizes = zip(*(_compiled(part, of_bytes=of_bytes) for part in parts), strict=True)
             return _some(tests), sum(sizes)
 
@@ -230,7 +218,7 @@ def _joined(texts: Sequence[str]) -> Iterator[_Test]:
         return
     try:
         program = _program("|".join(f"(?:{text})" for text in texts), of_bytes=False)
-    except ExpressionError:
+    except tree.ExpressionError:
         yield from _joined(texts[: len(texts) // 2])
         yield from _joined(texts[len(texts) // 2 :])
     else:
@@ -248,12 +236,12 @@ def _program(text: str, *, of_bytes: bool) -> Any:
         return re2.compile(text.encode(), options)
     except re2.error as error:
         said = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
-        todo = f"Write smaller counts, at most {MOST_COUNT} in all where they are nested, or several expressions"
-        raise ExpressionError(f"RE2, which matches it, refuses it: {said}", todo, costly=True) from None
+        todo = f"Write smaller counts, at most {tree.MOST_COUNT} in all where they are nested, or several expressions"
+        raise tree.ExpressionError(f"RE2, which matches it, refuses it: {said}", todo, costly=True) from None
 
 
-def _too_large(size: int, most: int) -> ExpressionError:
-    return ExpressionError(
+def _too_large(size: int, most: int) -> tree.ExpressionError:
+    return tree.ExpressionError(
         f"it becomes a program of {size:,} instructions, at most {most:,} are allowed",
         "Write smaller counts, or several expressions as a list",
         costly=True,

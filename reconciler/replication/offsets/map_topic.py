@@ -13,16 +13,7 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError
 from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.codec import (
-    ChunkError,
-    Ids,
-    MapPartition,
-    decode,
-    decode_key,
-    encode,
-    end_of,
-    place_of,
-)
+from reconciler.replication.offsets import codec
 from reconciler.replication.offsets.map import PartitionMap, Stretch
 
 Record = tuple[bytes, bytes]
@@ -64,13 +55,13 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
     async for name, value in logs.read_whole(target, parts):
         if not name.startswith(prefix):
             continue
-        with suppress(ChunkError):  # of a later release, which prunes it
-            _, topic, partition, begin = decode_key(name)
+        with suppress(codec.ChunkError):  # of a later release, which prunes it
+            _, topic, partition, begin = codec.decode_key(name)
             chunks = by_partition.get((topic, partition), {})
             if value is None:
                 chunks.pop(begin, None)
             else:
-                chunks[begin] = (name, end_of(name, value))
+                chunks[begin] = (name, codec.end_of(name, value))
     gone: dict[Key, list[logs.KeyValue]] = {}
     for key, chunks in by_partition.items():
         last = max(chunks, default=0)
@@ -88,21 +79,23 @@ async def cut(target: ClusterClient, flow: str, key: Key, end: int) -> None:
     holder = (OFFSETS_TOPIC, holder_of(flow, key, len(await partitions(target))))
     chunks: dict[bytes, bytes] = {}
     async for name, value in logs.read_whole(target, [holder]):
-        with suppress(ChunkError):
-            if decode_key(name)[:3] != (flow, *key):
+        with suppress(codec.ChunkError):
+            if codec.decode_key(name)[:3] != (flow, *key):
                 continue
             chunks.pop(name, None)
             if value is not None:
                 chunks[name] = value
     changed: list[logs.KeyValue] = []
     for name, value in chunks.items():
-        with suppress(ChunkError):
-            place, stretch = decode(name, value)
+        with suppress(codec.ChunkError):
+            place, stretch = codec.decode(name, value)
             left = [
                 run._replace(records=min(run.records, end - run.target)) for run in stretch.runs if run.target < end
             ]
             if left and stretch.runs[-1].target_end > end:
-                changed.append(encode(place, Stretch(stretch.begin, left[-1].source_end, tuple(left), stretch.first)))
+                changed.append(
+                    codec.encode(place, Stretch(stretch.begin, left[-1].source_end, tuple(left), stretch.first))
+                )
             elif stretch.runs and not left:
                 changed.append((name, None))
     if changed:
@@ -114,7 +107,7 @@ FIRST_WINDOW, LARGER, MOST_READ = 250, 4, 20_000
 A partition that copies has a chunk written every second, so those of the last minutes are found first."""
 
 
-async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> Mapping[Key, int]:
+async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, int]:
     """Source partition -> source offset up to which ``flow`` had committed it, at least, when the map was last written.
 
     The map is written a moment after each commit and read by Fetch, so it does not depend on what the group coordinator
@@ -124,10 +117,10 @@ async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, 
     Without those that are not in the last ``MOST_READ`` records, and empty where there is no map or it may not be read.
     Raises BrokerError or ConnectionLostError; call again then.
     """
-    return {key: end_of(*chunk) for key, chunk in (await newest_chunks(target, flow, wanted)).items()}
+    return {key: codec.end_of(*chunk) for key, chunk in (await newest_chunks(target, flow, wanted)).items()}
 
 
-async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> Mapping[Key, Record]:
+async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, Record]:
     """As ``last_committed``: the record of the newest chunk of each source partition."""
     if not wanted:
         return {}
@@ -138,18 +131,18 @@ async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, I
             raise
         return {}
     # Not of a topic that was recreated since.
-    return {key: chunk for key, chunk in newest.items() if place_of(*chunk).is_of(wanted[key])}
+    return {key: chunk for key, chunk in newest.items() if codec.place_of(*chunk).is_of(wanted[key])}
 
 
 def copied_to(chunk: Record) -> int:
     """The target offset behind the last record of a chunk; -1 where it has none, or cannot be read."""
-    with suppress(ChunkError):
-        _, stretch = decode(*chunk)
+    with suppress(codec.ChunkError):
+        _, stretch = codec.decode(*chunk)
         return stretch.runs[-1].target_end if stretch.runs else -1
     return -1
 
 
-async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -> dict[Key, Record]:
+async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> dict[Key, Record]:
     parts = await partitions(target)
     holders = {key: (OFFSETS_TOPIC, holder_of(flow, key, len(parts))) for key in wanted}
     newest: dict[Key, Record] = {}
@@ -167,9 +160,9 @@ async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -
             for name, value in logs.key_values(answer):
                 if value is not None and name.startswith(prefix):
                     # What a later release or another program wrote says nothing here, and hides no earlier chunk.
-                    with suppress(ChunkError):
-                        _, topic, partition, _ = decode_key(name)
-                        if (topic, partition) in missing and end_of(name, value) >= 0:
+                    with suppress(codec.ChunkError):
+                        _, topic, partition, _ = codec.decode_key(name)
+                        if (topic, partition) in missing and codec.end_of(name, value) >= 0:
                             newest[topic, partition] = (name, value)
         left -= sum(upper[part] - lower[part] for part in holding)
         upper |= lower
@@ -177,7 +170,7 @@ async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, Ids]) -
     return newest
 
 
-async def copied_before(target: ClusterClient, wanted: Mapping[Key, Ids]) -> Mapping[Key, tuple[str, int]]:
+async def copied_before(target: ClusterClient, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, tuple[str, int]]:
     """Source partition -> the flow that copied it furthest, and the source offset up to which it did, at least. For
     partitions without a position: what the map says is at least true, since it is written a moment after each commit.
 
@@ -191,12 +184,12 @@ async def copied_before(target: ClusterClient, wanted: Mapping[Key, Ids]) -> Map
         async for name, value in logs.read_whole(target, await partitions(target)):
             if value is None:
                 continue
-            with suppress(ChunkError):  # a later release writes something else; what it says is unknown here
-                flow, topic, number, _ = decode_key(name)
+            with suppress(codec.ChunkError):  # a later release writes something else; what it says is unknown here
+                flow, topic, number, _ = codec.decode_key(name)
                 if (ids := wanted.get((topic, number))) is None:
                     continue
                 # Of the topics as they are now, and with runs: a chunk without runs says that nothing was copied.
-                place, stretch = decode(name, value)
+                place, stretch = codec.decode(name, value)
                 if stretch.runs and place.is_of(ids):
                     flows = by_partition[topic, number]
                     flows[flow] = max(flows.get(flow, 0), stretch.end)
@@ -223,9 +216,9 @@ class MapReader:
         self._topics = topics
         self._read: dict[Key, int] = {}
         self._topic_id = NO_ID
-        self._chunks: dict[Key, dict[int, tuple[MapPartition, Stretch]]] = {}
-        self._newest: dict[Key, MapPartition] = {}
-        self._maps: dict[Key, tuple[Ids, PartitionMap]] = {}
+        self._chunks: dict[Key, dict[int, tuple[codec.MapPartition, Stretch]]] = {}
+        self._newest: dict[Key, codec.MapPartition] = {}
+        self._maps: dict[Key, tuple[codec.Ids, PartitionMap]] = {}
 
     async def refresh(self) -> None:
         """Reads on from where the last call ended, to the end.
@@ -248,7 +241,7 @@ class MapReader:
                     self._chunk(name, value)
             self._read[key] = logs.next_offset(answer, self._read[key])
 
-    def partition(self, topic: str, partition: int, ids: Ids) -> PartitionMap:
+    def partition(self, topic: str, partition: int, ids: codec.Ids) -> PartitionMap:
         """``topic``: the *source* topic. An empty map when nothing is known of it. The same object until it changes.
 
         ``ids``: topic ids of source and remote topic now; what was written for others is left out. Of a side that has
@@ -266,11 +259,11 @@ class MapReader:
             kept = self._maps[key] = (now, PartitionMap(stretches))
         return kept[1]
 
-    def place(self, topic: str, partition: int) -> MapPartition | None:
+    def place(self, topic: str, partition: int) -> codec.MapPartition | None:
         """Of what was written last of a *source* partition; None when nothing is known of it."""
         return self._newest.get((topic, partition))
 
-    def partitions(self, ids: Callable[[str], Ids | None]) -> Mapping[Key, PartitionMap]:
+    def partitions(self, ids: Callable[[str], codec.Ids | None]) -> Mapping[Key, PartitionMap]:
         """By source topic and partition. ``ids``: by source topic; None where it or its remote topic is not there."""
         now = {topic: ids(topic) for topic in {topic for topic, _ in self._chunks}}
         return {key: self.partition(*key, of) for key in self._chunks if (of := now[key[0]]) is not None}
@@ -282,7 +275,7 @@ class MapReader:
 
     def _chunk(self, key: bytes, value: bytes | None) -> None:
         try:
-            _, topic, partition, begin = decode_key(key)
+            _, topic, partition, begin = codec.decode_key(key)
             if self._topics is not None and topic not in self._topics:
                 return
             where = (topic, partition)
@@ -290,8 +283,8 @@ class MapReader:
                 self._chunks.get(where, {}).pop(begin, None)
                 self._maps.pop(where, None)
                 return
-            place, stretch = decode(key, value)
-        except ChunkError:
+            place, stretch = codec.decode(key, value)
+        except codec.ChunkError:
             return  # a later release writes something else, which is unknown here, and unknown is safe
         self._chunks.setdefault(where, {})[begin] = (place, stretch)
         self._newest[where] = place

@@ -15,17 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from reconciler.resources.flows.names.automata import (
-    MAX_NAME,
-    After,
-    Effort,
-    Intersection,
-    Language,
-    UndecidedError,
-    every_name,
-    names,
-    reached,
-)
+from reconciler.resources.flows.names import automata
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.resources.flows.provenance_proof import cut_everywhere, goes_round
 
@@ -74,7 +64,7 @@ class _Step:
 
     travel: FlowNaming
     prefix: str
-    rules: tuple[Language, ...]
+    rules: tuple[automata.Language, ...]
 
 
 @dataclass(slots=True)
@@ -83,7 +73,7 @@ class _Search:
 
     topics: Mapping[str, Sequence[str]]
     found: list[Loop] = field(default_factory=list)
-    effort: Effort = field(default_factory=lambda: Effort(MAX_STATES))
+    effort: automata.Effort = field(default_factory=lambda: automata.Effort(MAX_STATES))
     walks: int = 0
     gave_up: bool = False
 
@@ -117,7 +107,7 @@ def _regions(travels: Sequence[FlowNaming]) -> Iterator[list[FlowNaming]]:
     targets: dict[str, set[str]] = {}
     for travel in travels:
         targets.setdefault(travel.flow.source, set()).add(travel.flow.target)
-    reach = {cluster: reached(cluster, targets) for cluster in targets}
+    reach = {cluster: automata.reached(cluster, targets) for cluster in targets}
     done: set[str] = set()
     for cluster in sorted(targets):
         members = {other for other in reach[cluster] if cluster in reach.get(other, ())}
@@ -153,7 +143,7 @@ def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
                 continue
             for renaming in travel.renamings:
                 before = path[-1].prefix if path else ""
-                rules = (*(path[-1].rules if path else ()), After(before, renaming.when))
+                rules = (*(path[-1].rules if path else ()), automata.After(before, renaming.when))
                 longer = (*path, _Step(travel, renaming.prefix + before, rules))
                 if search.known(step.travel.flow.name for step in longer):
                     continue
@@ -167,8 +157,12 @@ def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[st
     """First names that pass all rules of the path, as far as is known."""
     longest = max(len(step.prefix) for step in path)
     try:
-        return list(islice(names(Intersection(path[-1].rules), MAX_NAME - longest, search.effort), count))
-    except UndecidedError:
+        return list(
+            islice(
+                automata.names(automata.Intersection(path[-1].rules), automata.MAX_NAME - longest, search.effort), count
+            )
+        )
+    except automata.UndecidedError:
         search.gave_up = True
         return []
 
@@ -199,8 +193,8 @@ def _every_candidate(path: tuple[_Step, ...]) -> tuple[str, ...] | None:
     """All names that pass the rules of the path, as far as they are known, where they are few enough to try each."""
     try:
         longest = max(len(step.prefix) for step in path)
-        return every_name(Intersection(path[-1].rules), FEW, MAX_NAME - longest)
-    except UndecidedError:
+        return automata.every_name(automata.Intersection(path[-1].rules), FEW, automata.MAX_NAME - longest)
+    except automata.UndecidedError:
         return None
 
 
@@ -213,10 +207,10 @@ def _walk(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
     """The hops of one topic by the real rules; empty if one of them does not carry it."""
     name = topic
     for travel in travels:
-        if len(name) > MAX_NAME or travel.selector.why_not(name) is not None:
+        if len(name) > automata.MAX_NAME or travel.selector.why_not(name) is not None:
             return ()
         name = travel.selector.remote_name(name)
-    return _hops(travels, topic) if len(name) <= MAX_NAME else ()
+    return _hops(travels, topic) if len(name) <= automata.MAX_NAME else ()
 
 
 def _hops(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
@@ -259,7 +253,7 @@ def _samples(search: _Search, region: Sequence[FlowNaming], start: str) -> list[
     fromkeys = dict.fromkeys(islice(search.topics.get(start, ()), SAMPLES))
     for travel in region:
         try:
-            fromkeys |= dict.fromkeys(islice(names(travel.matching), 5))
-        except UndecidedError:
+            fromkeys |= dict.fromkeys(islice(automata.names(travel.matching), 5))
+        except automata.UndecidedError:
             continue
     return list(fromkeys)

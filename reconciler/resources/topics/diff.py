@@ -21,17 +21,8 @@ from reconciler.model.config_values import THROTTLES, number
 from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic
+from reconciler.resources.topics import diff_configs
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
-from reconciler.resources.topics.diff_configs import (
-    carried,
-    compare_configs,
-    lower_limit,
-    not_offered,
-    refused_by_service,
-    throttle,
-    unknown_key_ignored,
-    unknown_key_refused,
-)
 from reconciler.resources.topics.limits import BUILT_IN, min_insync_above
 from reconciler.text import counted, grouped
 
@@ -122,11 +113,11 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     configs: list[ConfigChange] = []
     for key, wanted in sorted(desired.configs.items()):
         if key in THROTTLES:
-            ignored.append(throttle(desired.ref, key))
+            ignored.append(diff_configs.throttle(desired.ref, key))
         elif around.keys and key not in around.keys:
-            refused.extend(unknown_key_refused(desired, key))
-            ignored.extend(unknown_key_ignored(desired, key))
-        elif lacking := not_offered(desired, key, around.declared):
+            refused.extend(diff_configs.unknown_key_refused(desired, key))
+            ignored.extend(diff_configs.unknown_key_ignored(desired, key))
+        elif lacking := diff_configs.not_offered(desired, key, around.declared):
             refused += lacking.refused
             ignored += lacking.ignored
         else:
@@ -136,7 +127,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
             if desired.source_declared:
                 below = around.fallback.get(key)
                 usual = replace(config, before=below.value if below else BUILT_IN.get(key))
-                config = replace(config, undeclared=carried(desired, usual, config.after).undeclared)
+                config = replace(config, undeclared=diff_configs.carried(desired, usual, config.after).undeclared)
             configs.append(config)
     if refused or desired.unreadable is not None:
         unknown = (desired.unreadable,) if desired.unreadable else ()
@@ -145,7 +136,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     create = CreateTopic(
         desired.ref, partitions, desired.new_factor, tuple(configs), desired.role, desired.reason, desired.depth
     )
-    limits = tuple(lower_limit(desired, config) for config in configs if config.undeclared)
+    limits = tuple(diff_configs.lower_limit(desired, config) for config in configs if config.undeclared)
     return Findings(changes=(create,), refused=limits, ignored=tuple(ignored))
 
 
@@ -203,7 +194,9 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
         return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
     if desired.partitions > live and offer_of(around.declared).more_partitions is False:
         text = f"{desired.ref} has {counted(live, 'partition')}, and {desired.partitions} are desired"
-        return Findings(refused=(refused_by_service(subject, around.declared, text, "adds none by Kafka's requests"),))
+        return Findings(
+            refused=(diff_configs.refused_by_service(subject, around.declared, text, "adds none by Kafka's requests"),)
+        )
     if desired.partitions > live:
         reason = Reason(Why.MORE_PARTITIONS_WISHED, desired.reason.text)
         if desired.source is not None and desired.partitions == desired.source_partitions:
@@ -254,7 +247,7 @@ def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundin
     factor = desired.replication_factor if desired.ref.name in around.replicated else min(factors, default=None)
     if refused := tuple(_min_insync(desired, factor)):
         return Findings(refused=refused)
-    return compare_configs(desired, topic, around.fallback, around.declared, around.taken_off)
+    return diff_configs.compare_configs(desired, topic, around.fallback, around.declared, around.taken_off)
 
 
 def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:

@@ -2,16 +2,7 @@
 
 from typing import assert_never
 
-from reconciler.model.changes import (
-    AddPartitions,
-    AlterConfigs,
-    ConfigChange,
-    CreateTopic,
-    DeleteTopic,
-    Risk,
-    Role,
-    TopicChange,
-)
+from reconciler.model import changes
 from reconciler.model.config_values import human, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.resources.flows.routes import selector_of
@@ -24,12 +15,12 @@ DATA_LOSS = "irreversible: records that expire are gone"
 GONE = "irreversible: its records and its id are gone"
 GROWTH = "irreversible: Kafka cannot remove partitions"
 _RETENTION = ("retention.ms", "retention.bytes")
-_ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
+_ORDER = (changes.Risk.LOW, changes.Risk.MEDIUM, changes.Risk.HIGH)
 
 
-def assess(change: TopicChange, world: World) -> Assessment:
+def assess(change: changes.TopicChange, world: World) -> Assessment:
     match change:
-        case CreateTopic():
+        case changes.CreateTopic():
             # `less`: what a copy would not keep or take of its source. `application`: whose topic that is, or empty.
             less = world.kept_less.get(change.ref, ())
             application = _of_an_application(change, world)
@@ -39,26 +30,26 @@ def assess(change: TopicChange, world: World) -> Assessment:
                 said = "; ".join(each.words for each in less)
                 words.append(f"{said}. {todo([each.written for each in less], less)}")
             if not words:
-                return Assessment(Risk.LOW, "", lasting)
-            risk = Risk.HIGH if application or any(each.loses for each in less) else Risk.MEDIUM
+                return Assessment(changes.Risk.LOW, "", lasting)
+            risk = changes.Risk.HIGH if application or any(each.loses for each in less) else changes.Risk.MEDIUM
             return Assessment(risk, "; ".join(words), lasting)
-        case AddPartitions():
+        case changes.AddPartitions():
             if change.depth > 0:
-                return Assessment(Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
+                return Assessment(changes.Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
             moved = f"keys move to other partitions when {change.before} become {change.after}"
             if keyed := _keyed(change.ref, world):
                 harm = "so old and new records of one key are no longer in order, nor compacted together"
-                return Assessment(Risk.HIGH, f"{moved}; {keyed}, {harm}", GROWTH)
-            return Assessment(Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
-        case AlterConfigs():
+                return Assessment(changes.Risk.HIGH, f"{moved}; {keyed}, {harm}", GROWTH)
+            return Assessment(changes.Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
+        case changes.AlterConfigs():
             assessments = [assess_config(config, _fallback(change.cluster, config, world)) for config in change.configs]
             worst = max(assessments, key=lambda assessment: _ORDER.index(assessment.risk))
             lasting = next((each.reversibility for each in assessments if each.reversibility != REVERSIBLE), REVERSIBLE)
             return Assessment(worst.risk, "; ".join(each.why for each in assessments if each.why), lasting)
-        case DeleteTopic():
+        case changes.DeleteTopic():
             records = f"all records of its {counted(change.partitions, 'partition')} are deleted"
             why = f"{records}; remote topics of other clusters stay as they are"
-            return Assessment(Risk.HIGH, why, GONE)
+            return Assessment(changes.Risk.HIGH, why, GONE)
         case _:
             assert_never(change)
 
@@ -72,9 +63,9 @@ _STATE_OF = {
 }
 
 
-def _of_an_application(change: CreateTopic, world: World) -> str:
+def _of_an_application(change: changes.CreateTopic, world: World) -> str:
     """Whose topic the source of a copy is, where the copy is probably not meant; empty for every other."""
-    if change.role is not Role.REMOTE:
+    if change.role is not changes.Role.REMOTE:
         return ""
     for flow in world.topology.flows.values():
         source = selector_of(flow).policy.upstream_topic(change.ref.name) if flow.target == change.cluster else None
@@ -88,18 +79,18 @@ def _of_an_application(change: CreateTopic, world: World) -> str:
     return ""
 
 
-def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> Assessment:
+def on_nothing(change: changes.AddPartitions | changes.AlterConfigs, assessment: Assessment) -> Assessment:
     """``assessment``, for a topic that holds no record now: what there is cannot be lost. What is written from then on
     can, so a setting that endangers new records (unclean elections) stays what it is."""
-    if assessment.risk is not Risk.HIGH:
+    if assessment.risk is not changes.Risk.HIGH:
         return assessment
-    if isinstance(change, AlterConfigs) and any(
-        config.key not in (*_RETENTION, "cleanup.policy") and assess_config(config).risk is Risk.HIGH
+    if isinstance(change, changes.AlterConfigs) and any(
+        config.key not in (*_RETENTION, "cleanup.policy") and assess_config(config).risk is changes.Risk.HIGH
         for config in change.configs
     ):
         return assessment
-    lasting = GROWTH if isinstance(change, AddPartitions) else "reversible while no one has written to it"
-    return Assessment(Risk.MEDIUM, f"it holds no record now; {assessment.why}", lasting)
+    lasting = GROWTH if isinstance(change, changes.AddPartitions) else "reversible while no one has written to it"
+    return Assessment(changes.Risk.MEDIUM, f"it holds no record now; {assessment.why}", lasting)
 
 
 def _keyed(ref: TopicRef, world: World) -> str:
@@ -111,29 +102,29 @@ def _keyed(ref: TopicRef, world: World) -> str:
     return "the topic is compacted" if "compact" in (policy or "") else ""
 
 
-def _fallback(cluster: str, change: ConfigChange, world: World) -> str | None:
+def _fallback(cluster: str, change: changes.ConfigChange, world: World) -> str | None:
     """What the topic gets when its override goes, where another topic of the cluster shows it."""
     entry = world.fallbacks(cluster).get(change.key) if change.after is None else None
     return entry.value if entry is not None else None
 
 
-def assess_config(change: ConfigChange, fallback: str | None = None) -> Assessment:
+def assess_config(change: changes.ConfigChange, fallback: str | None = None) -> Assessment:
     """``fallback``: the value after an override was removed, None when not known."""
     key, value = change.key, fallback if change.after is None else change.after
     before, after = number(change.before), number(value)
     shown = f"{key} {human(key, change.before)} -> {human(key, value)}"
     if key in _RETENTION and value is None:
-        return Assessment(Risk.HIGH, f"{key} falls back to the cluster's value, which may keep less", DATA_LOSS)
+        return Assessment(changes.Risk.HIGH, f"{key} falls back to the cluster's value, which may keep less", DATA_LOSS)
     lowered = before is not None and after is not None and after < before
     if key in _RETENTION and lowered:
-        return Assessment(Risk.HIGH, f"{shown}: records beyond the new limit are deleted at once", DATA_LOSS)
+        return Assessment(changes.Risk.HIGH, f"{shown}: records beyond the new limit are deleted at once", DATA_LOSS)
     if key == "cleanup.policy":
-        return Assessment(Risk.HIGH, f"{shown}: other records are deleted than before", DATA_LOSS)
+        return Assessment(changes.Risk.HIGH, f"{shown}: other records are deleted than before", DATA_LOSS)
     if key == "unclean.leader.election.enable" and value == "true":
-        return Assessment(Risk.HIGH, "acknowledged records can be lost when a leader fails", DATA_LOSS)
+        return Assessment(changes.Risk.HIGH, "acknowledged records can be lost when a leader fails", DATA_LOSS)
     if key == "min.insync.replicas" and before != after:
         why = "fewer replicas must have a record" if lowered else "producers fail sooner when replicas are missing"
-        return Assessment(Risk.MEDIUM, f"{shown}: {why}")
+        return Assessment(changes.Risk.MEDIUM, f"{shown}: {why}")
     if key == "max.message.bytes" and lowered:
-        return Assessment(Risk.MEDIUM, f"{shown}: larger records are refused from now on")
-    return Assessment(Risk.LOW)
+        return Assessment(changes.Risk.MEDIUM, f"{shown}: larger records are refused from now on")
+    return Assessment(changes.Risk.LOW)

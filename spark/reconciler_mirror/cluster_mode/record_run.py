@@ -8,16 +8,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from reconciler.replication.handover import HandoverError
-from reconciler.replication.runs.driver_records import (
-    NO_DEFINITION,
-    ORDERS,
-    REPORT,
-    DriverReport,
-    RunAddress,
-    RunDefinition,
-    RunOrders,
-    loads_definition,
-)
+from reconciler.replication.runs import driver_records
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
 from reconciler_mirror.driver.driver import DriverOutcome, Exit
 from reconciler_mirror.driver.until_caught_up import Goal, read_goal
@@ -33,12 +24,12 @@ class RecordRun:
     """``JobRun`` over the status topic. Reports are written by a thread of its own: a cluster that does not answer
     holds nothing up."""
 
-    def __init__(self, address: RunAddress, topic: RunTopic) -> None:
+    def __init__(self, address: driver_records.RunAddress, topic: RunTopic) -> None:
         self._address, self._topic = address, topic
         self.run = address.run
-        self._definition: RunDefinition | None = None
+        self._definition: driver_records.RunDefinition | None = None
         self._guard = threading.Condition()
-        self._report = DriverReport(address.digest, socket.gethostname(), os.getpid())
+        self._report = driver_records.DriverReport(address.digest, socket.gethostname(), os.getpid())
         self._said = -1
         """The number of the newest report that is written."""
         self._number = 0
@@ -57,7 +48,7 @@ class RecordRun:
         value = self._topic.value(self.run, "definition")
         if value is None:
             raise HandoverError(f"run {self.run} was withdrawn: its definition is gone from the status topic")
-        definition = loads_definition(value)
+        definition = driver_records.loads_definition(value)
         if definition.digest != self._address.digest:
             raise HandoverError(
                 f"the definition of run {self.run} has the digest {definition.digest}, and {self._address.digest} was "
@@ -68,7 +59,7 @@ class RecordRun:
         return definition.handover
 
     def place(self) -> RecordPlace:
-        definition = self._definition or RunDefinition("")
+        definition = self._definition or driver_records.RunDefinition("")
         return RecordPlace(self, definition.beside, definition.needs)
 
     def goal(self) -> Goal | None:
@@ -77,12 +68,12 @@ class RecordRun:
     def stop_asked(self) -> bool:
         return self.orders().stop
 
-    def orders(self) -> RunOrders:
+    def orders(self) -> driver_records.RunOrders:
         """None given, or garbage: no orders."""
         try:
-            return ORDERS.loads(self._topic.value(self.run, "orders") or b"")
+            return driver_records.ORDERS.loads(self._topic.value(self.run, "orders") or b"")
         except ValueError:
-            return RunOrders()
+            return driver_records.RunOrders()
 
     def tell(self, who: Application, phase: str) -> None:
         self.report(0.0, application_id=who.application_id, started_at_ms=who.started_at_ms, phase=phase)
@@ -91,7 +82,7 @@ class RecordRun:
         """0 for what was asked for: any other code would have the cluster start the driver again. A signal is no wish
         to stop: the cluster takes the machine away, and the mirror goes on elsewhere."""
         if self._definition is None:
-            return NO_DEFINITION
+            return driver_records.NO_DEFINITION
         if signalled and outcome.code is Exit.STOPPED and not self.stop_asked():
             outcome = DriverOutcome("failed", Exit.FAILED, "the cluster asked its driver to end")
         self.report(_SAID_S, exit_code=int(outcome.code), detail=outcome.detail, left=True)
@@ -112,7 +103,7 @@ class RecordRun:
             with self._guard:
                 self._report = replace(self._report, beat=self._report.beat + 1)
                 report, number = self._report, self._number
-            written = not self._topic.write(self.run, "report", REPORT.dumps(report))
+            written = not self._topic.write(self.run, "report", driver_records.REPORT.dumps(report))
             if not written:
                 self._over.wait(AGAIN_S)
                 continue

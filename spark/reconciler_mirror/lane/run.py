@@ -10,17 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import ClusterClient, Key
-from reconciler.kafka.client.errors import (
-    TRANSACTION_TIMEOUT_REFUSED,
-    AuthenticationFailedError,
-    BrokerError,
-    ConnectionLostError,
-    FencedError,
-    MalformedResponseError,
-    SettingError,
-    UnsupportedBrokerError,
-)
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.names import ConditionCode
@@ -98,14 +89,14 @@ class Attempts:
             return self._failed("secret_missing", str(error))
         except HangingTransactionError as error:
             return self._failed("hanging_transaction", str(error))
-        except SettingError as error:
+        except errors.SettingError as error:
             return self._ended(setting_refused(self._spec.flow, error), str(error))
-        except UnsupportedBrokerError as error:
+        except errors.UnsupportedBrokerError as error:
             return self._failed("lane_failed", str(error))
-        except AuthenticationFailedError as error:
+        except errors.AuthenticationFailedError as error:
             return self._failed("authentication_failed", str(error))
-        except BrokerError as error:
-            if error.code == TRANSACTION_TIMEOUT_REFUSED:
+        except errors.BrokerError as error:
+            if error.code == errors.TRANSACTION_TIMEOUT_REFUSED:
                 return self._failed("transaction_timeout_refused", str(error))
             return self._failed("permission_denied" if error.code in (29, 30, 31, 53) else "lane_failed", str(error))
         finally:
@@ -174,13 +165,13 @@ class Attempts:
                                 self._held[partition.source] = partition.hold.condition
                         self._total(session.progress())
                 return LaneReport(self._end(), self._progress)
-            except FencedError as error:
+            except errors.FencedError as error:
                 return await self._fenced(target, error)
-            except (RestartError, ConnectionLostError, MalformedResponseError) as error:
+            except (RestartError, errors.ConnectionLostError, errors.MalformedResponseError) as error:
                 why = str(error)
                 if isinstance(error, RestartError) and error.hold is not None:
                     self._held[error.hold[0]] = error.hold[1]
-            except BrokerError as error:
+            except errors.BrokerError as error:
                 if not error.retriable and error.code not in _BEGIN_AGAIN:
                     raise
                 why = str(error)
@@ -210,13 +201,13 @@ class Attempts:
         task.result()
         return True
 
-    async def _fenced(self, target: ClusterClient, error: FencedError) -> LaneReport:
+    async def _fenced(self, target: ClusterClient, error: errors.FencedError) -> LaneReport:
         """Who fenced us? A later application writes its claim into the positions moments after it fences."""
         keys = [(spec.target_topic, spec.partition) for spec in self._control.partitions()]
         for _ in range(25):
             try:
                 committed_positions = await target.positions(self._spec.group, keys)
-            except (ConnectionLostError, BrokerError):
+            except (errors.ConnectionLostError, errors.BrokerError):
                 committed_positions = {}
             if (later := positions.superseding(committed_positions, self._spec.claim)) is not None:
                 return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(SupersededError(self._spec.flow, later)))
@@ -268,9 +259,9 @@ async def _until_done(work: Callable[[], Coroutine[Any, Any, None]], trouble: Ca
         try:
             await work()
             return
-        except ConnectionLostError as error:
+        except errors.ConnectionLostError as error:
             trouble(str(error))
-        except BrokerError as error:
+        except errors.BrokerError as error:
             if not error.retriable:
                 raise
             trouble(str(error))

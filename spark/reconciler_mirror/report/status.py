@@ -16,20 +16,9 @@ from typing import Any, TypeVar
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.small_topics import INVALID_TIMESTAMP, NO_TIMESTAMP
+from reconciler.replication import status
 from reconciler.replication.handover import MirrorSettings, StatusPlace
 from reconciler.replication.records.compacted_topic import CompactedTopic
-from reconciler.replication.status import (
-    ApplicationState,
-    ConditionCount,
-    FlowState,
-    FlowStatus,
-    PartitionLag,
-    PauseCounts,
-    ReportedCondition,
-    ReportedPause,
-    StatusRecord,
-    encoded,
-)
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import FAILURES, cluster_of
 from reconciler_mirror.model.views import FlowView, path_counts, pause_counts, worst
@@ -44,7 +33,7 @@ sends no record above 1 MB before compression, and readers begin with the last 5
 PAUSE_BYTES = 64_000
 """Of a record, for the pauses that it shows, shared among its flows as well; all of them are counted."""
 _log = logs.logger("status")
-_Reported = TypeVar("_Reported", ReportedCondition, ReportedPause)
+_Reported = TypeVar("_Reported", status.ReportedCondition, status.ReportedPause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +50,14 @@ class Application:
 def record(
     settings: MirrorSettings,
     who: Application,
-    state: ApplicationState,
+    state: status.ApplicationState,
     flows: tuple[FlowView, ...],
     now_ms: int,
     detail: str = "",
-) -> StatusRecord:
+) -> status.StatusRecord:
     share = CONDITION_BYTES // max(1, sum(bool(view.conditions) for view in flows))
     of_pauses = PAUSE_BYTES // max(1, sum(bool(view.pauses) for view in flows))
-    return StatusRecord(
+    return status.StatusRecord(
         environment=settings.environment,
         mirror=settings.mirror,
         state=state,
@@ -85,12 +74,12 @@ def record(
     )
 
 
-def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> FlowStatus:
+def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> status.FlowStatus:
     """``share``: bytes for its conditions; ``of_pauses``: for its pauses. Nothing else here grows with partitions."""
     # Conditions that stop copying first, then by age.
     conditions = _fitting(
         (
-            ReportedCondition(
+            status.ReportedCondition(
                 code=condition.code,
                 topic=condition.topic,
                 partition=condition.partition,
@@ -104,14 +93,14 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> FlowStatus:
         share,
     )
     codes = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
-    all_codes = tuple(ConditionCount(code, stops, count) for (code, stops), count in codes.most_common())
+    all_codes = tuple(status.ConditionCount(code, stops, count) for (code, stops), count in codes.most_common())
 
     # Pauses of the flow as a whole, then the newest, because somebody may wait for them; shown in the order of scopes.
     counts = pause_counts(view)
     by_urgency = sorted(view.pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope))
     fitting = _fitting(
         (
-            ReportedPause(
+            status.ReportedPause(
                 topic=pause.scope.topic or None,
                 partition=pause.scope.partition if pause.scope.partition >= 0 else None,
                 since_ms=pause.since_ms,
@@ -125,13 +114,13 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> FlowStatus:
         of_pauses,
     )
     pauses = sorted(zip((pause.scope for pause in by_urgency), fitting, strict=False), key=itemgetter(0))
-    all_pauses = PauseCounts(len(view.pauses), counts.partitions, counts.paused)
+    all_pauses = status.PauseCounts(len(view.pauses), counts.partitions, counts.paused)
     return replace(
         view.figures,
         state=flow_state(view, state),
         paths=path_counts(view.partitions),
         worst_partitions=tuple(
-            PartitionLag(p.topic, p.partition, p.records_lag or 0, p.seconds_lag)
+            status.PartitionLag(p.topic, p.partition, p.records_lag or 0, p.seconds_lag)
             for p in worst(view.partitions, WORST_PARTITIONS)
         ),
         conditions=tuple(conditions),
@@ -146,14 +135,14 @@ def _fitting(reported: Iterable[_Reported], share: int) -> list[_Reported]:
     """The first of them, as many as ``share`` bytes of JSON hold."""
     shown: list[_Reported] = []
     for each in reported:
-        share -= len(json.dumps(encoded(each)))
+        share -= len(json.dumps(status.encoded(each)))
         if share < 0:
             break
         shown.append(each)
     return shown
 
 
-def flow_state(view: FlowView, state: str) -> FlowState:
+def flow_state(view: FlowView, state: str) -> status.FlowState:
     """``state`` is the application's."""
     if state in ("stopped", "superseded", "failed"):
         return "stopped"

@@ -12,16 +12,7 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any
 
 from reconciler.replication.expressions.tree import Every, Form, Item, Negated, Plain, Some, flat, form_of
-from reconciler.resources.flows.names.automata import (
-    ALPHABET,
-    EVERYTHING,
-    Complement,
-    Intersection,
-    Language,
-    State,
-    UndecidedError,
-    Union,
-)
+from reconciler.resources.flows.names import automata
 
 MAX_NFA_STATES = 4_000
 MAX_WORK = 400_000
@@ -41,7 +32,7 @@ class Pattern:
     """``exact``: the language holds just the matching names; else it holds them and perhaps more."""
 
     text: str
-    language: Language
+    language: automata.Language
     exact: bool
 
 
@@ -52,24 +43,24 @@ def pattern(text: str) -> Pattern:
     return Pattern(text, language, exact)
 
 
-def _language(form: Form) -> tuple[Language, bool]:
+def _language(form: Form) -> tuple[automata.Language, bool]:
     match form:
         case Plain(items):
             graph = _Graph()
             try:
                 graph.final = graph.sequence(items, 0)
             except TooLargeError:
-                return EVERYTHING, False
+                return automata.EVERYTHING, False
             return _Automaton(graph), graph.exact
         case Negated(part):
             inner, exact = _language(part)
-            return (Complement(inner) if exact else EVERYTHING), exact
+            return (automata.Complement(inner) if exact else automata.EVERYTHING), exact
         case Every(parts):
             known = [_language(part) for part in parts]
-            return Intersection(tuple(language for language, _ in known)), all(exact for _, exact in known)
+            return automata.Intersection(tuple(language for language, _ in known)), all(exact for _, exact in known)
         case Some(parts):
             known = [_language(part) for part in parts]
-            return Union(tuple(language for language, _ in known)), all(exact for _, exact in known)
+            return automata.Union(tuple(language for language, _ in known)), all(exact for _, exact in known)
 
 
 class TooLargeError(Exception):
@@ -151,10 +142,12 @@ def characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:
         negated = bool(value) and value[0][0] is sre.NEGATE
         members = [item for item in value if item[0] is not sre.NEGATE]
         return frozenset(
-            char for char in ALPHABET if negated != any(_is(char, document, of, flags) for document, of in members)
+            char
+            for char in automata.ALPHABET
+            if negated != any(_is(char, document, of, flags) for document, of in members)
         )
     if kind in (sre.ANY, sre.LITERAL, sre.NOT_LITERAL):
-        return frozenset(char for char in ALPHABET if _is(char, kind, value, flags))
+        return frozenset(char for char in automata.ALPHABET if _is(char, kind, value, flags))
     return None
 
 
@@ -203,31 +196,31 @@ class _Automaton:
             self._sets.append(nodes)
         return number
 
-    def start(self) -> State:
+    def start(self) -> automata.State:
         return self._start
 
-    def step(self, state: State, char: str) -> State:
+    def step(self, state: automata.State, char: str) -> automata.State:
         key = (state, char)
         step = self._steps.get(key)
         if step is None:
             self._work += len(self._sets[state])
             if self._work > MAX_WORK:
-                raise UndecidedError
+                raise automata.UndecidedError
             after = {to for node in self._sets[state] for chars, to in self._graph.edges[node] if char in chars}
             step = self._steps[key] = self._number(self._closure(after, ""))
         return step
 
-    def accepts(self, state: State) -> bool:
+    def accepts(self, state: automata.State) -> bool:
         accepts = self._accepting.get(state)
         if accepts is None:
             accepts = self._graph.final in self._closure(set(self._sets[state]), "end")
             self._accepting[state] = accepts
         return accepts
 
-    def dead(self, state: State) -> bool:
+    def dead(self, state: automata.State) -> bool:
         return not self._sets[state]
 
-    def full(self, state: State) -> bool:  # noqa: ARG002 - not worth finding out
+    def full(self, state: automata.State) -> bool:  # noqa: ARG002 - not worth finding out
         return False
 
     def distinguishes(self) -> frozenset[frozenset[str]]:
