@@ -55,6 +55,14 @@ def host_port(text: str) -> HostPort:
     return HostPort(host, int(port))
 
 
+def is_loopback(address: str) -> bool:
+    """Only this machine can reach it. A name may lead anywhere, but for localhost."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
 def url_address(url: str) -> HostPort:
     """Where requests to ``url`` go. Raises ValueError for what is no plain http or https address."""
     match = _URL.fullmatch(url)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.drift.parity import Disparity, Parity
 from reconciler.errors import Unknown
+from reconciler.model.reports.drift import Disparity, Parity
 from reconciler.render.plan.markdown import GITHUB_LIMIT, marker
 from reconciler.render.reports.drift import parity_in
 from reconciler.render.style import Format

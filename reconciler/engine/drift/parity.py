@@ -22,7 +22,6 @@ from reconciler.model.reports.drift import (
     ParityVerdict,
     differing,
     shown,
-    topic_at,
     unseen,
 )
 from reconciler.replication.expressions.match import expressions
@@ -30,8 +29,6 @@ from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.config_sync import synced_configs
 from reconciler.resources.topics.defaults import DECLARED, Given, configs, layers_of
 from reconciler.text import counted
-
-__all__ = ["Disparity", "Parity", "parity"]
 
 _ONCE = "declared once for both"
 
@@ -64,7 +61,7 @@ def both_sides(
     """A Disparity alone where one side is missing; Unknown where one is hidden; nothing where neither is there."""
     for route in routes:
         ends = Ends(route.flow, route.source, route.remote)
-        here, there = topic_at(live, route.source), topic_at(live, route.remote)
+        here, there = live.topic(route.source), live.topic(route.remote)
         if here and there:
             yield _compared(Pair(ends, here, there), _FlowRules(topology, route))
         elif hidden := unseen(live, route.source) or unseen(live, route.remote):
@@ -84,14 +81,14 @@ def declared_twice(
     flowing = {frozenset((route.source, route.remote)) for route in routes}
     for topic in topology.topics.values():
         read = [TopicRef(cluster, topic.name) for cluster in topic.clusters if live.known(cluster)]
-        first = next((ref for ref in read if topic_at(live, ref)), None)
+        first = next((ref for ref in read if live.topic(ref)), None)
         for ref in read:
             if len(read) > 1 and (hidden := unseen(live, ref)):
                 yield hidden
                 continue
             if first is None or ref == first or {first, ref} in flowing:
                 continue
-            here, there = (topic_at(live, each) for each in (first, ref))
+            here, there = (live.topic(each) for each in (first, ref))
             assert here is not None
             ends = Ends("", first, ref)
             if there is not None:

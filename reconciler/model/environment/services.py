@@ -35,7 +35,7 @@ class ServiceOffer:
     """``title``: its name for people. ``hosts``: forms of its bootstrap host names.
 
     ``topic_configs``: those that can be set, at all (None: not documented); ``fixed_configs``: those that cannot;
-    ``at_creation``: those that cannot be changed afterwards. ``transactions``, ``compaction``, ``log_dirs``
+    ``at_creation``: those that cannot be changed afterwards. ``transactions``, ``log_dirs``
     (DescribeLogDirs), ``quotas``, ``scram`` and ``acls`` (by Kafka's requests), ``cluster_action`` (can be granted),
     ``more_partitions`` (CreatePartitions): whether it has them. ``least_factor``: replicas that each topic gets at
     least, whatever is asked; ``own_factor``: it keeps copies in its own way, and a factor says nothing. ``limits``:
@@ -49,7 +49,6 @@ class ServiceOffer:
     fixed_configs: frozenset[str] = frozenset()
     at_creation: frozenset[str] = frozenset()
     transactions: bool | None = None
-    compaction: bool | None = None
     log_dirs: bool | None = None
     quotas: bool | None = None
     scram: bool | None = None
@@ -86,7 +85,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             "Amazon MSK",
             ("*.kafka.*.amazonaws.com", "*.kafka.*.amazonaws.com.cn"),
             transactions=True,
-            compaction=True,
             acls=True,
             limits="IAM grants transaction markers from Kafka 3.8 on; before, ACLs of SCRAM or TLS logins do",
             log_access="Broker logs go to CloudWatch, S3 or Firehose where the MSK cluster delivers them.",
@@ -103,7 +101,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
                 }
             ),
             at_creation=frozenset({"cleanup.policy"}),
-            compaction=True,
             scram=False,
             limits="IAM is the only login; partitions and compacted partitions are limited by quotas",
             log_access="AWS keeps its brokers: ask AWS support, with the time of the request.",
@@ -115,7 +112,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             ("*.confluent.cloud",),
             fixed_configs=frozenset({"compression.type"}),
             transactions=True,
-            compaction=True,
             acls=True,
             cluster_action=False,
             least_factor=3,
@@ -128,7 +124,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             "Azure Event Hubs",
             ("*.servicebus.windows.net", "*.servicebus.chinacloudapi.cn", "*.servicebus.usgovcloudapi.net"),
             fixed_configs=frozenset({"retention.ms"}),
-            compaction=True,
             scram=False,
             acls=False,
             cluster_action=False,
@@ -145,7 +140,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "aiven": ServiceOffer(
             "Aiven",
             ("*.aivencloud.com",),
-            compaction=True,
             log_access="Aiven keeps its brokers: see the service's logs in the Aiven console, or ask Aiven support.",
             upgrades="Aiven upgrades its brokers, in the service's maintenance.",
             settings="Change it in the advanced configuration of the Aiven service.",
@@ -164,7 +158,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             "Redpanda Cloud",
             ("*.cloud.redpanda.com",),
             fixed_configs=frozenset({"delete.retention.ms"}),
-            compaction=True,
             scram=True,
             least_factor=3,
             limits="a user has one SCRAM mechanism; tombstones of compacted topics stay, unless they are also deleted",
@@ -180,7 +173,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             "Azure HDInsight",
             ("wn[0-9]*-*.internal.cloudapp.net",),
             transactions=True,
-            compaction=True,
             limits="brokers advertise names of the virtual network, unless Ambari configures others",
             log_access="Broker logs are on the worker nodes, and in Ambari.",
             upgrades="Another release needs another HDInsight cluster.",

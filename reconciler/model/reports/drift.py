@@ -188,12 +188,6 @@ def differing(pair: Pair) -> Iterator[Configured]:
             yield Configured(key, here, there)
 
 
-def topic_at(live: LiveState, ref: TopicRef) -> LiveTopic | None:
-    """None also where the cluster was not read."""
-    cluster = live.known(ref.cluster)
-    return cluster.topics.get(ref.name) if cluster else None
-
-
 def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
     """Of a topic that is not among those that were read: set where it may yet be there."""
     cluster = live.known(ref.cluster)

@@ -6,11 +6,11 @@ from pathlib import Path
 from reconciler.backends.files import read_environment, write_texts
 from reconciler.backends.state.audit import read_copy, read_lines, together
 from reconciler.engine.drift.causes import history
-from reconciler.engine.drift.parity import Parity, parity
+from reconciler.engine.drift.parity import parity
 from reconciler.environment.adopt.accept_drift import accept
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Principal
-from reconciler.model.reports.drift import History, Line
+from reconciler.model.reports.drift import History, Line, Parity
 from reconciler.operations.session.session import Session, open_session
 from reconciler.resources.flows.routes import find_routes
 

@@ -49,14 +49,6 @@ class Access:
         return not self.token or hmac.compare_digest(token.encode(), self.token.encode())
 
 
-def is_loopback(address: str) -> bool:
-    """Only this machine can reach it. A name may lead anywhere, but for localhost."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
 def new_token() -> str:
     return secrets.token_urlsafe(32)
 

@@ -13,8 +13,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from reconciler.errors import ReconcilerError
+from reconciler.kafka.address import is_loopback
 from reconciler.operations.apply.execution import stopped_by_signals
-from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, is_loopback, new_token
+from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.connections import (
     ACCEPTED_AT_ONCE,

@@ -5,9 +5,8 @@ from dataclasses import asdict
 from functools import partial
 
 from reconciler.engine.drift.causes import NOTHING, differences, drift_exit_code
-from reconciler.engine.drift.parity import Disparity, Parity
 from reconciler.model.plan import Plan
-from reconciler.model.reports.drift import History
+from reconciler.model.reports.drift import Disparity, History, Parity
 from reconciler.render.escape import lines_of
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import (

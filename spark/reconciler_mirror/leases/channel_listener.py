@@ -7,7 +7,6 @@ in it is ever read (docs/decisions/spark/0120).
 
 import base64
 import errno
-import ipaddress
 import socket
 import ssl
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.kafka.address import is_loopback
 from reconciler.replication.handover import ChannelSettings, HandoverError
 from reconciler_mirror.leases.channel_line import fingerprint
 
@@ -110,9 +110,9 @@ def listen_for_tasks(settings: ChannelSettings | None, host: str, context: Any) 
     settings = settings or ChannelSettings()
     advertised = settings.advertised_address or host
     bind = settings.bind_address or (
-        advertised if _is_loopback(host) else context.getConf().get("spark.driver.bindAddress") or host
+        advertised if is_loopback(host) else context.getConf().get("spark.driver.bindAddress") or host
     )
-    plain = _is_loopback(bind) and _is_loopback(advertised)
+    plain = is_loopback(bind) and is_loopback(advertised)
     return open_listener(settings, bind, advertised, None if plain else made_by_java(context._jvm))
 
 
@@ -146,10 +146,3 @@ def _bound(settings: ChannelSettings, bind: str, advertised: str) -> socket.sock
         "could not reach the driver. Set channel.ports of the mirror to a wider range: two for each application on the "
         "machine, since a new one starts beside the old one, and open it in the firewall."
     )
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

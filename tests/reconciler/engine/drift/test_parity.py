@@ -10,10 +10,11 @@ import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.drift.parity import Disparity, Parity, parity
+from reconciler.engine.drift.parity import parity
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import ConfigSync, TopicDefaults, Topology
 from reconciler.model.live import LiveState, Source
+from reconciler.model.reports.drift import Disparity, Parity
 from reconciler.model.schemas import schema as schema_of
 from reconciler.render.reports.drift import parity_json, parity_text
 from reconciler.replication.handover import Naming

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from starlette.responses import PlainTextResponse
 
-from reconciler.operations.serve.access import HEADERS, Access, Guard, is_loopback, may_be_called, new_token
+from reconciler.kafka.address import is_loopback
+from reconciler.operations.serve.access import HEADERS, Access, Guard, may_be_called, new_token
 from tests.support.fakes.browser import Answer, ask
 
 POLICY = "default-src 'none'"
