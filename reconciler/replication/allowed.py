@@ -100,18 +100,14 @@ def _fits(kind: str, pattern: str, value: str) -> bool:
         except ValueError:
             return False
     if kind == "hook":
-        return _begins(pattern, value)
+        # The whole target of a hook, or its beginning before a ``*`` at the end, which is a folder, or a URL with its
+        # host. No other character means anything: ``*`` within would also name what lies between two folders.
+        if not pattern.endswith("*"):
+            return value == pattern
+        head = pattern.removesuffix("*")
+        slashes = 3 if "://" in head else 1
+        return head.count("/") >= slashes and value.startswith(head) and ".." not in value.split("/")
     return fnmatchcase(value, pattern)
-
-
-def _begins(pattern: str, value: str) -> bool:
-    """The whole target of a hook, or its beginning before a ``*`` at the end, which is a folder, or a URL with its
-    host. No other character means anything: ``*`` within would also name what lies between two folders."""
-    if not pattern.endswith("*"):
-        return value == pattern
-    head = pattern.removesuffix("*")
-    slashes = 3 if "://" in head else 1
-    return head.count("/") >= slashes and value.startswith(head) and ".." not in value.split("/")
 
 
 def names_host(pattern: str, address: HostPort) -> bool:

@@ -227,7 +227,8 @@ class ConfigReader:
 
     def _entry(self, reader: ResponseReader) -> ConfigOf:
         name = reader.string()
-        value = _nullable(reader)
+        size = reader.uint() - 1
+        value = None if size < 0 else reader.take(size).decode()
         read_only, source, sensitive = reader.take(3)
         for _ in range(reader.count()):
             reader.string()
@@ -239,8 +240,3 @@ class ConfigReader:
         reader.tags()
         entry = ConfigOf(name, value, source, sensitive == 1, read_only == 1)
         return self._entries.setdefault(entry, entry)
-
-
-def _nullable(reader: ResponseReader) -> str | None:
-    size = reader.uint() - 1
-    return None if size < 0 else reader.take(size).decode()

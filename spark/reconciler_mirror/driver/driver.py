@@ -123,7 +123,13 @@ class Driver:
         state: ApplicationState = "starting"
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
-                return self._replaced()
+                # The successor writes the status record now; ours would hide it.
+                self._may_take.clear()
+                self._metrics.close()
+                self._end.set()
+                self._stop_group_syncs()
+                self._leases.stop(_STOP_PATIENCE_S, self._place.leave)
+                return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
             settled = settled or self._settled(began)
@@ -140,7 +146,15 @@ class Driver:
                 shared = time.monotonic()
                 self._leases.share_rates()
             self._end.wait(0.1 if settled else 0.02)
-        return self._leave()
+        self._stop_group_syncs()
+        if self._superseded_by:
+            self._leases.stop(patience_s=10.0)
+            if self._pauses.writer in ("", self._who.application_id):
+                self._tell(
+                    "failed", self._superseded_by
+                )  # by an application of another mirror, which has no record here
+            return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
+        return self._ended("stopped", "", announced=True)
 
     def _settled(self, began: float) -> bool:
         """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
@@ -195,26 +209,6 @@ class Driver:
         said = {view.settings.name: [condition.text for condition, _ in view.conditions] for view in self._board.view()}
         taken = {name: self._leases.unready(name) if name in self._can_take else {} for name in waiting}
         return "; ".join(lacking(name, taken[name], said.get(name, ())) for name in waiting)
-
-    def _replaced(self) -> DriverOutcome:
-        """The successor writes the status record now; ours would hide it."""
-        self._may_take.clear()
-        self._metrics.close()
-        self._end.set()
-        self._stop_group_syncs()
-        self._leases.stop(_STOP_PATIENCE_S, self._place.leave)
-        return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
-
-    def _leave(self) -> DriverOutcome:
-        self._stop_group_syncs()
-        if self._superseded_by:
-            self._leases.stop(patience_s=10.0)
-            if self._pauses.writer in ("", self._who.application_id):
-                self._tell(
-                    "failed", self._superseded_by
-                )  # by an application of another mirror, which has no record here
-            return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
-        return self._ended("stopped", "", announced=True)
 
     def _ended(self, state: ApplicationState, detail: str, *, announced: bool) -> DriverOutcome:
         """As it was asked to, or by itself: at its goal, because that cannot be reached, or without hope for a task.

@@ -251,20 +251,17 @@ class Client:
         for setting, text in made.settings.items():
             origin = own.get(setting, prop)
             if setting == "https.ca.location":
-                self._endpoint_store(text, prop)
+                pem = text if "${" in text or re.search(r"\.(pem|crt|cer)$", text) else _pem(text)
+                self._add("https.ca.location", self._plain(prop, pem), prop)
+                if pem != text:
+                    self.notes.differs(
+                        f"{prop.where}: certificates of the token endpoint are read as PEM: "
+                        f"keytool -list -rfc -keystore {text} > {pem}, on each machine that runs a command or a job"
+                    )
             elif setting in SECRETS:
                 self._add(setting, self._secret(setting, text, origin), origin)
             elif setting not in _SAME or setting not in own:
                 self._add(setting, self._reference(setting, origin, text) or text, origin)
-
-    def _endpoint_store(self, path: str, prop: Property) -> None:
-        pem = path if "${" in path or re.search(r"\.(pem|crt|cer)$", path) else _pem(path)
-        self._add("https.ca.location", self._plain(prop, pem), prop)
-        if pem != path:
-            self.notes.differs(
-                f"{prop.where}: certificates of the token endpoint are read as PEM: "
-                f"keytool -list -rfc -keystore {path} > {pem}, on each machine that runs a command or a job"
-            )
 
     def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
         if others := [option for option in options if option not in dict(pairs)]:
