@@ -7,16 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from reconciler.engine.edits import flows
 from reconciler.engine.edits.entries import SECTIONS
 from reconciler.engine.edits.fields import NOT_SET, changed_fields, meaning, reaching, whole
-from reconciler.engine.edits.flows import (
-    TopologySides,
-    flow_impacts,
-    following,
-    mirror_impacts,
-    routes_of,
-    takeovers,
-)
 from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import NOWHERE
 from reconciler.model.changes import Risk
@@ -49,9 +42,9 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
         *_rules(base, after),
         *_rollout(base, after),
     )
-    routes = routes_of(base, after)
-    impacts = tuple(flow_impacts(routes))
-    taken = takeovers(impacts)
+    routes = flows.routes_of(base, after)
+    impacts = tuple(flows.flow_impacts(routes))
+    taken = flows.takeovers(impacts)
     items = tuple(
         replace(item, means=taken[item.name]) if item.kind == "flow" and item.name in taken else item for item in items
     )
@@ -59,9 +52,9 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
     return EditComparison(
         environment=after.environment,
         items=items,
-        follows=tuple(following(routes)),
+        follows=tuple(flows.following(routes)),
         flows=impacts,
-        mirrors=tuple(mirror_impacts(TopologySides(base, after, routes, items))),
+        mirrors=tuple(flows.mirror_impacts(flows.TopologySides(base, after, routes, items))),
         new=before is None,
     )
 

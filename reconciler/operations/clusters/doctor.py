@@ -18,16 +18,9 @@ from reconciler.backends.mirror_jobs.runner.machine import machine, page_port, s
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.home import look
+from reconciler.engine.doctor import machines
 from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.flows import flow_findings, remote_findings
-from reconciler.engine.doctor.machines import (
-    executor_findings,
-    machine_findings,
-    master_findings,
-    metrics_findings,
-    spark_cluster_findings,
-    task_findings,
-)
 from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.guards.remote_topics import copies_of
 from reconciler.engine.observe.read_all import observe
@@ -132,20 +125,20 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
     findings += remote_findings(topology, live, copies, facts_there, heartbeats)
     if topology.mirrors:
         here = machine(state_folder(folder))
-        findings += machine_findings(here)
-        findings += spark_cluster_findings(topology)
-        findings += metrics_findings(topology)
+        findings += machines.machine_findings(here)
+        findings += machines.spark_cluster_findings(topology)
+        findings += machines.metrics_findings(topology)
         for name, asked in masters.items():
             mirror = topology.mirrors[name]
             master = _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))
-            findings += master_findings(mirror, master, here.spark)
+            findings += machines.master_findings(mirror, master, here.spark)
             if name not in looks:
                 wait((seen[name],), deadline.left())
                 missed = deadline.missed(f"mirror {name}")
-                findings += task_findings(mirror, seen[name].result() if seen[name].done() else missed)
+                findings += machines.task_findings(mirror, seen[name].result() if seen[name].done() else missed)
             else:
                 patience = Deadline(EXECUTORS_S, deadline.began)
-                findings += executor_findings(mirror, _by(looks[name], patience) or _NO_EXECUTOR)
+                findings += machines.executor_findings(mirror, _by(looks[name], patience) or _NO_EXECUTOR)
     return Checkup(topology.environment, tuple(findings))
 
 

@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.home import lock_topic_refused
-from reconciler.engine.guards import from_here, guarded
-from reconciler.engine.guards.remote_topics import (
-    copied_again,
-    copied_first,
-    copies_of,
-    judge,
-    with_heartbeats,
-    with_remote_topics,
-)
+from reconciler.engine.guards import from_here, guarded, remote_topics
 from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions
 from reconciler.engine.plan.build import plan, with_broker_refusals
 from reconciler.engine.plan.fingerprints import topology_digest
@@ -92,7 +84,7 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     # Counts what is left to be deleted, and asks for consent.
     lambda made, on: guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent),
     # Topics of heartbeats that hold other records. Adds refusals alone: nothing after it depends on them.
-    lambda made, on: with_heartbeats(
+    lambda made, on: remote_topics.with_heartbeats(
         made,
         on.session.topology,
         on.live,
@@ -152,15 +144,15 @@ def make_plan(
     made = described(made, topology, cluster_features)
 
     # A flow that would copy into topics of others is refused before anything else is asked: its steps go with it.
-    copies = copies_of(topology, live)
+    copies = remote_topics.copies_of(topology, live)
     facts = remote_facts(topology, session.principal, copies)
-    judged = judge(topology, copies, facts)
-    made = with_remote_topics(made, topology, live, judged, copies, facts, session.last.applied)
+    judged = remote_topics.judge(topology, copies, facts)
+    made = remote_topics.with_remote_topics(made, topology, live, judged, copies, facts, session.last.applied)
 
     # Clusters count records while brokers check the steps.
-    again = () if unread else tuple(sorted(copied_again(judged)))
+    again = () if unread else tuple(sorted(remote_topics.copied_again(judged)))
     begins = beginning_to_travel(made, topology, live)
-    travelling = () if unread else tuple(sorted({*begins, *copied_first(judged), *again}))
+    travelling = () if unread else tuple(sorted({*begins, *remote_topics.copied_first(judged), *again}))
     wanted = {} if unread else together(questions(made, live), reading_questions(made, live))
     wanted = together(wanted, copy_questions(travelling, live))
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:

@@ -15,16 +15,9 @@ from starlette.types import ASGIApp
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.address import is_loopback
 from reconciler.operations.apply.execution import stopped_by_signals
+from reconciler.operations.serve import connections
 from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, new_token
 from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.connections import (
-    ACCEPTED_AT_ONCE,
-    CertificateFiles,
-    LimitedLoop,
-    PageCertificate,
-    SharedListener,
-    limited,
-)
 from reconciler.operations.serve.reader import LiveReader
 from reconciler.operations.serve.sources import SessionSources, StandingsReader
 from reconciler.render.console import say, show
@@ -50,7 +43,7 @@ class ServeOptions:
     port: int = 0
     names: tuple[str, ...] = ()
     token: bool = False
-    tls: CertificateFiles | None = None
+    tls: connections.CertificateFiles | None = None
 
     @property
     def beyond(self) -> bool:
@@ -66,7 +59,7 @@ class ServeOptions:
 class LivePageServer:
     """A page that is being served. Its owner calls ``look`` now and then."""
 
-    def __init__(self, reader: LiveReader, certificate: PageCertificate | None) -> None:
+    def __init__(self, reader: LiveReader, certificate: connections.PageCertificate | None) -> None:
         self._reader = reader
         self._certificate = certificate
 
@@ -89,7 +82,7 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
     """Answers until it is left. The address is shown, once, with the token. Raises ReconcilerError before anything is
     read, for a folder, a port or a certificate that cannot be used."""
     access, stop = options.access(), threading.Event()
-    certificate = PageCertificate(options.tls, say) if options.tls is not None else None
+    certificate = connections.PageCertificate(options.tls, say) if options.tls is not None else None
     try:
         family = socket.AF_INET6 if ":" in options.bind else socket.AF_INET
         listener = socket.create_server((options.bind, options.port), family=family)
@@ -119,7 +112,7 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
 @contextmanager
 def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
     """Runs on a separate thread, so that signals stay ours. Open answers have ``END_WITHIN`` seconds at the end."""
-    places = SharedListener(listener)
+    places = connections.SharedListener(listener)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -127,8 +120,8 @@ def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None 
         access_log=False,
         lifespan="off",
         ws="none",
-        http=limited(places),
-        backlog=ACCEPTED_AT_ONCE,
+        http=connections.limited(places),
+        backlog=connections.ACCEPTED_AT_ONCE,
         timeout_keep_alive=5,
         proxy_headers=False,
         server_header=False,
@@ -138,7 +131,7 @@ def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None 
     server = uvicorn.Server(config)
 
     def answer() -> None:
-        with asyncio.Runner(loop_factory=LimitedLoop) as runner:
+        with asyncio.Runner(loop_factory=connections.LimitedLoop) as runner:
             runner.run(server.serve([places]))
 
     thread = threading.Thread(target=answer, name="answers")

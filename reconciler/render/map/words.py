@@ -4,20 +4,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.model.reports.topology_map import (
-    MapCluster,
-    MapFlow,
-    MapWave,
-    PlanMark,
-    State,
-    TopologyMap,
-    worst_mark,
-)
+from reconciler.model.reports import topology_map
 from reconciler.render.plan.impact import size
 from reconciler.render.plan.waves import duration
 from reconciler.text import counted, grouped, total
 
-_WORST = (State.PROBLEM, State.UNKNOWN, State.IDLE, State.OK)
+_WORST = (topology_map.State.PROBLEM, topology_map.State.UNKNOWN, topology_map.State.IDLE, topology_map.State.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +18,7 @@ class Edge:
 
     source: str
     target: str
-    flows: tuple[MapFlow, ...]
+    flows: tuple[topology_map.MapFlow, ...]
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -37,14 +29,14 @@ class Edge:
         return self.flows[0].name if len(self.flows) == 1 else counted(len(self.flows), "flow")
 
     @property
-    def state(self) -> State:
+    def state(self) -> topology_map.State:
         """The worst of its flows."""
         states = {flow.state for flow in self.flows}
         return next(state for state in _WORST if state in states)
 
     @property
-    def mark(self) -> PlanMark | None:
-        return worst_mark(frozenset(flow.mark for flow in self.flows if flow.mark is not None))
+    def mark(self) -> topology_map.PlanMark | None:
+        return topology_map.worst_mark(frozenset(flow.mark for flow in self.flows if flow.mark is not None))
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -81,7 +73,7 @@ class Edge:
         return ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(sorted(marks)))
 
 
-def edges_of(flows: Iterable[MapFlow]) -> tuple[Edge, ...]:
+def edges_of(flows: Iterable[topology_map.MapFlow]) -> tuple[Edge, ...]:
     pairs = grouped(((flow.source, flow.target), flow) for flow in sorted(flows, key=lambda flow: flow.name))
     return tuple(Edge(*ends, tuple(some)) for ends, some in sorted(pairs.items()))
 
@@ -89,14 +81,14 @@ def edges_of(flows: Iterable[MapFlow]) -> tuple[Edge, ...]:
 UNKNOWN = "unknown"
 
 
-def cluster_facts(cluster: MapCluster) -> str:
+def cluster_facts(cluster: topology_map.MapCluster) -> str:
     """``3 brokers, 120 topics``; of a cluster that was not asked, what git declares there."""
     if cluster.brokers is None or cluster.topics is None:
         return f"{counted(cluster.declared, 'topic')} declared"
     return f"{counted(cluster.brokers, 'broker')}, {counted(cluster.topics, 'topic')}"
 
 
-def planned_words(cluster: MapCluster) -> str:
+def planned_words(cluster: topology_map.MapCluster) -> str:
     """``+3 ~2 -1, 1 HIGH, 1 blocked``; ``no change``; empty if no plan is drawn."""
     if cluster.planned is None:
         return ""
@@ -107,7 +99,7 @@ def planned_words(cluster: MapCluster) -> str:
     return ", ".join([*parts, *(f"{count:,} {word}" for word, count in words.items() if count)]) or "no change"
 
 
-def cluster_lines(cluster: MapCluster) -> Iterator[str]:
+def cluster_lines(cluster: topology_map.MapCluster) -> Iterator[str]:
     """What a chart says of a cluster."""
     yield cluster.name
     yield cluster_facts(cluster)
@@ -116,7 +108,7 @@ def cluster_lines(cluster: MapCluster) -> Iterator[str]:
         yield plan
 
 
-def flow_rate(flow: MapFlow) -> str:
+def flow_rate(flow: topology_map.MapFlow) -> str:
     """``1,200/s (9.4 MiB/s)``."""
     if flow.records_per_second is None:
         return UNKNOWN
@@ -124,24 +116,24 @@ def flow_rate(flow: MapFlow) -> str:
     return f"{flow.records_per_second:,.0f}/s{volume}"
 
 
-def flow_lag(flow: MapFlow) -> str:
+def flow_lag(flow: topology_map.MapFlow) -> str:
     """``1,234 (0.5 s)``."""
     if flow.records_lag is None:
         return f"at least {flow.lag_at_least:,}" if flow.lag_at_least else UNKNOWN
     return f"{flow.records_lag:,}" + (f" ({flow.seconds_lag:,.1f} s)" if flow.seconds_lag is not None else "")
 
 
-def flow_delivery(flow: MapFlow) -> str:
+def flow_delivery(flow: topology_map.MapFlow) -> str:
     """``exactly_once``; ``exactly_once, same offsets`` if copies keep the source's."""
     return f"{flow.delivery}, same offsets" if flow.offsets == "same" else flow.delivery
 
 
-def flow_state(flow: MapFlow) -> str:
+def flow_state(flow: topology_map.MapFlow) -> str:
     conditions = f", {counted(flow.conditions, 'condition')}" if flow.conditions else ""
     return f"{flow.said}{conditions}"
 
 
-def wave_lines(wave: MapWave) -> Iterator[str]:
+def wave_lines(wave: topology_map.MapWave) -> Iterator[str]:
     """Its clusters; then changes, soak and state."""
     yield ", ".join(wave.clusters)
     parts = [counted(wave.changes, "change")] if wave.changes is not None else []
@@ -149,7 +141,7 @@ def wave_lines(wave: MapWave) -> Iterator[str]:
     yield ", ".join([*parts, wave.state] if wave.state else parts)
 
 
-def headline(drawn: TopologyMap) -> str:
+def headline(drawn: topology_map.TopologyMap) -> str:
     """The verdict of the plan; else clusters, flows, and what is wrong or not known with them."""
     if drawn.planned:
         return drawn.verdict
@@ -157,12 +149,12 @@ def headline(drawn: TopologyMap) -> str:
     if not drawn.live:
         return f"{head}, as git declares them; no cluster was asked"
     states = [*(cluster.state for cluster in drawn.clusters), *(flow.state for flow in drawn.flows)]
-    problems, unknown = states.count(State.PROBLEM), states.count(State.UNKNOWN)
-    idle = [flow.state for flow in drawn.flows].count(State.IDLE)
+    problems, unknown = states.count(topology_map.State.PROBLEM), states.count(topology_map.State.UNKNOWN)
+    idle = [flow.state for flow in drawn.flows].count(topology_map.State.IDLE)
     words = f"{counted(problems, 'problem')}, {unknown:,} unknown"
     return f"{head}: {words}" + (f", {counted(idle, 'flow')} not copying" if idle else "")
 
 
-def legend(drawn: TopologyMap) -> str:
+def legend(drawn: topology_map.TopologyMap) -> str:
     lines = "Lines: solid copies, dotted does not copy, dashed unknown; thicker is more bytes per second."
     return f"{lines} Colours and words on them: the plan." if drawn.planned else lines

@@ -14,17 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from reconciler.kafka.client import errors
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key, TopicMetadata
-from reconciler.kafka.client.errors import (
-    FENCED,
-    OUT_OF_RANGE,
-    RETRIABLE,
-    UNKNOWN_TOPIC,
-    BrokerError,
-    ConnectionLostError,
-    MalformedResponseError,
-)
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
@@ -45,14 +37,14 @@ _NO_END = 1 << 63
 _PAUSE_S, _OTHERS_ASKED, _OTHER_S = 0.1, 2, 2.0
 # UNKNOWN_SERVER_ERROR: a coordinator that fences in the middle of an EndTxn. What producer ids and sequences have come
 # to (45, 48, 49, 59), and a transaction that can only be aborted (120): whatever it was, fence and read again.
-_BEGIN_AGAIN = FENCED | {-1, 45, 48, 49, 59, 120}
+_BEGIN_AGAIN = errors.FENCED | {-1, 45, 48, 49, 59, 120}
 
 T = TypeVar("T")
 Entries = Mapping[str, bytes | None]
 """Values by key; None deletes."""
 
 
-class AbsentTopicError(BrokerError):
+class AbsentTopicError(errors.BrokerError):
     """No such topic exists, as several brokers say; a single broker may not know it yet."""
 
 
@@ -93,7 +85,7 @@ class CompactedTopic:
         committed: bool = False,
         tail: int = 0,
         patience: float = PATIENCE_S,
-        waits: Callable[[BrokerError], None] = lambda _: None,
+        waits: Callable[[errors.BrokerError], None] = lambda _: None,
         unstick: Callable[[ClusterClient], Awaitable[None]] | None = None,
     ) -> None:
         self.cluster = cluster
@@ -126,7 +118,7 @@ class CompactedTopic:
             async with asyncio.timeout(READ_S + self._patience):
                 there = await self._patiently(lambda: self._advance(whole, required))
         except TimeoutError:
-            raise ConnectionLostError(f"{self.topic} could not be read to its end in {READ_S:.0f} s") from None
+            raise errors.ConnectionLostError(f"{self.topic} could not be read to its end in {READ_S:.0f} s") from None
         return self.newest if there else None
 
     async def exists(self) -> bool:
@@ -208,19 +200,19 @@ class CompactedTopic:
         await self.cluster.refresh([self.topic])
         described = self.cluster.topics[self.topic]
         others = self.cluster.brokers[:_OTHERS_ASKED] if len(self.cluster.brokers) > 1 else ()
-        for node in others if described.error == UNKNOWN_TOPIC else ():
+        for node in others if described.error == errors.UNKNOWN_TOPIC else ():
             try:
                 async with asyncio.timeout(_OTHER_S):
                     await self.cluster.refresh([self.topic], await self.cluster.control(node))
-            except (ConnectionLostError, TimeoutError):
+            except (errors.ConnectionLostError, TimeoutError):
                 continue  # what the first one said counts
             described = self.cluster.topics[self.topic]
-            if described.error != UNKNOWN_TOPIC:
+            if described.error != errors.UNKNOWN_TOPIC:
                 break
-        if described.error == UNKNOWN_TOPIC:
+        if described.error == errors.UNKNOWN_TOPIC:
             return None
         if described.error:
-            raise BrokerError(described.error, f"topic {self.topic} on {self.cluster.name}")
+            raise errors.BrokerError(described.error, f"topic {self.topic} on {self.cluster.name}")
         return described
 
     async def _read(self, offsets: dict[int, int], ends: Mapping[int, int], *, beyond: bool = True) -> None:
@@ -260,7 +252,7 @@ class CompactedTopic:
                         headers = {name.decode(errors="replace"): data for name, data in pairs if data is not None}
                         newest = Newest(answer.partition, record.offset, record.timestamp, value, headers)
                         self.take(key.decode(errors="replace"), newest)
-            except (CorruptBatchError, MalformedResponseError, IndexError) as error:
+            except (CorruptBatchError, errors.MalformedResponseError, IndexError) as error:
                 self.unreadable[answer.partition, batch.base] = str(error)
 
     def _taken(self) -> frozenset[str]:
@@ -271,7 +263,7 @@ class CompactedTopic:
         return [(self.topic, partition) for partition in sorted(partitions)]
 
     def _absent(self) -> AbsentTopicError:
-        return AbsentTopicError(UNKNOWN_TOPIC, f"topic {self.topic} on {self.cluster.name}")
+        return AbsentTopicError(errors.UNKNOWN_TOPIC, f"topic {self.topic} on {self.cluster.name}")
 
     def _forget(self) -> None:
         """The topic is gone, or was recreated."""
@@ -288,14 +280,14 @@ class CompactedTopic:
         while True:
             try:
                 return await ask()
-            except ConnectionLostError:
+            except errors.ConnectionLostError:
                 if time.monotonic() > began + min(PATIENCE_S, self._patience):
                     raise
-            except BrokerError as error:
-                if error.code == OUT_OF_RANGE:  # the log's start has overtaken us: what was deleted is gone
+            except errors.BrokerError as error:
+                if error.code == errors.OUT_OF_RANGE:  # the log's start has overtaken us: what was deleted is gone
                     self._next.clear()
                     self._unread.clear()
-                elif error.code not in RETRIABLE:
+                elif error.code not in errors.RETRIABLE:
                     raise
                 if time.monotonic() > began + self._patience:
                     raise
@@ -359,8 +351,8 @@ class CompactedTopic:
                 )
                 restarts = await identity.end(committed=True)
         except TimeoutError:
-            raise ConnectionLostError(f"{self.topic} took no record in {WRITE_S:.0f} s") from None
-        except BrokerError as error:
+            raise errors.ConnectionLostError(f"{self.topic} took no record in {WRITE_S:.0f} s") from None
+        except errors.BrokerError as error:
             if error.code in _BEGIN_AGAIN:
                 raise RecordFencedError from None
             raise

@@ -9,20 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.reports.explain import FlowAnswer
+from reconciler.replication import policy
 from reconciler.replication.expressions.match import expressions, has_part
-from reconciler.replication.policy import (
-    CYCLE,
-    EXCLUDED,
-    EXCLUDED_TOPICS,
-    INTERNAL,
-    NO_MATCH,
-    TopicSelector,
-    is_checkpoints_topic,
-)
 from reconciler.text import first_of, grouped
 
 
-def flow_answer(flow: Flow, selector: TopicSelector, topic: TopicRef) -> FlowAnswer:
+def flow_answer(flow: Flow, selector: policy.TopicSelector, topic: TopicRef) -> FlowAnswer:
     """``topic`` is on the flow's source."""
     if (why := selector.why_not(topic.name)) is not None:
         return FlowAnswer(flow.name, topic, rule_against(flow, topic.name, why))
@@ -33,18 +25,18 @@ def flow_answer(flow: Flow, selector: TopicSelector, topic: TopicRef) -> FlowAns
 
 def rule_against(flow: Flow, name: str, why: str) -> str:
     """``why``: what ``TopicSelector.why_not`` says of ``name``."""
-    if why == NO_MATCH:
+    if why == policy.NO_MATCH:
         part = next((pattern for pattern in flow.topics if has_part(pattern, name)), "")
         if part:
             return f"{part} matches a part of the name only, and whole names count"
         return f"none of its expressions matches: {', '.join(flow.topics)}"
-    if why == EXCLUDED:
+    if why == policy.EXCLUDED:
         own = _first(flow.exclude_topics, name)
-        by = f"exclude_topics {own}" if own else f"{_first(EXCLUDED_TOPICS, name)}, which MirrorMaker 2 excludes"
+        by = f"exclude_topics {own}" if own else f"{_first(policy.EXCLUDED_TOPICS, name)}, which MirrorMaker 2 excludes"
         return f"excluded by {by}"
-    if why == INTERNAL:
+    if why == policy.INTERNAL:
         return "internal topics never travel"
-    if why == CYCLE:
+    if why == policy.CYCLE:
         return f"{flow.target} before a separator in its name says that its records have been on {flow.target}"
     return why
 
@@ -57,13 +49,13 @@ NAMED = 5
 _OF_MIRRORMAKER = re.compile(r"mm2-(?:configs|offsets|status|offset-syncs)\..+\.internal")
 
 
-def left_out(topology: Topology, flow: Flow, selector: TopicSelector, names: Iterable[str]) -> Mapping[str, str]:
+def left_out(topology: Topology, flow: Flow, selector: policy.TopicSelector, names: Iterable[str]) -> Mapping[str, str]:
     """Of ``names`` on the flow's source those that its expressions match and that it does not carry, with the rule,
     without expected ones."""
     whys = ((name, selector.why_not(name)) for name in names)
     return {
         name: rule_against(flow, name, why)
-        for name, why in sorted((name, why) for name, why in whys if why is not None and why != NO_MATCH)
+        for name, why in sorted((name, why) for name, why in whys if why is not None and why != policy.NO_MATCH)
         if not _expected(topology, flow, selector, name, why)
     }
 
@@ -78,7 +70,7 @@ def left_out_words(flow: Flow, rules: Mapping[str, str]) -> str:
 
 def idle_names(
     topology: Topology,
-    selectors: Mapping[str, TopicSelector],
+    selectors: Mapping[str, policy.TopicSelector],
     carried: Mapping[TopicRef, Collection[str]],
     held: Mapping[str, Collection[str]],
 ) -> Iterator[str]:
@@ -91,17 +83,17 @@ def idle_names(
         if rules := left_out(topology, flow, selectors[name], begun_there):
             yield f"{left_out_words(flow, rules)}. {_todo(rules.keys(), selectors[name])}"
         elif name not in carrying:
-            cycles = [topic for topic in held.get(name, ()) if selectors[name].why_not(topic) == CYCLE]
+            cycles = [topic for topic in held.get(name, ()) if selectors[name].why_not(topic) == policy.CYCLE]
             yield _none_carried(flow, sorted(cycles))
 
 
-def _expected(topology: Topology, flow: Flow, selector: TopicSelector, name: str, why: str) -> bool:
+def _expected(topology: Topology, flow: Flow, selector: policy.TopicSelector, name: str, why: str) -> bool:
     if name.startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
         return True
-    if why == EXCLUDED:
+    if why == policy.EXCLUDED:
         return expressions(flow.exclude_topics).match(name)
-    if why != CYCLE:
-        return is_checkpoints_topic(name, flow.naming.separator) or is_checkpoints_topic(name)
+    if why != policy.CYCLE:
+        return policy.is_checkpoints_topic(name, flow.naming.separator) or policy.is_checkpoints_topic(name)
     declared = topology.topics.get(name)
     here = declared is not None and flow.source in declared.clusters
     hop = selector.policy.topic_source(name)
@@ -109,9 +101,9 @@ def _expected(topology: Topology, flow: Flow, selector: TopicSelector, name: str
     return brought and not here
 
 
-def _todo(names: Collection[str], selector: TopicSelector) -> str:
+def _todo(names: Collection[str], selector: policy.TopicSelector) -> str:
     carry = ""
-    if any(selector.why_not(name) == CYCLE for name in names):
+    if any(selector.why_not(name) == policy.CYCLE for name in names):
         carry = "Another alias of the target or another naming.separator carries what the cycle rule keeps. "
     return f"{carry}To leave them there on purpose, add them to exclude_topics of the flow; then this note is gone"
 

@@ -12,15 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from reconciler.model.environment.topology import Carry, Flow
-from reconciler.resources.flows.names.automata import (
-    MAX_NAME,
-    After,
-    Effort,
-    Intersection,
-    Language,
-    UndecidedError,
-    names,
-)
+from reconciler.resources.flows.names import automata
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.text import grouped
 
@@ -53,7 +45,7 @@ class _Path:
     origin: str
     travels: tuple[FlowNaming, ...] = ()
     prefix: str = ""
-    rules: tuple[Language, ...] = ()
+    rules: tuple[automata.Language, ...] = ()
     marked: bool = False
 
     @property
@@ -69,7 +61,7 @@ class _Path:
 class _Search:
     by_source: Mapping[str, Sequence[FlowNaming]]
     found: dict[tuple[str, str], Doubled] = field(default_factory=dict)
-    effort: Effort = field(default_factory=lambda: Effort(MAX_STATES))
+    effort: automata.Effort = field(default_factory=lambda: automata.Effort(MAX_STATES))
     paths: int = 0
 
 
@@ -123,7 +115,7 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
                     if not any(doubled):
                         waiting.append(longer)
                     before.append(longer)
-    except UndecidedError:
+    except automata.UndecidedError:
         return (*search.found.values(), Undecided(tuple(sorted(asked))))
     return tuple(search.found.values())
 
@@ -137,8 +129,8 @@ def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
         for renaming in travel.renamings:
             search.paths += 1
             if search.paths > MAX_PATHS:
-                raise UndecidedError
-            rules = (*path.rules, After(path.prefix, renaming.when))
+                raise automata.UndecidedError
+            rules = (*path.rules, automata.After(path.prefix, renaming.when))
             prefix = renaming.prefix + path.prefix
             marked = path.marked or flow.provenance is not None
             longer = _Path(path.origin, (*path.travels, travel), prefix, rules, marked)
@@ -159,5 +151,5 @@ def _doubled(search: _Search, path: _Path, other: _Path) -> bool:
     return True
 
 
-def _example(search: _Search, rules: tuple[Language, ...], prefix: str) -> str | None:
-    return next(names(Intersection(rules), MAX_NAME - len(prefix), search.effort), None)
+def _example(search: _Search, rules: tuple[automata.Language, ...], prefix: str) -> str | None:
+    return next(automata.names(automata.Intersection(rules), automata.MAX_NAME - len(prefix), search.effort), None)

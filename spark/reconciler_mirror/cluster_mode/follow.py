@@ -18,15 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.replication.runs.driver_records import (
-    ORDERS,
-    REPORT,
-    DriverReport,
-    Part,
-    RunDefinition,
-    RunOrders,
-    dumps_definition,
-)
+from reconciler.replication.runs import driver_records
 from reconciler.replication.runs.run_folders import RunPlace
 from reconciler_mirror.cluster_mode.record_run import BEAT_S
 
@@ -52,10 +44,10 @@ class Folder:
     def path(self) -> Path:
         return self.place.run_folder
 
-    def definition(self) -> RunDefinition:
+    def definition(self) -> driver_records.RunDefinition:
         """Raises OSError."""
         goal = self.path / "goal.json"
-        return RunDefinition(
+        return driver_records.RunDefinition(
             (self.path / "handover.json").read_text(encoding="utf-8"),
             goal.read_text(encoding="utf-8") if goal.exists() else "",
             beside=not self.place.is_current(),
@@ -65,7 +57,7 @@ class Folder:
     def stop_asked(self) -> bool:
         return (self.path / "stop").exists()
 
-    def tell(self, report: DriverReport) -> None:
+    def tell(self, report: driver_records.DriverReport) -> None:
         """``pid`` is of this process, which is here as long as the driver is followed. Never raises."""
         content = {
             "pid": os.getpid(),
@@ -88,10 +80,10 @@ class RunRecords(Protocol):
 
     def await_known(self, patience_s: float) -> bool: ...
     def wait(self, seconds: float) -> None: ...
-    def value(self, run: str, part: Part) -> bytes | None: ...
-    def values(self, part: Part) -> Mapping[str, bytes]: ...
-    def silent_s(self, run: str, part: Part) -> float: ...
-    def write(self, run: str, part: Part, value: bytes | None, patience_s: float = ...) -> str: ...
+    def value(self, run: str, part: driver_records.Part) -> bytes | None: ...
+    def values(self, part: driver_records.Part) -> Mapping[str, bytes]: ...
+    def silent_s(self, run: str, part: driver_records.Part) -> float: ...
+    def write(self, run: str, part: driver_records.Part, value: bytes | None, patience_s: float = ...) -> str: ...
     def delete(self, run: str) -> None: ...
 
 
@@ -131,9 +123,9 @@ class Follower:
         self._id = uuid.uuid4().hex[:12]
         self._run = ""
         self._submitted: Submitted | None = None
-        self._orders = RunOrders(self._id)
+        self._orders = driver_records.RunOrders(self._id)
         self._written: bytes | None = None
-        self._told: DriverReport | None = None
+        self._told: driver_records.DriverReport | None = None
         self._stopping_since: float | None = None
         self._was_current = folder.place.is_current()
         self._seen_own = False
@@ -159,7 +151,9 @@ class Follower:
                 self._records.delete(run)
             self._run = uuid.uuid4().hex[:12]
             self._say(f"run {self._run} is submitted")
-            if why := self._records.write(self._run, "definition", dumps_definition(definition), KNOWN_S):
+            if why := self._records.write(
+                self._run, "definition", driver_records.dumps_definition(definition), KNOWN_S
+            ):
                 return self._failed(f"the status topic did not take its definition: {why}")
             self._submitted = self._cluster.submit(self._run, definition.digest)
         while (code := self._step()) is None:
@@ -190,17 +184,17 @@ class Follower:
             self._records.wait(0.2)
         return ""
 
-    def _report_of(self, run: str) -> DriverReport | None:
+    def _report_of(self, run: str) -> driver_records.DriverReport | None:
         try:
-            return REPORT.loads(self._records.value(run, "report") or b"")
+            return driver_records.REPORT.loads(self._records.value(run, "report") or b"")
         except ValueError:
             return None
 
-    def _orders_of(self, run: str) -> RunOrders:
+    def _orders_of(self, run: str) -> driver_records.RunOrders:
         try:
-            return ORDERS.loads(self._records.value(run, "orders") or b"")
+            return driver_records.ORDERS.loads(self._records.value(run, "orders") or b"")
         except ValueError:
-            return RunOrders()
+            return driver_records.RunOrders()
 
     # following it
 
@@ -228,7 +222,7 @@ class Follower:
             return self._failed(why)
         return None
 
-    def _hear(self, report: DriverReport) -> None:
+    def _hear(self, report: driver_records.DriverReport) -> None:
         before = self._told
         if before is None or replace(before, beat=0) != replace(report, beat=0):
             if report.application_id:  # before that Spark may refuse to start, which trying again does not change
@@ -246,7 +240,7 @@ class Follower:
                 place.leave()
         self._told = report
 
-    def _order(self, report: DriverReport | None) -> None:
+    def _order(self, report: driver_records.DriverReport | None) -> None:
         is_current = self._folder.place.is_current()
         self._was_current = self._was_current or is_current
         orders = self._orders_of(self._run)
@@ -258,7 +252,7 @@ class Follower:
             or (report is not None and report.taken and self._folder.place.predecessor_left()),
         )
         self._orders = wanted
-        value = ORDERS.dumps(wanted)
+        value = driver_records.ORDERS.dumps(wanted)
         if value != self._written and not self._records.write(self._run, "orders", value):
             self._written = value
         if wanted.stop or wanted.replaced:
@@ -269,7 +263,7 @@ class Follower:
             elif now - self._stopping_since > KILL_AFTER_S:
                 self._kill(f"its driver did not leave in {KILL_AFTER_S:.0f} s and is killed: no record is lost", report)
 
-    def _kill(self, why: str, report: DriverReport | None) -> None:
+    def _kill(self, why: str, report: driver_records.DriverReport | None) -> None:
         if not self._killed:
             self._killed = True
             self._say(f"run {self._run}: {why}")
@@ -277,7 +271,7 @@ class Follower:
             submitted = self._submitted.application_id if self._submitted is not None else ""
             self._cluster.kill(self._run, reported or submitted)
 
-    def _death(self, report: DriverReport | None) -> str | None:
+    def _death(self, report: driver_records.DriverReport | None) -> str | None:
         """Why the driver counts as dead; None while it lives, or may. What is left of it is killed."""
         code = self._submitted.ended() if self._submitted is not None else None
         watched = self._submitted is not None and code is None
@@ -296,5 +290,5 @@ class Follower:
         return f"{report.application_id} on {report.host} has said nothing for {silent:.0f} s: {why}"
 
 
-def _may_live(report: DriverReport, digest: str) -> bool:
+def _may_live(report: driver_records.DriverReport, digest: str) -> bool:
     return report.exit_code is None and not report.left and report.definition == digest

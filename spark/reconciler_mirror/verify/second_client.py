@@ -8,15 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from reconciler.kafka.client.auth.supported_settings import not_by_librdkafka
 from reconciler.kafka.client.errors import SettingError
 from reconciler_mirror.clients import librdkafka
+from reconciler_mirror.verify import unreadable
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
-from reconciler_mirror.verify.unreadable import (
-    CannotLogInError,
-    UnreadableError,
-    not_connected,
-    removed,
-    silent,
-    unread,
-)
 
 _AT_ONCE = 2_000
 _SILENCE_S = 60.0
@@ -56,13 +49,13 @@ class SecondClient:
 
     def __init__(self, span: OffsetSpan, *, sample: bool = False) -> None:
         if reason := not_by_librdkafka(span.endpoint.client):
-            raise CannotLogInError(reason)
+            raise unreadable.CannotLogInError(reason)
         try:
             self._consumer: Consumer = librdkafka.partition_reader(span.endpoint, span.isolation, sample=sample)
         except KafkaException as error:
-            raise CannotLogInError(error.args[0].str()) from None
+            raise unreadable.CannotLogInError(error.args[0].str()) from None
         except (LookupError, SettingError) as error:
-            raise not_connected(span, str(error)) from None
+            raise unreadable.not_connected(span, str(error)) from None
 
     def close(self) -> None:
         self._consumer.close()
@@ -87,7 +80,7 @@ class SecondClient:
         """As ``read_partition.records``."""
         low = self.low(span)
         if low > span.start:
-            raise removed(span, f"it begins at {low} now")
+            raise unreadable.removed(span, f"it begins at {low} now")
         try:
             for message in self._messages(span, to_end):
                 headers = tuple(message.headers() or ())
@@ -96,7 +89,7 @@ class SecondClient:
         except KafkaException as error:
             raise _in_words(span, error.args[0]) from None
         except UnicodeDecodeError:
-            raise unread(span, "a header name is not UTF-8") from None
+            raise unreadable.unread(span, "a header name is not UTF-8") from None
 
     def _messages(self, span: OffsetSpan, to_end: bool) -> Iterator[Message]:
         consumer = self._consumer
@@ -108,7 +101,7 @@ class SecondClient:
             if any(message.error() is None or not _is_moving(message.error()) for message in messages):
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENCE_S:
-                raise silent(span, _SILENCE_S)
+                raise unreadable.silent(span, _SILENCE_S)
             for message in messages:
                 error = message.error()
                 if error is not None and (_is_moving(error) or error.code() == _NO_GROUP):
@@ -130,6 +123,6 @@ def _is_moving(error: KafkaError) -> bool:
     return error.code() in _MOVING
 
 
-def _in_words(span: OffsetSpan, error: KafkaError) -> UnreadableError:
+def _in_words(span: OffsetSpan, error: KafkaError) -> unreadable.UnreadableError:
     gone = error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-    return (removed if gone else unread)(span, error.str())
+    return (unreadable.removed if gone else unreadable.unread)(span, error.str())

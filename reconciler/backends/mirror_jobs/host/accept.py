@@ -10,15 +10,7 @@ from typing import Any
 import yaml
 
 from reconciler.backends.connections.credentials import require_trusted
-from reconciler.backends.mirror_jobs.host.spark_settings import (
-    AMOUNTS,
-    LOCAL,
-    fits,
-    fits_file,
-    fits_master,
-    is_harmless,
-    names_files,
-)
+from reconciler.backends.mirror_jobs.host import spark_settings
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.schemas import validator
@@ -45,7 +37,7 @@ class AllowList:
     bring files along."""
 
     environments: tuple[str, ...] = ()
-    masters: tuple[str, ...] = LOCAL
+    masters: tuple[str, ...] = spark_settings.LOCAL
     spark_conf: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     path: str = field(default="", compare=False)
@@ -68,7 +60,7 @@ class AllowList:
     def _problems(self, desired: DesiredMirror, done: int) -> Iterator[tuple[str, str]]:
         where = f"the host's configuration {self.path}"
         again = "Run reconciler apply ENV, which writes a new record."
-        if not fits(desired.environment, self.environments):
+        if not spark_settings.fits(desired.environment, self.environments):
             yield f"environment {desired.environment!r} is not accepted", f"Name it under environments in {where}."
         if desired.generation < done:
             yield f"it is older than generation {done}, which was carried out; an old record was written again", again
@@ -98,21 +90,21 @@ class AllowList:
                 "Upgrade it.",
             )
         master = str(submission.get("master", ""))
-        if not fits_master(master, self.masters):
+        if not spark_settings.fits_master(master, self.masters):
             yield f"master {master!r} is not accepted", _line("masters", master, where)
         for key, value in sorted(submission.get("spark_conf", {}).items()):
             if _SETTING.fullmatch(key) is None:
                 yield f"spark_conf {key!r} is no name of a Spark setting", "See who may write to __mirror_control."
-            elif names_files(key):
+            elif spark_settings.names_files(key):
                 for part in value.split(","):
-                    if not fits_file(part, self.archives):
+                    if not spark_settings.fits_file(part, self.archives):
                         problem = f"{key} = {value!r} brings files that are not accepted: {part!r}"
                         yield problem, _line("archives", part, where)
-            elif key in self.spark_conf or (key in AMOUNTS and is_harmless(key, value)):
+            elif key in self.spark_conf or (key in spark_settings.AMOUNTS and spark_settings.is_harmless(key, value)):
                 continue
-            elif not fits(key, self.spark_conf):
+            elif not spark_settings.fits(key, self.spark_conf):
                 yield f"spark_conf {key!r} is not accepted", _line("spark_conf", key, where)
-            elif not is_harmless(key, value):
+            elif not spark_settings.is_harmless(key, value):
                 problem = (
                     f"spark_conf {key!r} can run code or is not known to be harmless, which a pattern does not accept"
                 )

@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reconciler.backends.mirror_jobs.runner.command_line import (
-    application_conf,
-    bundle,
-    job_environment,
-    require_spark,
-    spark_secret,
-    spark_words,
-)
+from reconciler.backends.mirror_jobs.runner import command_line
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, private_files, required
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
@@ -84,8 +77,8 @@ class ForegroundRun:
 def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
     job with it, and Spark its application; killed with -9, the job sees that within a second and ends by itself."""
-    require_spark()
-    secret = spark_secret(run.mirror, _master(run), os.environ)
+    command_line.require_spark()
+    secret = command_line.spark_secret(run.mirror, _master(run), os.environ)
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
     with private_files(), (folder.path / "job.log").open("a", encoding="utf-8") as log:
@@ -96,7 +89,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
             stderr=log,
             text=True,
             start_new_session=True,
-            env=job_environment(_master(run), run.handover, os.environ) | secret,
+            env=command_line.job_environment(_master(run), run.handover, os.environ) | secret,
         )
         try:
             _follow(run.script, process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))
@@ -130,7 +123,7 @@ def _prepared(run: ForegroundRun) -> RunFolder:
         work_folder = Path(tempfile.mkdtemp(prefix=f"{run.script.name}-", dir=above))
         (work_folder / "handover.json").write_text(run.handover, encoding="utf-8")
         (work_folder / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
-        bundle(work_folder / "bundle.zip")
+        command_line.bundle(work_folder / "bundle.zip")
     except OSError as error:
         if work_folder is not None:
             shutil.rmtree(work_folder, ignore_errors=True)
@@ -161,7 +154,7 @@ def _command(run: ForegroundRun, folder: Path) -> list[str]:
     mirror = run.mirror
     given: Mapping[str, str] = {**mirror.spark_conf, **mirror.verify_conf}
     if master_kind(_master(run)) is master_kind(mirror.master):
-        given = {**application_conf(mirror), **given}
+        given = {**command_line.application_conf(mirror), **given}
     else:
         given = {key: value for key, value in given.items() if not key.startswith(_OF_A_CLUSTER)}
     conf = {
@@ -171,7 +164,9 @@ def _command(run: ForegroundRun, folder: Path) -> list[str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **given,
     }
-    words = spark_words(_master(run), f"{run.script.name}-{run.mirror.name}", conf, folder, run.script.file)
+    words = command_line.spark_words(
+        _master(run), f"{run.script.name}-{run.mirror.name}", conf, folder, run.script.file
+    )
     return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
 
 

@@ -19,16 +19,8 @@ from reconciler.model.replicas import (
     ReplicaFacts,
 )
 from reconciler.resources.replicas.placement import PartitionReplicas, basis, place
+from reconciler.resources.replicas.reassign import throttles
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentStopped, ReassignmentWatch, ReassignmentWindow
-from reconciler.resources.replicas.reassign.throttles import (
-    clear_lists,
-    clear_rates,
-    journal_for,
-    kept_rates,
-    release,
-    set_lists,
-    set_rates,
-)
 from reconciler.text import first_of, size_words
 
 POLL_SECONDS = 1.0
@@ -168,15 +160,15 @@ class ReassignmentRun:
         self.journal = facts.journal
         if pace is not None and any(placement.added for placement in self.goals.values()):
             journal = facts.journal or Journal(self.environment, int(self.watch.now() * 1000))
-            journal = journal_for(journal, self.goals, pace.throttle, facts, topics)
+            journal = throttles.journal_for(journal, self.goals, pace.throttle, facts, topics)
             self.admin.write_journal(journal)
             self.journal = journal
-            failed = self.admin.throttle(tuple(set_lists(journal, topics)))
-            failed = failed or self.admin.throttle(tuple(set_rates(journal, pace.throttle, facts.rates)))
+            failed = self.admin.throttle(tuple(throttles.set_lists(journal, topics)))
+            failed = failed or self.admin.throttle(tuple(throttles.set_rates(journal, pace.throttle, facts.rates)))
             if failed:
                 self._clear_if_still()
                 raise failed[0]
-            for broker, rate in kept_rates(self.goals.values(), journal, facts.rates).items():
+            for broker, rate in throttles.kept_rates(self.goals.values(), journal, facts.rates).items():
                 words = size_words(int(rate)) if rate.isdigit() else rate
                 self.watch.note(f"broker {broker} keeps its own throttle of {words}/s, set by someone else")
         try:
@@ -212,7 +204,7 @@ class ReassignmentRun:
                 if (
                     self.journal is not None
                     and arrived
-                    and not self.admin.throttle(tuple(release(self.journal, arrived)))
+                    and not self.admin.throttle(tuple(throttles.release(self.journal, arrived)))
                 ):
                     self.released |= arrived
                 released_at = now
@@ -244,12 +236,12 @@ class ReassignmentRun:
         if journal is None:
             return
         rates = self.admin.facts().rates
-        failed = self.admin.throttle(tuple(clear_rates(journal, rates)))
+        failed = self.admin.throttle(tuple(throttles.clear_rates(journal, rates)))
         failed = failed or [*_unseen(journal, rates, self.admin)]
         if failed:
             raise failed[0]
         live = self.admin.read(_journal_topics(journal)).topics
-        if failed := self.admin.throttle(tuple(clear_lists(journal, live))):
+        if failed := self.admin.throttle(tuple(throttles.clear_lists(journal, live))):
             raise failed[0]
         self.admin.write_journal(None)
         self.journal = None

@@ -12,16 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from reconciler.kafka.client.auth.supported_settings import JWT_BEARER
+from reconciler.kafka.client.auth.tokens import web
 from reconciler.kafka.client.auth.tokens.assertions import encoded, signed
-from reconciler.kafka.client.auth.tokens.web import (
-    AccessToken,
-    IdentityEndpoint,
-    TokenRefusedError,
-    access_token,
-    ask,
-    ask_json,
-    text_of,
-)
 from reconciler.kafka.client.errors import SettingError
 
 FILE = "sasl.oauthbearer.gcp.credentials.location"
@@ -30,27 +22,27 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 
 
-def token(oauth: Mapping[str, str]) -> AccessToken:
+def token(oauth: Mapping[str, str]) -> web.AccessToken:
     path = oauth.get(FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
     given, email = _of_file(oauth, path) if path else _of_metadata(oauth)
     claims = {"exp": given.expires_at, "iss": "Google", "iat": time.time(), "scope": "kafka", "sub": email}
     head = encoded({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"})
-    return AccessToken(f"{head}.{encoded(claims)}.{encoded(given.text)}", given.expires_at)
+    return web.AccessToken(f"{head}.{encoded(claims)}.{encoded(given.text)}", given.expires_at)
 
 
-def _of_metadata(oauth: Mapping[str, str]) -> tuple[AccessToken, str]:
+def _of_metadata(oauth: Mapping[str, str]) -> tuple[web.AccessToken, str]:
     host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
     base = f"http://{host}/computeMetadata/v1/instance/service-accounts/default"
     todo = "Give this machine or pod a service account, or set GOOGLE_APPLICATION_CREDENTIALS"
     flavor = {"Metadata-Flavor": "Google"}
-    endpoint = IdentityEndpoint(f"{base}/token", oauth, todo, local=True)
-    answered, email = ask(IdentityEndpoint(f"{base}/email", oauth, todo, local=True), flavor)
+    endpoint = web.IdentityEndpoint(f"{base}/token", oauth, todo, local=True)
+    answered, email = web.ask(web.IdentityEndpoint(f"{base}/email", oauth, todo, local=True), flavor)
     if answered.get("Metadata-Flavor") != "Google":
-        raise TokenRefusedError(f"no token from {endpoint.where}: it is no metadata server of Google. {todo}")
-    return access_token(ask_json(endpoint, flavor), endpoint, {}), email.decode(errors="replace").strip()
+        raise web.TokenRefusedError(f"no token from {endpoint.where}: it is no metadata server of Google. {todo}")
+    return web.access_token(web.ask_json(endpoint, flavor), endpoint, {}), email.decode(errors="replace").strip()
 
 
-def _of_file(oauth: Mapping[str, str], path: str) -> tuple[AccessToken, str]:
+def _of_file(oauth: Mapping[str, str], path: str) -> tuple[web.AccessToken, str]:
     try:
         document = json.loads(Path(path).read_text("utf-8"))
         kind = document["type"]
@@ -65,18 +57,18 @@ def _of_file(oauth: Mapping[str, str], path: str) -> tuple[AccessToken, str]:
     raise SettingError(f"{path} holds credentials of type {kind!r}. Use service_account or external_account")
 
 
-def _of_key(oauth: Mapping[str, str], document: Mapping[str, str]) -> AccessToken:
+def _of_key(oauth: Mapping[str, str], document: Mapping[str, str]) -> web.AccessToken:
     """RFC 7523 by the service account's key."""
     now = int(time.time())
     url, email = document["token_uri"], document["client_email"]
     claims = {"iss": email, "scope": _SCOPE, "aud": url, "iat": now, "exp": now + 3600}
     header = {"alg": "RS256", "typ": "JWT", "kid": document.get("private_key_id", "")}
     proof = signed(header, claims, document["private_key"])
-    endpoint = IdentityEndpoint(url, oauth, f"Check that service account {email} still has this key", [proof])
-    return access_token(ask_json(endpoint, {}, {"grant_type": JWT_BEARER, "assertion": proof}), endpoint, {})
+    endpoint = web.IdentityEndpoint(url, oauth, f"Check that service account {email} still has this key", [proof])
+    return web.access_token(web.ask_json(endpoint, {}, {"grant_type": JWT_BEARER, "assertion": proof}), endpoint, {})
 
 
-def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tuple[AccessToken, str]:
+def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tuple[web.AccessToken, str]:
     """Workload identity federation (RFC 8693) with a token in a file, then the service account's access token."""
     source = document["credential_source"]
     if not isinstance(source, dict) or "file" not in source:
@@ -86,7 +78,7 @@ def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tupl
         subject = json.loads(subject)[form["subject_token_field_name"]]
     audience, url = str(document["audience"]), str(document["token_url"])
     todo = f"Let the workload identity pool {audience} accept the token in {source['file']}"
-    endpoint = IdentityEndpoint(url, oauth, todo, [subject])
+    endpoint = web.IdentityEndpoint(url, oauth, todo, [subject])
     form = {
         "grant_type": _EXCHANGE,
         "audience": audience,
@@ -95,11 +87,11 @@ def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tupl
         "subject_token_type": str(document["subject_token_type"]),
         "subject_token": subject,
     }
-    federated = access_token(ask_json(endpoint, {}, form), endpoint, {})
+    federated = web.access_token(web.ask_json(endpoint, {}, form), endpoint, {})
     if not (impersonation := document.get("service_account_impersonation_url")):
         return federated, audience
     email = urllib.parse.unquote(str(impersonation).rpartition("/")[2].partition(":")[0])
-    as_account = IdentityEndpoint(str(impersonation), oauth, f"Let it impersonate {email}", [federated.text])
+    as_account = web.IdentityEndpoint(str(impersonation), oauth, f"Let it impersonate {email}", [federated.text])
     bearer = {"Authorization": f"Bearer {federated.text}"}
-    answer = ask_json(as_account, bearer, {"scope": _SCOPE, "lifetime": "3600s"})
-    return AccessToken(text_of(answer, "accessToken", as_account), federated.expires_at), email
+    answer = web.ask_json(as_account, bearer, {"scope": _SCOPE, "lifetime": "3600s"})
+    return web.AccessToken(web.text_of(answer, "accessToken", as_account), federated.expires_at), email
