@@ -265,6 +265,7 @@ class Connection:
                 self._progressed(got, now)
                 short = not frames.within
                 for frame in frames.received(got, now):
+                    # Brokers answer in the order of the requests: another number means that both sides have lost step.
                     (correlation,) = SIZE.unpack_from(frame.body)
                     if not self._waiting or self._waiting[0].correlation != correlation:
                         frame.drop()

@@ -70,10 +70,13 @@ def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPla
             case None:
                 text = f"cluster {name} could not be read"
                 silent[name] = ClusterError(name, "unreachable", text, "", "See what is said of it")
+    # Where a lock lies, with a record of the home or without. Of two names of one cluster the first counts.
     locked = {seen[name].cluster_id: name for name in reversed(seen) if key in seen[name].records}
     records = (answer.home for answer in seen.values() if answer.home is not None)
     newest = max(records, key=lambda record: (record.moves, record.cluster_id), default=None)
     first = min(topology.clusters)
+    # A record decides, wherever it was found, but its cluster has to answer: another run may hold the lock there.
+    # Without a record, an older release has the lock on the first cluster by name; one that is silent may keep it, too.
     if newest is not None:
         home = next((name for name, answer in seen.items() if answer.cluster_id == newest.cluster_id), "")
         if not home:

@@ -207,6 +207,8 @@ def flow_view(flow: FlowState) -> FlowView:
     records, size = sum(lane.records for lane in lanes), sum(lane.bytes for lane in lanes)
     running = flow.taken and flow.discovered.complete
     partitions = tuple(part for lane in lanes for part in _partitions(lane, time.monotonic()))
+    # A sum is unknown as soon as one part is: a partition that no lane copies, or a listing that failed, must not make
+    # the lag look small. What is known of it goes into ``records_lag_at_least`` and the last lag.
     uncopied = sum(flow.discovered.uncopied.values())
     listed = bool(partitions) or not any(c.code in OF_A_READ for c in flow.discovered.conditions)
     lag = lag_of(partitions) if running and listed and not uncopied else (None, None)

@@ -270,6 +270,7 @@ class Driver:
         if not known:
             return False
         try:
+            # The predecessor goes on copying meanwhile, so that the gap lasts no longer than ``take``.
             takeover.prepare()
             self._can_take.add(flow.name)
             if not self._may_take.wait(self._settings.refresh_interval_ms / 1000):

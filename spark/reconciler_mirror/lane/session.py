@@ -213,6 +213,7 @@ class LaneSession:
         """
         self._control.watch(self._wake)
         while not (self._control.stopping() or self._control.lease_over()):
+            # While nothing changes the control returns the same objects: thousands of names are not compared each time.
             paused = self._control.paused()
             if paused is not self._paused and paused != self._paused:
                 self._paused = paused

@@ -275,6 +275,7 @@ class Leases:
                     self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
             why = cause(error)
+            # A slot whose lanes have left it, or a job that ends, loses nothing with its task.
             with self._guard:
                 vacated, stopping = slot in self._placed.vacated, self._stopping
                 if not stopping and not vacated:

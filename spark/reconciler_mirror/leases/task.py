@@ -231,6 +231,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
         while len(ended_lanes) < len(threads):
             state.news.wait(ALIVE_S)
             state.news.clear()
+            # On a new connection all is told again: the driver may have lost what the one before carried.
             if lines != line.lines:
                 lines = line.lines
                 for control in controls.values():
@@ -238,6 +239,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
                 for key in ended_lanes:
                     line.send({"left": [*key]})
             _tell_prepared(line, controls)
+            # Progress waits until the driver can take as many rows again as the last message had.
             if time.monotonic() >= told_until:
                 rows = _tell(line, controls)
                 told_until = time.monotonic() + (rows / lease.rows_per_s if lease.rows_per_s else 0.0)

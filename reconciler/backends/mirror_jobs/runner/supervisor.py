@@ -121,11 +121,13 @@ class Supervisor:
             if not reached_spark and self.now.restarts == 0:
                 self.say("failed", exit_code=code)  # Spark itself does not start: trying again changes nothing
                 return 1
+            # A crash. One that comes soon after a start will come again, so the pauses grow; a long run begins anew.
             pause = FIRST_PAUSE_S if time.monotonic() - began > STEADY_AFTER_S else min(pause * 2, LONGEST_PAUSE_S)
             self.say("pausing", exit_code=code, job_pid=None, restarts=self.now.restarts + 1)
             if self.stopping.wait(pause):
                 self.say("stopped")
                 return STOPPED
+            # During the pause another application may have taken the place, and starting would take it back.
             if not place.is_current():
                 self.say("superseded")
                 return SUPERSEDED

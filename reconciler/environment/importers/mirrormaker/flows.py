@@ -161,6 +161,8 @@ class FlowReading:
         kind = policy.value.strip() if policy is not None else "DefaultReplicationPolicy"
         text = separator.value.strip() if separator is not None else "."
         source, prefix = self.flow[0], self.alias
+        # Names that stay need neither separator nor alias. What a class of the user's makes of a name is unknown here,
+        # so the import stops. With the default policy another separator or alias than ours would give other names.
         if policy is not None and kind in KEEPS_NAMES:
             yield Field(("naming", "policy"), "identity", policy)
             if alias is not None:

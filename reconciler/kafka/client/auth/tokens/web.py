@@ -75,6 +75,8 @@ def ask(
         raise SettingError(f"{endpoint.url} cannot be asked for a token: {error}") from None
     body = None if form is None else urllib.parse.urlencode(form).encode()
     request = urllib.request.Request(endpoint.url, body, dict(headers), method=method)  # noqa: S310 - scheme is checked
+    # A redirect would carry the secret to an address that the settings do not name. A local endpoint, such as a cloud's
+    # metadata server, is never reached by a proxy.
     handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
     if endpoint.local:
         handlers.append(urllib.request.ProxyHandler({}))
