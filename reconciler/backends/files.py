@@ -1,7 +1,5 @@
 """Reads the YAML files of an environment folder; writes text files atomically."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

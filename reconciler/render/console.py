@@ -1,7 +1,5 @@
 """Console output of all commands, and the arguments they share."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -5,8 +5,6 @@ version fields are only added: readers leave aside what they do not know, and wh
 default. A figure of a flow is a field of ``FlowStatus`` (CONTRIBUTING.md says what else it takes).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

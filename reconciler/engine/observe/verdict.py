@@ -3,8 +3,6 @@
 One function for `status`, its exit code, JSON, the live page and the map, so that they cannot contradict each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from reconciler.errors import Unknown

@@ -1,7 +1,5 @@
 """The saved plan of a cut-over: its JSON, written and read back (schemas/reports/cutover-plan.schema.json)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

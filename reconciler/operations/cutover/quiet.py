@@ -1,7 +1,5 @@
 """Verifies a fence: no partition ends further, no producer writes, no transaction is open, for some seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """``cutover plan``, ``apply`` and ``rollback``: what is asked, whether it may, and what comes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 As the principal ``mirror``, which may read groups, topics and the map on both sides.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 

@@ -1,8 +1,6 @@
 """``import``: writes MirrorMaker 2's configuration as an environment that ``validate`` accepts; with ``--into`` it adds
 clusters and flows to an environment, and changes nothing that is there."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

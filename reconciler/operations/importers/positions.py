@@ -3,8 +3,6 @@
 Everything is read as the principal ``plan``, since nothing may have been applied yet; no cluster is written to.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Jobs that a command waits for: ``mirror start --until-caught-up``, ``verify``, and all jobs of a ``mirror host``."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 """``plan``: what an edit means and what it would change on the live clusters; ``compare``: two folders side by side;
 ``map``: the environment drawn from git, from its clusters and jobs, and with a saved plan."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ still copy nothing: its target lacks what lanes need, its principal lacks rights
 that only waits (for a pause, a silent source, provenance) is reported and fails nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

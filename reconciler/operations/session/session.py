@@ -1,7 +1,5 @@
 """The session of a command: opens an environment's clusters, reads and plans."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

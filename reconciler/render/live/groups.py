@@ -1,7 +1,5 @@
 """Positions of each consumer group on both sides of a flow, and where a failover would set them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote

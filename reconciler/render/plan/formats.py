@@ -1,7 +1,5 @@
 """A review (an edit and its plan) in the four formats: text, JSON, Markdown, HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never

@@ -3,8 +3,6 @@
 Everything is in the page without its script, which only adds a filter. A content security policy forbids the rest.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The impact of a plan in words: what each change puts at stake, and how much the whole copies, loses and moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from reconciler.engine.plan.amounts import Amount, AmountKind

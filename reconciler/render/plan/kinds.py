@@ -3,8 +3,6 @@
 What is decided about a change is in ``resources.<kind>.kind``; here is what people read of it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

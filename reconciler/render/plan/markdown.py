@@ -4,8 +4,6 @@ A comment of GitHub may hold 65,536 characters. A longer one is given with less 
 says so.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum

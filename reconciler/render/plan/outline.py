@@ -1,7 +1,5 @@
 """The outline of a plan: stages, clusters, folded entries; every format is rendered from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby

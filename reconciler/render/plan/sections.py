@@ -1,7 +1,5 @@
 """What a plan says beside its changes, as titled lists for any format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby

@@ -1,7 +1,5 @@
 """A plan as text: verdict, basis, changes by stage and cluster, then what will not be done."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The waves of a plan in words: what opens each wave, and its gates."""
 
-from __future__ import annotations
-
 from reconciler.model.config_values import human
 from reconciler.model.environment.rollout import Gates, MirrorGate
 from reconciler.model.plan import Plan

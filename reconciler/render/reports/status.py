@@ -1,7 +1,5 @@
 """What ``status`` prints: clusters, mirrors, the lag of each flow, the lock and the rollout, as text or JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ becomes one prefixed rule only where the flow provably carries all of them, else
 carries.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The kind of access rules: who may do what, in which order rules change, and why each rule is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never

@@ -8,8 +8,6 @@ that its flows do not carry, and a new topic gets its rule in the plan that make
 prefix where the naming policy gives them one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 

@@ -1,7 +1,5 @@
 """Pause and resume of a flow: what is asked, whether it exists, and whether the job has confirmed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Thread-safe. Between two leases a lane is without a task for a moment; only a lasting gap is reported.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,6 @@
 """Conditions of a flow or of some of its partitions together, as the driver finds them, and the log of all
 conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 

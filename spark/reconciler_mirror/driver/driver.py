@@ -3,8 +3,6 @@
 Beside a predecessor it first gets everything ready (``RunPlace``), and writes no status while the other still copies.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -3,8 +3,6 @@
 The goal is a file ``goal.json`` of the run directory, not a part of the hand-over: it changes no fingerprint.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

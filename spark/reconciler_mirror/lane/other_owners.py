@@ -4,8 +4,6 @@ An empty remote topic may be another environment's all the same. A plan asks bef
 topics that appear later, in both sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from reconciler.kafka.client.cluster import ClusterClient, Key

@@ -1,7 +1,5 @@
 """Before a partition is fetched: its position, and whether the source still has what comes next."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Views of flows and partitions for the status record and the metrics, frozen; sums over them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What of a partition can be compared, or why nothing can. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

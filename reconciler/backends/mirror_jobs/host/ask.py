@@ -3,8 +3,6 @@
 Nothing here looks at processes: any machine may ask. What a mirror's job does is read from its own status record.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ it and watches. Killed at any moment, it leaves the old application, or the new 
 (docs/decisions/0043).
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Collection

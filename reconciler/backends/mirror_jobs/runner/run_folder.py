@@ -1,7 +1,5 @@
 """Run folders of mirror jobs on this machine: their paths, files and processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ The job runs under a supervisor that outlives the CLI. What the job *is* (finger
 from its status record in Kafka; the run folders only show which processes on this machine belong to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ The topic is compacted: few keys, but perhaps many records. Its end is read firs
 the end does not show. A reader that is kept open reads only what is new.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Kafka does not report as which principal a member of a group logs in, so only gr
 today are named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 

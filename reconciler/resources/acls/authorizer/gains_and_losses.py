@@ -3,8 +3,6 @@
 Names are grouped by the rules that match them, so that ten thousand topics cost no more than their groups.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Asks brokers what each login may do, before an ACL batch and after it: which rights, and how the answers read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ An outcome is reported only once its probe is over. A cluster whose probe did no
 this run; other clusters, and topics, go on. A run that is cut off leaves its batch pending for the next plan.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence

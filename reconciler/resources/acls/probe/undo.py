@@ -1,7 +1,5 @@
 """Undoes a failed ACL batch: the ACLs to restore, the commands that do it manually, and what the report says. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import Unknown

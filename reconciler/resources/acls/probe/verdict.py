@@ -3,8 +3,6 @@
 What brokers answer about a principal wins over what the rules imply: only they know who is a super user.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
