@@ -52,13 +52,7 @@ def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:
 def unpack(frame: memoryview) -> tuple[int, dict[Key, int]]:
     """(throttle in ms, Kafka's error code by topic and partition)."""
     reader = ResponseReader(frame)
-    throttle, errors = reader.int32(), dict[Key, int]()
-    for _ in range(reader.count()):
-        name = reader.string()
-        for _ in range(reader.count()):
-            partition, _, error = reader.fixed(_ANSWER)
-            reader.tags()
-            errors[name, partition] = error
-        reader.tags()
+    throttle = reader.int32()
+    errors = {(topic, partition): error for topic, (partition, _, error) in reader.by_partition(_ANSWER)}
     reader.finish()
     return throttle, errors

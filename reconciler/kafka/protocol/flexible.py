@@ -140,6 +140,16 @@ class ResponseReader:
             self.uint()
             self.take(self.uint())
 
+    def by_partition(self, layout: struct.Struct) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Topics, each with its partitions: the topic's name and the numbers of one partition."""
+        for _ in range(self.count()):
+            topic = self.string()
+            for _ in range(self.count()):
+                numbers = self.fixed(layout)
+                self.tags()
+                yield topic, numbers
+            self.tags()
+
     def finish(self, *, tagged: bool = True) -> None:
         """``tagged``: whether tagged fields still have to be read."""
         if tagged:

@@ -207,15 +207,8 @@ def pack_add(holder: TransactionalProducer, topics: Mapping[str, Sequence[int]])
 def unpack_add(frame: memoryview) -> tuple[int, dict[tuple[str, int], int]]:
     """(throttle in ms, Kafka's error code of partitions that have one)."""
     reader = ResponseReader(frame)
-    throttle, errors = reader.int32(), dict[tuple[str, int], int]()
-    for _ in range(reader.count()):
-        name = reader.string()
-        for _ in range(reader.count()):
-            partition, error = reader.fixed(_RESULT)
-            reader.tags()
-            if error:
-                errors[name, partition] = error
-        reader.tags()
+    throttle = reader.int32()
+    errors = {(topic, partition): error for topic, (partition, error) in reader.by_partition(_RESULT) if error}
     reader.finish()
     return throttle, errors
 

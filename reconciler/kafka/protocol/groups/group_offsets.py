@@ -110,13 +110,6 @@ def unpack_commit(frame: memoryview) -> tuple[int, dict[Key, int]]:
     """(throttle in ms, Kafka's error code of each partition). Raises MalformedResponseError."""
     reader = ResponseReader(frame)
     throttle = reader.int32()
-    offsets: dict[Key, int] = {}
-    for _ in range(reader.count()):
-        topic = reader.string()
-        for _ in range(reader.count()):
-            partition, error = reader.fixed(_ERROR)
-            reader.tags()
-            offsets[topic, partition] = error
-        reader.tags()
+    errors = {(topic, partition): error for topic, (partition, error) in reader.by_partition(_ERROR)}
     reader.finish()
-    return throttle, offsets
+    return throttle, errors

@@ -61,13 +61,7 @@ def unpack(frame: memoryview) -> dict[Key, int]:
     errors: dict[Key, int] = {}
     for _ in range(reader.count()):
         reader.fixed(_PRODUCER)
-        for _ in range(reader.count()):
-            name = reader.string()
-            for _ in range(reader.count()):
-                partition, error = reader.fixed(_ANSWER)
-                reader.tags()
-                errors[name, partition] = error
-            reader.tags()
+        errors |= {(topic, partition): error for topic, (partition, error) in reader.by_partition(_ANSWER)}
         reader.tags()
     reader.finish()
     return errors
