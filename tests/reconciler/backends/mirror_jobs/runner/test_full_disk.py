@@ -71,7 +71,7 @@ def test_a_mirror_that_cannot_be_started_for_want_of_space_says_so(
     assert str(tmp_path / "west") in str(told.value)
 
 
-@pytest.mark.parametrize("fails", ["tempfile.mkdtemp", "bundle"])
+@pytest.mark.parametrize("fails", ["tempfile.mkdtemp", "command_line.bundle"])
 def test_a_comparison_that_cannot_be_started_for_want_of_space_says_so_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
