@@ -104,6 +104,7 @@ ConditionCode = Literal[
     "start_partition_missing",
     "target_topic_missing",
     "target_topic_smaller",
+    "target_transaction_open",
     "target_truncated",
     "target_unavailable",
     "target_unreachable",

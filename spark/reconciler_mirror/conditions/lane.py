@@ -26,6 +26,7 @@ WITHOUT_LAG = frozenset(
 
 
 OPEN_TRANSACTION: ConditionCode = "source_transaction_open"
+OPEN_AT_TARGET: ConditionCode = "target_transaction_open"
 
 
 class SupersededError(Exception):
@@ -402,5 +403,20 @@ def open_transaction(spec: PartitionSpec, stable: int, high: int, seconds: float
         f"{behind:,} offset{'s' if behind > 1 else ''} so far; lag does not count them",
         "Wait, where the producer keeps transactions open for so long. Else end it with Kafka's own kafka-transactions "
         f"at the source: abort --topic {quote(spec.topic)} --partition {spec.partition} --start-offset {stable}.",
+        stops=False,
+    )
+
+
+def open_at_target(spec: PartitionSpec, stable: int, high: int, seconds: float) -> Condition:
+    """As ``open_transaction``, of the remote topic: its records are there, and most readers do not get them."""
+    behind = high - stable
+    return Condition.of_partition(
+        OPEN_AT_TARGET,
+        spec,
+        f"is copied, and readers of committed records get nothing of {spec.target_topic} from offset {stable} on, "
+        f"{behind:,} offset{'s' if behind > 1 else ''} so far: a transaction of another client that began there has "
+        f"been open for more than {seconds:.0f} s",
+        f"Keep other producers out of {spec.target_topic}. End the transaction with Kafka's own kafka-transactions at "
+        f"the target: abort --topic {quote(spec.target_topic)} --partition {spec.partition} --start-offset {stable}.",
         stops=False,
     )

@@ -233,7 +233,7 @@ class LaneSession:
                 self._leave()
                 self._retry(now)
                 self._ends.mark_silent(now)
-                self.lane.changed.update(self.lane.held.look(now))
+                self.lane.changed.update((*self.lane.held.look(now), *self.lane.unread.look(now)))
                 self._report()
             noticed = self.lane.changed.noticed
             noticed.clear()

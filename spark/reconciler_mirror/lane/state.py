@@ -21,7 +21,7 @@ from reconciler_mirror.lane.partition import Partition, PartitionFigures, Phase,
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
 from reconciler_mirror.model.counters import LatencyCounter, Loss
-from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec
+from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec, PartitionSpec
 
 LEAST_AHEAD = 4 << 20
 
@@ -180,7 +180,8 @@ class Lane:
         # Partitions, and which of them have news. The session adds and removes them.
         self.partitions: dict[Key, Partition] = {}
         self.changed = Changed()  # of which a report differs from the last one
-        self.held = OpenTransactions()  # at the source; fetchers note them, the session reports those that last
+        self.held = OpenTransactions()  # at the source; fetchers note them, the session
+        self.unread = OpenTransactions(conditions.open_at_target)  # reports those that last, of both sides
         self.trouble: Condition | None = None  # what keeps all from starting; the start sets and clears it
 
         # The open transaction. Senders add to it, the commit loop ends it and clears all of this.
@@ -419,7 +420,7 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """Open transactions at the source, behind which committed readers wait; reported when they last.
+    """Open transactions of one side, behind which committed readers wait; reported when they last.
 
     Lag counts what can be read, so it is 0 there, and stays 0 when a producer never ends its transaction. Waiting is
     what each transaction causes; what outlives the usual timeout of transactions is reported. It does not count as
@@ -427,8 +428,13 @@ class OpenTransactions:
     this. Partitions without an open transaction cost one look into a dict.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, words: Callable[[PartitionSpec, int, int, float], Condition] = conditions.open_transaction
+    ) -> None:
+        """``words``: of the spec, the last stable offset, the end, and for how many seconds at least."""
+        self._words = words
         self._waiting: dict[Partition, OpenTransaction] = {}
+        self._reported: dict[Partition, Condition] = {}
 
     def seen(self, partition: Partition, stable: int, high: int) -> None:
         """What the source has just answered; ``stable`` and ``high`` as in a Fetch response."""
@@ -436,10 +442,10 @@ class OpenTransactions:
         if high <= stable:
             if before is not None:
                 del self._waiting[partition]
-                _over(partition)
+                self._over(partition)
             return
         if before is None or before.stable != stable:
-            _over(partition)
+            self._over(partition)
             self._waiting[partition] = OpenTransaction(stable, high, time.monotonic())
         elif before.high != high:
             self._waiting[partition] = OpenTransaction(stable, high, before.since)
@@ -450,16 +456,19 @@ class OpenTransactions:
         for partition, waiting in list(self._waiting.items()):
             if partition.hold.phase in (Phase.STOPPED, Phase.PAUSED, Phase.LEAVING):
                 del self._waiting[partition]
+                self._reported.pop(partition, None)
                 continue
-            mine = partition.hold.condition is None or partition.hold.condition.code == conditions.OPEN_TRANSACTION
+            standing = partition.hold.condition
+            mine = standing is None or standing == self._reported.get(partition)
             if partition.hold.phase is Phase.COPYING and mine and now - waiting.since > OPEN_AFTER:
-                condition = conditions.open_transaction(partition.spec, waiting.stable, waiting.high, OPEN_AFTER)
-                if condition != partition.hold.condition:
+                condition = self._words(partition.spec, waiting.stable, waiting.high, OPEN_AFTER)
+                if condition != standing:
+                    self._reported[partition] = condition
                     partition.hold.report(condition)
                     partitions.append(partition)
         return partitions
 
-
-def _over(partition: Partition) -> None:
-    if partition.hold.condition is not None and partition.hold.condition.code == conditions.OPEN_TRANSACTION:
-        partition.hold.report(None)
+    def _over(self, partition: Partition) -> None:
+        reported = self._reported.pop(partition, None)
+        if reported is not None and partition.hold.condition == reported:
+            partition.hold.report(None)

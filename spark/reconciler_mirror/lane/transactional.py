@@ -230,7 +230,8 @@ class Transactional:
 
 class GroupPositions:
     """Sees that another client committed the position of an idle partition, which this lane does not write either, or
-    that the target lost what it had acknowledged: at once, not only at the next start or the next record.
+    that the target lost what it had acknowledged: at once, not only at the next start or the next record. And that a
+    transaction of another client keeps readers of the copy waiting.
 
     What this lane or its successor commits has a proof, and brokers do not show it while it is undecided (KIP-447). So
     a decided one without a proof is a stranger's. The start, which reads it once more, stops the partition.
@@ -251,12 +252,19 @@ class GroupPositions:
             copies = {p.target: p.copied.target_end for p in places}
             try:
                 async with asyncio.timeout(POSITIONS_EVERY):
-                    ends = await lane.target.list_offsets(dict.fromkeys(copies, LATEST), committed=False)
+                    asked = dict.fromkeys(copies, LATEST)
+                    ends = await lane.target.list_offsets(asked, committed=False)
+                    stables = await lane.target.list_offsets(asked, committed=True)
                     answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
             except (WireError, TimeoutError):
                 continue  # the commit loop says what is wrong
             for partition, committed in places.items():
-                end, at = ends[partition.target], answers[partition.target]
+                end, at, stable = ends[partition.target], answers[partition.target], stables[partition.target]
+                if not isinstance(end, BrokerError) and not isinstance(stable, BrokerError):
+                    standing = partition.hold.condition
+                    lane.unread.seen(partition, stable, end)
+                    if partition.hold.condition is not standing:
+                        lane.changed.add(partition)
                 if not isinstance(end, BrokerError) and end < copies[partition.target]:
                     if self._is_quiet(partition):
                         lane.routes.begin_again(partition)

@@ -372,3 +372,30 @@ def test_a_source_whose_answers_drip_is_told_and_its_lag_is_unknown_until_it_is_
             known = lane.until(lambda now: _copied(0, 30)(now) and not now.conditions)
             assert all(row.silent_since_ms is None for row in known.partitions)
     assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_an_open_transaction_of_a_stranger_in_a_copy_is_told_until_it_ends(
+    flow: Flow, create_topic: CreateTopic, delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copying goes on and the lag is 0, but readers of committed records get nothing of it."""
+    monkeypatch.setattr("reconciler_mirror.lane.transactional.POSITIONS_EVERY", 0.2)
+    monkeypatch.setattr("reconciler_mirror.lane.state.OPEN_AFTER", 1.0)
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(20))
+    stranger = Producer({**flow.target.super_client(), "transactional.id": f"{flow.topic}-stranger"})
+    stranger.init_transactions(30)
+    with running(Lane(flow.lane(delivery=delivery))) as lane:
+        lane.until(_copied(0, 20))
+        stranger.begin_transaction()
+        stranger.produce(flow.remote, b"strange", partition=0)
+        assert stranger.flush(30) == 0
+        fill(flow.source, flow.topic, _records(5))
+        told = lane.until(lambda progress: has("target_transaction_open")(progress) and _copied(0, 25)(progress))
+        [condition] = told.conditions
+        assert (condition.topic, condition.partition, condition.stops) == (flow.topic, 0, False)
+        assert f"abort --topic {flow.remote} --partition 0 --start-offset " in condition.todo
+        assert caught_up(told)
+        stranger.abort_transaction(30)
+        lane.until(lambda progress: caught_up(progress) and not progress.conditions)
+    assert [len(records) for records in flow.target_content().values()] == [25, 0]
