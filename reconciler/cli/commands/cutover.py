@@ -39,6 +39,12 @@ def plan(
     topics: Annotated[
         str, typer.Option("--topics", metavar="RE", help="only topics of the origin whose whole name matches")
     ] = "",
+    label: Annotated[
+        str, typer.Option("--label", metavar="KEY=VALUE", help="only topics that are declared with this label")
+    ] = "",
+    names: Annotated[
+        Path | None, typer.Option("--topics-file", metavar="FILE", help="only topics that FILE names, one a line")
+    ] = None,
     groups: Annotated[str, typer.Option("--groups", metavar="RE", help="only groups whose whole name matches")] = "",
     hold: Annotated[
         str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
@@ -66,7 +72,7 @@ def plan(
 
     waits = seconds("--within", within), seconds("--catch-up", catch_up), seconds("--clients", clients)
     settings = CutoverSettings(seconds("--hold", hold), *waits, unfence, abort)
-    raise typer.Exit(make(env, CutoverRequest(flow, settings, topics, groups), form, out))
+    raise typer.Exit(make(env, CutoverRequest(flow, settings, topics, groups, label, names), form, out))
 
 
 @app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))

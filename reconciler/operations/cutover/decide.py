@@ -142,6 +142,14 @@ def checks_of_probe(
         yield FailoverCheck("probe", Level.WARNS, text, todo)
 
 
+def checks_of_names(absent: Sequence[str], move: ConsumerMove) -> Iterator[FailoverCheck]:
+    """``absent``: topics that were named and that the flow does not carry."""
+    if absent:
+        text = f"{move.flow} does not carry {first_of(absent, SHOWN)}, chosen by name: "
+        text += f"{'it stays' if len(absent) == 1 else 'they stay'} where {'it is' if len(absent) == 1 else 'they are'}"
+        yield FailoverCheck("names", Level.WARNS, text, f"Look with reconciler explain ENV {absent[0]}")
+
+
 def checks_of_topics(
     topics: Sequence[TopicSeen], there: Collection[str], shared: Sequence[str], move: ConsumerMove
 ) -> Iterator[FailoverCheck]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from reconciler.backends.clusters.clients import let_write, members_of, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import Side
@@ -14,10 +16,11 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, ProducerSeen, TopicSeen
-from reconciler.model.reports.failover import FailoverCheck, Key, Level, PartitionState, Way
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
     checks_of_left_out,
+    checks_of_names,
     checks_of_probe,
     checks_of_topics,
     estimated_stop_s,
@@ -38,6 +41,7 @@ from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import make_group_selector
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
+from reconciler.text import first_of
 
 SAMPLE_S = 3.0
 """How long rates are measured at least."""
@@ -47,12 +51,15 @@ Rules = frozenset[AclBinding] | Unsupported | Unknown
 
 @dataclass(frozen=True, slots=True)
 class CutoverRequest:
-    """The expressions are of whole names, empty for all."""
+    """The expressions are of whole names, empty for all. ``label`` (``owner=billing``) and the file ``names`` are other
+    ways to choose topics."""
 
     flow: str
     settings: CutoverSettings
     topics: str = ""
     groups: str = ""
+    label: str = ""
+    names: Path | None = None
 
 
 def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
@@ -65,6 +72,8 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
             raise ReconcilerError(f"{option} {text} cannot be used: {error}", why, "Correct the expression.") from None
     topology = session.topology
     move = move_of(topology, Way.FAILOVER, request.flow)
+    named = chosen_names(topology, move, request)
+    request = replace(request, topics=request.topics or "|".join(map(re.escape, named)))
     switch = Switch(session, move, FailoverRequest(drain_s=request.settings.within_s), say, say)
     survey = switch.survey
     survey.try_origin()
@@ -123,12 +132,46 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         *_denied(switch, fence),
         *_probe(declared, plan, rules),
         *_part(plan, move.started),
+        *checks_of_names([name for name in named if name not in idents], move),
         *_unlisted(topology),
         *checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
     )
     levels = list(Level)[::-1]
     plan = replace(plan, checks=tuple(sorted(checks, key=lambda check: levels.index(check.level))))
     return replace(plan, steps=tuple(steps_of(plan)))
+
+
+def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest) -> list[str]:
+    """Topics that a label or a file chooses; none where neither is asked. Raises ReconcilerError."""
+    if sum(map(bool, (request.topics, request.label, request.names))) > 1:
+        why = "Each of them chooses the topics that are moved."
+        raise ReconcilerError("--topics, --label and --topics-file exclude each other", why, "Give one of them.")
+    if request.label:
+        key, sign, value = request.label.partition("=")
+        if not key or not sign:
+            raise ReconcilerError(
+                f"--label {request.label} is no KEY=VALUE", "", "Write it as in --label owner=billing"
+            )
+        mine = [topic for topic in topology.topics.values() if move.origin in topic.clusters]
+        if names := sorted(topic.name for topic in mine if topic.labels.get(key) == value):
+            return names
+        known = sorted({topic.labels[key] for topic in mine if key in topic.labels})
+        todo = (
+            f"Values of {key} there: {first_of(known, 5)}" if known else f"No topic of {move.origin} has {key} at all"
+        )
+        raise ReconcilerError(f"no topic of {move.origin} is declared with {request.label}", "Nothing is chosen.", todo)
+    if request.names is None:
+        return []
+    try:
+        names = sorted({line.strip() for line in request.names.read_text(encoding="utf-8").splitlines()} - {""})
+    except (OSError, UnicodeDecodeError) as error:
+        why = "It says which topics are moved."
+        raise ReconcilerError(
+            f"{request.names} cannot be read: {error}", why, "Name a file with a topic a line."
+        ) from None
+    if not names:
+        raise ReconcilerError(f"{request.names} names no topic", "Nothing is chosen.", "Write a topic a line.")
+    return names
 
 
 def _matches(request: CutoverRequest, group: str) -> bool:

@@ -29,7 +29,7 @@ from tests.support.paths import ROOT
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 REST = """\
 topics:
-  {topic}: {{clusters: [east], partitions: 3, replication_factor: 1}}
+  {topic}: {{clusters: [east], partitions: 3, replication_factor: 1, labels: {{owner: shop}}}}
 flows:
   east-to-west:
     source: east
@@ -258,7 +258,7 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     assert f"group {unique}-late: was absent, is c" in told
 
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    some = planned(running, first, "--clients", "1s", "--topics", unique, "--groups", f"{unique}-bill.*")
+    some = planned(running, first, "--clients", "1s", "--label", "owner=shop", "--groups", f"{unique}-bill.*")
     assert [group["group"] for group in some["groups"]] == [f"{unique}-billing"]
     [left] = [check["text"] for check in some["checks"] if check["code"] == "left-out"]
     assert f"{unique}-late (not chosen by --groups)" in left

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from reconciler.engine.plan.file import PlanfileError
-from reconciler.errors import BlockedError, ExitCode, Unknown
+from reconciler.environment.load import load
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError, Unknown
 from reconciler.model.acls import Unsupported
 from reconciler.model.reports.cutover import (
     CutoverPlan,
@@ -27,6 +31,7 @@ from reconciler.model.state.cutover_journal import CutoverState
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
     checks_of_left_out,
+    checks_of_names,
     checks_of_probe,
     checks_of_topics,
     estimated_stop_s,
@@ -35,6 +40,7 @@ from reconciler.operations.cutover.decide import (
     of_failover,
     steps_of,
 )
+from reconciler.operations.cutover.plan import CutoverRequest, chosen_names
 from reconciler.operations.cutover.plan_file import digest, dumps, loads
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.steps import fresh_journal
@@ -126,6 +132,50 @@ def test_a_probe_that_could_not_write_before_proves_nothing() -> None:
     (check,) = checks_of_probe({"orders": 3, "bills": 1, "empty": 0}, allowed, "User:app", "east")
     assert (check.code, check.level) == ("probe", Level.WARNS)
     assert "User:app, the probe of east, may not write bills, orders now either" in check.text
+
+
+LABELLED = """
+clusters: {east: {bootstrap_servers: ['e:1']}, west: {bootstrap_servers: ['w:1']}}
+topics:
+  orders.eu: {clusters: [east], labels: {owner: shop}}
+  orders: {clusters: [east, west], labels: {owner: shop}}
+  bills: {clusters: [east], labels: {owner: money}}
+  theirs: {clusters: [west], labels: {owner: shop}}
+flows: {east-to-west: {source: east, target: west, topics: ['orders.*']}}
+"""
+
+
+def test_a_wave_is_chosen_by_label_or_by_a_file(tmp_path: Path) -> None:
+    named, settings = load({"a.yaml": LABELLED}, "prod"), CutoverSettings()
+    move = move_of(named, Way.FAILOVER, "east-to-west")
+
+    def chosen(**choice: Any) -> list[str]:
+        return chosen_names(named, move, CutoverRequest("east-to-west", settings, **choice))
+
+    assert chosen() == []
+    assert chosen(topics="or.*") == []
+    assert chosen(label="owner=shop") == ["orders", "orders.eu"]
+    (file := tmp_path / "wave").write_text("orders\r\n\n  bills \norders\n")
+    assert chosen(names=file) == ["bills", "orders"]
+    (tmp_path / "empty").write_text("\n")
+    for choice, words in (
+        ({"label": "owner=shop", "topics": "or.*"}, "exclude each other"),
+        ({"label": "shop"}, "is no KEY=VALUE"),
+        (
+            {"label": "owner=nobody"},
+            "declared with owner=nobody.*Values of owner there: money, shop",
+        ),
+        ({"label": "team=a"}, "No topic of east has team at all"),
+        ({"names": tmp_path / "absent"}, "cannot be read"),
+        ({"names": tmp_path / "empty"}, "names no topic"),
+    ):
+        with pytest.raises(ReconcilerError) as error:
+            chosen(**choice)
+        assert re.search(words, str(error.value), re.DOTALL), error.value
+    (check,) = checks_of_names(["bills"], move)
+    assert (check.code, check.level) == ("names", Level.WARNS)
+    assert "east-to-west does not carry bills, chosen by name: it stays where it is" in check.text
+    assert not list(checks_of_names([], move))
 
 
 def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:
