@@ -21,7 +21,18 @@ from reconciler.replication.policy import EXCLUDED_TOPICS, make_selector
 
 pytestmark = pytest.mark.slow
 
-ALIASES = (("prod", "dr"), ("dr", "prod"), ("eu.west", "eu"), ("a", "a-b"), ("source", "target"))
+ALIASES = (
+    ("prod", "dr"),
+    ("dr", "prod"),
+    ("eu.west", "eu"),
+    ("a", "a-b"),
+    ("source", "target"),
+    ("eu", "eu.west"),
+    ("a.b", "a_b"),
+    ("-", "x-"),
+    ("b..c", "b"),
+    ("p", "p" * 20),
+)
 SEPARATORS = (".", "_", "-", "--", "..")
 EXPRESSIONS = (".*", r"(prod|other).*", r"[a-z.]+\.orders,heartbeats,.*internal", r"(?!prod)[^_].*")
 OWN_EXCLUSION = r"scratch.*"
@@ -60,7 +71,17 @@ def _names(flow: AskedFlow) -> list[str]:
     names += ["scratch", "other.thing", "__consumer_offsets", "__x", "_schemas", ".hidden", "mm2internal", "mm2"]
     names += [f"mm2-offset-syncs{between}{other}{between}internal", "mm2-configs.x.internal", "mm2x.internal"]
     names += ["app-repartition-internal", "app.changelog.internal", f"{other}orders", f"orders{other}", f"{other}2.x"]
-    return list(dict.fromkeys(names))
+    # Separators where no part of a name is: at an end, doubled, alone.
+    names += [f"{head}{between}" for head in (own, other, third, "orders", f"{other}{between}x")]
+    names += [f"{head}{between}{between}orders" for head in ("", own, other, third)]
+    names += [
+        f"{own}{between}{between}{other}{between}orders",
+        f"orders{between}{between}",
+        f"{between}{other}{between}",
+    ]
+    names += ["a..b", "a.", "-", "_", "-.-", "a_.b", f"{between}heartbeats", f"heartbeats{between}", "heartbeats.x"]
+    names += [f"{other}{between}{other}{between}x", f"{own}{between}{own}{between}{other}{between}x", f"{third}{other}"]
+    return [name for name in dict.fromkeys(names) if name not in ("", ".", "..")]
 
 
 def _only_separators_follow(flow: AskedFlow, name: str) -> bool:

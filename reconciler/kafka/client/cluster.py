@@ -136,7 +136,7 @@ class ClusterClient(BrokerConnections):
                     subject = f"offsets of {topic.name}-{p.partition_index} on {self.name}"
                     failure = BrokerError(p.error_code, subject) if p.error_code else None
                     offsets[topic.name, p.partition_index] = failure or p.offset
-        return offsets
+        return {key: offsets[key] if key in offsets else _left_out(key, self.name) for key in wanted}
 
     async def epoch_ends(self, wanted: Mapping[Key, int]) -> dict[Key, tuple[int, int] | BrokerError]:
         """(largest epoch not above, its end offset) per partition, for truncation checks (KIP-320); -1 undefined."""
@@ -159,7 +159,7 @@ class ClusterClient(BrokerConnections):
                     subject = f"leader epochs of {topic.topic}-{p.partition} on {self.name}"
                     failure = BrokerError(p.error_code, subject) if p.error_code else None
                     epoch_ends[topic.topic, p.partition] = failure or (p.leader_epoch, p.end_offset)
-        return epoch_ends
+        return {key: epoch_ends[key] if key in epoch_ends else _left_out(key, self.name) for key in wanted}
 
     async def positions(self, group: str, keys: Collection[Key]) -> dict[Key, CommittedPosition]:
         """Committed offsets, only stable ones (KIP-447). Raises BrokerError 88 while a transaction is undecided."""
@@ -175,6 +175,9 @@ class ClusterClient(BrokerConnections):
         if answer.error_code == NO_GROUP:
             return positions
         check(answer.error_code, f"positions of group {group} on {self.name}")
+        answered = {(topic.name, p.partition_index) for topic in answer.topics for p in topic.partitions}
+        if answered and (left_out := sorted(positions.keys() - answered)):
+            raise _left_out(left_out[0], self.name)  # a group without offsets may be answered by naming none
         for topic in answer.topics:
             for p in topic.partitions:
                 if p.error_code == NO_GROUP:
@@ -200,6 +203,11 @@ class ClusterClient(BrokerConnections):
             failed[key] = BrokerError(5 if self.leader(*key) else 3, f"{key[0]}-{key[1]} on {self.name}")
         for node, led in by_node.items():
             yield await self.control(node), by_topic(led)
+
+
+def _left_out(key: Key, cluster: str) -> BrokerError:
+    """Of a partition that an answer does not name: what was asked is not known."""
+    return BrokerError(5, f"an answer of {cluster} leaves out {key[0]}-{key[1]}")
 
 
 def printed_id(topic_id: bytes) -> str:

@@ -349,6 +349,8 @@ class Identity:
         for topic in answer.topics:
             for p in topic.partitions:
                 check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {self._group}")
+        if (answered := sum(len(topic.partitions) for topic in answer.topics)) != len(positions):
+            raise BrokerError(-1, f"{answered} of {len(positions)} positions in group {self._group} were answered")
 
     async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
         """Repeats a coordinator request while it may still succeed. With the same id and epoch each may be repeated."""

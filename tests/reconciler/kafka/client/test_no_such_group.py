@@ -42,6 +42,12 @@ def test_it_has_no_positions() -> None:
     }
 
 
+def test_a_partition_that_an_answer_leaves_out_has_no_known_position() -> None:
+    assert positions(0) == dict.fromkeys(KEYS, CommittedPosition(-1, "")), "it names none"
+    with pytest.raises(BrokerError, match="leaves out t-1"):
+        positions(0, (0, 5, 0))
+
+
 def test_any_other_error_stays_one() -> None:
     for answer in ((30,), (0, (0, -1, 29))):
         with pytest.raises(BrokerError):
