@@ -247,6 +247,19 @@ def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
     )
 
 
+def group_has_members(lane: LaneSpec, why: str) -> Condition:
+    """The group of the lane's positions takes commits of its members alone."""
+    return Condition(
+        "lane_failed",
+        f"lane {lane.lane} of {lane.flow} failed: another consumer is a member of group {lane.group} on "
+        f"{lane.target.cluster}, so the lane's positions are refused ({why}). What is copied without a position would "
+        "come twice, so nothing is",
+        f"Stop that consumer: kafka-consumer-groups.sh --describe --members --group {quote(lane.group)} names it. The "
+        "lane is retried automatically.",
+        stops=True,
+    )
+
+
 def fenced_by_stranger(lane: LaneSpec, why: str) -> Condition:
     """No later application of the mirror has written its claim."""
     mine = lane.transactional_id

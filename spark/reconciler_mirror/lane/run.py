@@ -19,7 +19,13 @@ from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.conditions.flow import setting_refused
-from reconciler_mirror.conditions.lane import SupersededError, fenced_by_stranger, lane_failed, unreachable
+from reconciler_mirror.conditions.lane import (
+    SupersededError,
+    fenced_by_stranger,
+    group_has_members,
+    lane_failed,
+    unreachable,
+)
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Tuning
@@ -43,6 +49,7 @@ PAUSE_FIRST, PAUSE_LAST, LOOK_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
 # Another client may have ended or replaced the transaction: beginning again shows which. A broker that is fencing in
 # the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
+_OF_MEMBERS = frozenset({22, 25})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 WORKED_BYTES = 2 << 20  # a fetch whose records are opened must not hold up acknowledgements for long
 _log = logs.logger("batch path")
 T = TypeVar("T")
@@ -98,6 +105,8 @@ class Attempts:
         except errors.BrokerError as error:
             if error.code == errors.TRANSACTION_TIMEOUT_REFUSED:
                 return self._failed("transaction_timeout_refused", str(error))
+            if error.code in _OF_MEMBERS:
+                return self._ended(group_has_members(self._spec, str(error)), str(error))
             return self._failed("permission_denied" if error.code in (29, 30, 31, 53) else "lane_failed", str(error))
         finally:
             for cluster in clusters:

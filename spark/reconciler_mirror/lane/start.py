@@ -41,6 +41,8 @@ class Starter:
         self._pending: set[Partition] = set()
         self._wake = asyncio.Event()
         self._at_target = False
+        self._commits: int | None = None
+        """Those of the lane when this session began its first partition."""
 
     def add(self, partition: Partition) -> None:
         partition.hear_no_more()
@@ -242,6 +244,18 @@ class Starter:
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
             self._write_soon(partition)
+        if not self._accepts_commits():
+            partition.log.committed = -1
+            self._write_soon(partition)
+
+    def _accepts_commits(self) -> bool:
+        """Whether the group is known to take this lane's commits. Outside of transactions, what is copied before one is
+        refused, because a consumer has joined the group, would come again with each session."""
+        if self._lane.identity.transactional or self._fetched_uncommitted:
+            return True
+        if self._commits is None:
+            self._commits = self._lane.counts.transactions
+        return self._lane.counts.transactions > self._commits
 
     async def _begin_behind_same_offsets(self, kept: Mapping[Partition, positions.LanePosition]) -> None:
         """Until now the flow kept offsets, so the target's log end says how far it came; the position lags behind."""

@@ -111,8 +111,8 @@ def test_what_was_paused_or_copied_stays_so(env: Path, plain: Sandbox, unique: s
 
     # The group is deleted while the job is stopped: the offsets in the file are those of a year ago.
     assert run(env, "mirror", "stop", env).code == 0
-    group = f"mirror.{unique}"
-    AdminClient(west.super_client()).delete_consumer_groups([group])[group].result(30)
+    admin, group = AdminClient(west.super_client()), f"mirror.{unique}"
+    admin.delete_consumer_groups([group])[group].result(30)
     planned = run(env, "plan", env)
     assert (planned.code, "remote-topic-not-empty" in planned.out) == (3, True), planned
     started = run(env, "mirror", "start", env, unique)

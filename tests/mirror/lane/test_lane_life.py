@@ -17,6 +17,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
 from tests.support.lanes.positions import committed
+from tests.support.waiting import until
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -103,6 +104,27 @@ def test_a_later_application_ends_a_running_lane(flow: Flow, delivery: str) -> N
     if delivery == "exactly_once":
         assert copied == source
     assert list(dict.fromkeys(copied)) == source, "what two copied at once may stand there twice"
+
+
+def test_a_consumer_in_the_group_of_positions_costs_one_copy_at_most_and_is_said(flow: Flow) -> None:
+    """Brokers refuse commits of others while a group has members. Each session would copy the same records again."""
+    fill(flow.source, flow.topic, _records(100))
+    lane = flow.lane(delivery="at_least_once")
+    flow.run(batch_path, delivery="at_least_once")
+    settings = {"group.id": lane.group, "enable.auto.commit": False, "session.timeout.ms": 6000}
+    with closing(Consumer({**flow.target.super_client(), **settings})) as consumer:
+        consumer.subscribe([flow.remote])
+        until(lambda: (consumer.poll(0.2), consumer.assignment())[1] != [], 60)
+        fill(flow.source, flow.topic, _records(50))
+        for _ in range(3):
+            ended = batch_path(lane, UntilControl(lane.partitions, lambda _: False))
+            assert ended.end is LaneEnd.FAILED
+            [condition] = [each for each in ended.progress.conditions if each.code == "lane_failed"]
+            assert f"another consumer is a member of group {lane.group}" in condition.text
+            consumer.poll(0)
+        assert len(flow.target_content()[0]) == 100, "nothing is copied that cannot be committed"
+    flow.run(batch_path, delivery="at_least_once")
+    assert flow.target_content() == flow.source_content()
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["taken", "with records of its own"])
