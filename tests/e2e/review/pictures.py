@@ -1,4 +1,5 @@
-"""``make pictures``: docs/begin/pictures anew, of the program's own pages in a headless Chromium."""
+"""``make pictures``: docs/begin/pictures anew, of the program's own pages in a headless Chromium, and the drawings of
+``docs.site.pictures``, which need none."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from docs.site.pictures import pictures
 from reconciler.model.options import MapFormat
 from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
@@ -62,6 +64,8 @@ def now_ms() -> int:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
+    for drawing, text in pictures().items():
+        (FOLDER / drawing).write_text(text, "utf-8")
     with tempfile.TemporaryDirectory() as folder, served() as live, Chromium(Path(folder) / "profile") as browser:
         addresses = {"live": live}
         for name, text in files().items():
