@@ -13,7 +13,7 @@ from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError, M
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
 from reconciler.kafka.records.records import key_and_value, records_of
-from reconciler.replication.offsets.close_gaps import Log, NotPairedError, read_log
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError, bounds, read_log
 from reconciler.replication.offsets.in_flight import InFlight, pair
 
 Pair = tuple[bytes | None, bytes | None]
@@ -152,8 +152,8 @@ def read_in_flight(
 async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
     """``stored``: the next source offset. Raises NotPairedError where the logs do not show it, BrokerError,
     ConnectionLostError."""
-    low, end = await _bounds(target)
-    lowest, highest = await _bounds(source)
+    low, end = await bounds(target)
+    lowest, highest = await bounds(source)
     if stored is None and end and (low or end > WINDOWS[-1]):
         has = f"{target.cluster.name} begins at {low}" if low else f"{target.cluster.name} has {end:,} records"
         why = "what was copied before is not there to compare" if low else f"{WINDOWS[-1]:,} are compared at most"
@@ -180,9 +180,3 @@ async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
             start = behind[copied - 1][0] + 1 if copied else position
             return InFlight(start, copied, again)
     raise NotPairedError(f"the last {WINDOWS[-1]:,} records on {target.cluster.name} are none from before the position")
-
-
-async def _bounds(log: Log) -> tuple[int, int]:
-    await logs.leaders(log.cluster, [log.key[0]])
-    low = (await logs.begins(log.cluster, [log.key]))[log.key]
-    return low, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]

@@ -68,11 +68,16 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     return Stretch(begin, after, tuple(runs))
 
 
-async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
-    """Where the log starts, and the records from ``begin`` to before ``end``; None: as far as the log goes."""
+async def bounds(log: Log) -> tuple[int, int]:
+    """Where the log starts and ends. Raises BrokerError, ConnectionLostError."""
     await logs.leaders(log.cluster, [log.key[0]])
     low = (await logs.begins(log.cluster, [log.key]))[log.key]
-    high = (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]
+    return low, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]
+
+
+async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
+    """Where the log starts, and the records from ``begin`` to before ``end``; None: as far as the log goes."""
+    low, high = await bounds(log)
     begin = low if begin is None else begin
     end = high if end is None else min(end, high)
     if begin < low:

@@ -63,7 +63,7 @@ class RunPlace:
     def predecessor_left(self) -> bool:
         """It said so, or its driver is dead."""
         before = self.predecessor
-        return before is None or (before / _LEFT).exists() or not _alive(_read(before / _DRIVER).get("pid"))
+        return before is None or (before / _LEFT).exists() or not alive(_read(before / _DRIVER).get("pid"))
 
     def leave(self) -> None:
         """Signals a successor that no lane of ours is at work any more."""
@@ -95,8 +95,8 @@ def pointed(home: Path) -> bool:
         return False
 
 
-def _alive(pid: object) -> bool:
-    """A zombie that was not reaped yet is dead."""
+def alive(pid: object) -> bool:
+    """Whether such a process runs here. A zombie that was not reaped yet is dead."""
     if not isinstance(pid, int):
         return False
     try:
@@ -106,8 +106,15 @@ def _alive(pid: object) -> bool:
         return not Path("/proc/self").exists()  # no /proc here: the signal said that it runs
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except OSError:  # of another user, or it cannot be known: then it is not taken for dead
         return True
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replaces the file in one step, so that a reader never sees half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(value), encoding="utf-8")
+    draft.replace(path)
 
 
 def _read(path: Path) -> Mapping[str, object]:

@@ -30,7 +30,7 @@ from reconciler.backends.mirror_jobs.runner.command_line import (
 from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
 from reconciler.backends.mirror_jobs.runner.replace import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files
-from reconciler.backends.mirror_jobs.runner.supervisor import ONCE, write_json
+from reconciler.backends.mirror_jobs.runner.supervisor import ONCE
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
@@ -220,9 +220,9 @@ class SparkRunner:
                     (folder.path / ONCE).touch()
                 succession.settle(folder.path, self.state / mirror, needs)
                 bundle(folder.path / "bundle.zip")
-                write_json(folder.path / "command.json", submit_command(settings, folder.path))
+                succession.write_json(folder.path / "command.json", submit_command(settings, folder.path))
                 asked_at_ms = int(time.time() * 1000)
-                write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
+                succession.write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
 
                 # In a session of its own, so that it outlives this process and its terminal.
                 with (folder.path / "supervisor.log").open("ab") as out:

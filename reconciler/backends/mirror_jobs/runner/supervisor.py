@@ -41,13 +41,6 @@ class Supervision:
     exit_code: int | None = None
 
 
-def write_json(path: Path, value: object) -> None:
-    """Replaces the file in one step, so that a reader never sees half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(value), encoding="utf-8")
-    draft.replace(path)
-
-
 def _rotate(log: Path) -> None:
     """Copy and truncate: the job holds the file open for appending and must not lose it."""
     with contextlib.suppress(OSError):  # without its log the job is as good
@@ -87,7 +80,7 @@ class Supervisor:
     def say(self, state: str, **changes: Any) -> None:
         self.now = replace(self.now, state=state, **changes)
         try:
-            write_json(self.run_dir / "supervisor.json", asdict(self.now))
+            succession.write_json(self.run_dir / "supervisor.json", asdict(self.now))
         except OSError as error:  # a full disk must not leave the job without one who starts it again
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"supervisor.json cannot be written, state is {state}: {error.strerror or error}\n")

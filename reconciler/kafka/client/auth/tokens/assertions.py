@@ -5,8 +5,8 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 
+from reconciler.kafka.client.auth.tokens.web import text_of_file
 from reconciler.kafka.client.errors import SettingError
 
 _PREFIX = "sasl.oauthbearer.assertion."
@@ -15,10 +15,10 @@ _PREFIX = "sasl.oauthbearer.assertion."
 def assertion(oauth: Mapping[str, str], client: str, audience: str) -> str:
     """What the ``assertion.*`` settings say, a file or a key. Raises SettingError, without a secret in its text."""
     if path := oauth.get(f"{_PREFIX}file"):
-        return _read(f"{_PREFIX}file", path).strip()
+        return text_of_file(path, f"{_PREFIX}file")
     key = oauth.get(f"{_PREFIX}private.key.pem", "")
     if not key and (path := oauth.get(f"{_PREFIX}private.key.file", "")):
-        key = _read(f"{_PREFIX}private.key.file", path)
+        key = text_of_file(path, f"{_PREFIX}private.key.file")
     if not key:
         raise SettingError(f"an assertion needs {_PREFIX}private.key.file, {_PREFIX}private.key.pem or {_PREFIX}file")
     now = int(time.time())
@@ -34,14 +34,6 @@ def assertion(oauth: Mapping[str, str], client: str, audience: str) -> str:
         claims["jti"] = str(uuid.uuid4())
     algorithm = oauth.get(f"{_PREFIX}algorithm", "RS256")
     return signed({"alg": algorithm, "typ": "JWT"}, claims, key, oauth.get(f"{_PREFIX}private.key.passphrase", ""))
-
-
-def _read(setting: str, path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text file"
-        raise SettingError(f"{setting} names {path}, which cannot be read: {why}") from None
 
 
 def signed(header: Mapping[str, object], claims: Mapping[str, object], key: str, passphrase: str = "") -> str:

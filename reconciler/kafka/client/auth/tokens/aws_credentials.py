@@ -11,11 +11,17 @@ import time
 import urllib.parse
 from calendar import timegm
 from collections.abc import Mapping
-from pathlib import Path
 from xml.etree import ElementTree
 
 from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, signed_post
-from reconciler.kafka.client.auth.tokens.web import IdentityEndpoint, TokenRefusedError, ask, ask_json, text_of
+from reconciler.kafka.client.auth.tokens.web import (
+    IdentityEndpoint,
+    TokenRefusedError,
+    ask,
+    ask_json,
+    text_of,
+    text_of_file,
+)
 from reconciler.kafka.client.errors import SettingError
 
 _PREFIX = "sasl.oauthbearer.aws."
@@ -54,7 +60,7 @@ def _default(oauth: Mapping[str, str]) -> AwsKeys:
         if not (role := env.get("AWS_ROLE_ARN")):
             raise SettingError("AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN. Set the role, too")
         form = _role_form("AssumeRoleWithWebIdentity", role, env.get("AWS_ROLE_SESSION_NAME", _SESSION))
-        form["WebIdentityToken"] = _read("AWS_WEB_IDENTITY_TOKEN_FILE", path)
+        form["WebIdentityToken"] = text_of_file(path, "AWS_WEB_IDENTITY_TOKEN_FILE", "ascii")
         todo = f"Let the service account of the token in {path} assume role {role}, in the role's trust policy"
         return _sts_keys(oauth, form, None, todo)
     if env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") or env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
@@ -115,7 +121,7 @@ def _of_container(oauth: Mapping[str, str]) -> AwsKeys:
         raise SettingError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI is {url}: over http only {', '.join(_CONTAINER_HOSTS)}")
     proof = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
     if path := env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
-        proof = _read("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", path)
+        proof = text_of_file(path, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "ascii")
     todo = "Check the role of the task or pod, and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
     endpoint = IdentityEndpoint(url, oauth, todo, [proof], local=True)
     return _of_document(ask_json(endpoint, {"Authorization": proof} if proof else {}), endpoint)
@@ -167,11 +173,3 @@ def _seconds(stamp: str) -> float:
         return timegm(time.strptime(re.sub(r"\.\d+", "", stamp), "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError:
         raise TokenRefusedError(f"the keys of AWS expire at {stamp[:40]!r}, which is no time") from None
-
-
-def _read(variable: str, path: str) -> str:
-    try:
-        return Path(path).read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text file"
-        raise SettingError(f"{variable} names {path}, which cannot be read: {why}") from None

@@ -12,10 +12,9 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 
 from reconciler.kafka.client.auth.tokens.assertions import signed
-from reconciler.kafka.client.auth.tokens.web import AccessToken, IdentityEndpoint, access_token, ask_json
+from reconciler.kafka.client.auth.tokens.web import AccessToken, IdentityEndpoint, access_token, ask_json, text_of_file
 from reconciler.kafka.client.errors import SettingError
 
 _PREFIX = "sasl.oauthbearer."
@@ -46,7 +45,7 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
         form["client_secret"] = secret
     else:
         form["client_assertion_type"] = _ASSERTION_TYPE
-        form["client_assertion"] = _by_certificate(certificate, client, url) if certificate else _text(federated)
+        form["client_assertion"] = _by_certificate(certificate, client, url) if certificate else text_of_file(federated)
     todo = f"Check client {client} of tenant {tenant}, its credentials, and scope {scope}"
     hidden = [form.get(name, "") for name in ("client_secret", "client_assertion")]
     endpoint = IdentityEndpoint(url, oauth, todo, hidden)
@@ -72,7 +71,7 @@ def _managed(oauth: Mapping[str, str], resource: str, client: str, extensions: M
 
 def _by_certificate(path: str, client: str, audience: str) -> str:
     """``path``: PEM with certificate and key. Entra ID finds the certificate by its SHA-256 thumbprint."""
-    pem = _text(path)
+    pem = text_of_file(path)
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     first = pem[pem.find(begin) : pem.find(end) + len(end)]
     try:
@@ -83,11 +82,3 @@ def _by_certificate(path: str, client: str, audience: str) -> str:
     now = int(time.time())
     claims = {"iss": client, "sub": client, "aud": audience, "jti": str(uuid.uuid4()), "nbf": now, "exp": now + 300}
     return signed(header, claims, pem)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text file"
-        raise SettingError(f"{path} cannot be read: {why}") from None

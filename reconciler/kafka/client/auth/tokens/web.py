@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from pathlib import Path
 
 from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.tls import trusting
@@ -179,3 +180,13 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
     retry_after = float(waits) if waits.isdecimal() else None
     todo = "It is asked again" if busy else endpoint.todo
     return TokenRefusedError(f"no token from {where}: it answered {said}. {todo}", retry_after, busy)
+
+
+def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:
+    """Without space around it. ``named_by``: the setting or variable that names the file. Raises SettingError."""
+    try:
+        return Path(path).read_text(encoding).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text file"
+        which = f"{named_by} names {path}, which" if named_by else path
+        raise SettingError(f"{which} cannot be read: {why}") from None

@@ -13,10 +13,11 @@ import pytest
 from reconciler.backends.mirror_jobs.runner import supervisor
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
-from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor, write_json
+from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor
 from reconciler.backends.state.lock import environment_lock
 from reconciler.errors import LockHeld, RunnerError
 from reconciler.model.environment.topology import Mirror
+from reconciler.replication.runs.run_folders import write_json
 
 HANDOVER = '{"fingerprint": "00000000000000aa"}'
 
@@ -37,7 +38,7 @@ def test_the_lock_holds_though_it_cannot_say_whose_it_is(tmp_path: Path, monkeyp
 
 def test_a_job_that_crashes_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_json(tmp_path / "command.json", ["true"])
-    monkeypatch.setattr(supervisor, "write_json", full)
+    monkeypatch.setattr("reconciler.replication.runs.run_folders.write_json", full)
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
     codes = iter((1, 1, 0))
     watched = Supervisor(tmp_path)

@@ -18,12 +18,12 @@ import pytest
 from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
-from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.cli.main import main
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.operations.session import session as wiring
+from reconciler.replication.runs.run_folders import write_json
 from tests.support.waiting import until
 
 EARLIER = LiveMirror("west", JobState.STOPPED, application_id="local-1", fingerprint="old")

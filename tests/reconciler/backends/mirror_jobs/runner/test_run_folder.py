@@ -21,12 +21,12 @@ from reconciler.backends.mirror_jobs.runner.run_folder import (
     state_folder,
 )
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
-from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.backends.state.audit import AuditFile
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.runs import run_folders as succession
+from reconciler.replication.runs.run_folders import write_json
 from tests.support.waiting import until
 
 JOB = """
