@@ -8,6 +8,7 @@ behind the last record need it.
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from uuid import UUID
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
@@ -122,16 +123,17 @@ async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, 
 
 async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, Record]:
     """As ``last_committed``: the record of the newest chunk of each source partition."""
-    if not wanted:
-        return {}
-    try:
-        newest = await _newest(target, flow, wanted)
-    except BrokerError as error:
-        if error.code != UNKNOWN_TOPIC and error.code not in DENIED:
-            raise
-        return {}
     # Not of a topic that was recreated since.
+    newest = await _newest(target, flow, wanted)
     return {key: chunk for key, chunk in newest.items() if codec.place_of(*chunk).is_of(wanted[key])}
+
+
+async def former_sources(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, UUID]:
+    """Source partition -> id of the former topic of that name from which ``flow`` copied it last. As ``last_committed``
+    otherwise."""
+    places = {key: codec.place_of(*chunk) for key, chunk in (await _newest(target, flow, wanted)).items()}
+    known = {key: place.source_id for key, place in places.items() if NO_ID not in (place.source_id, wanted[key][0])}
+    return {key: source_id for key, source_id in known.items() if source_id != wanted[key][0]}
 
 
 def copied_to(chunk: Record) -> int:
@@ -142,7 +144,17 @@ def copied_to(chunk: Record) -> int:
     return -1
 
 
-async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> dict[Key, Record]:
+async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, Record]:
+    """Of any topics of these names. Empty where there is no map or it may not be read."""
+    try:
+        return await _read_newest(target, flow, wanted) if wanted else {}
+    except BrokerError as error:
+        if error.code != UNKNOWN_TOPIC and error.code not in DENIED:
+            raise
+        return {}
+
+
+async def _read_newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> dict[Key, Record]:
     parts = await partitions(target)
     holders = {key: (OFFSETS_TOPIC, holder_of(flow, key, len(parts))) for key in wanted}
     newest: dict[Key, Record] = {}

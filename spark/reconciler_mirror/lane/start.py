@@ -11,7 +11,7 @@ from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, Brok
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.codec import end_of
-from reconciler.replication.offsets.map_topic import Record, copied_before, newest_chunks
+from reconciler.replication.offsets.map_topic import Record, copied_before, former_sources, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
@@ -316,6 +316,11 @@ class Starter:
                 partition = next(p for p in given if p.source == key)
                 before = (lane.spec.flow, copied_to)
                 lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
+        # Nor are they offsets of a topic that was deleted and recreated, remote topic and position with it.
+        for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
+            partition = next(p for p in given if p.source == key)
+            if partition.hold.phase is Phase.STARTING:
+                lane.stop(partition, conditions.topic_recreated(partition.spec, printed_id(former.bytes)))
         return [p for p in given if p.hold.phase is Phase.STARTING]
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:

@@ -21,6 +21,7 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.map_topic import copied_before, holder_of
+from tests.support.clusters import delete_topic
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, conditions, fill, has
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.truth import map_topic
@@ -76,6 +77,23 @@ def test_offsets_that_the_file_gives_begin_no_partition_again_that_went_on_from_
     report, _ = flow.run(batch_path, caught_up, start_offsets={(flow.topic, 0): 60})
     assert report.progress.conditions == ()
     assert len(flow.target_content()[0]) == 61
+
+
+def test_offsets_that_the_file_gives_are_none_of_a_topic_that_was_recreated(
+    flow: Flow, create_topic: Callable[..., str]
+) -> None:
+    """Both topics were deleted, and the position went with the remote one."""
+    for cluster, topic in ((flow.source, flow.topic), (flow.target, flow.remote)):
+        delete_topic(cluster, topic)
+        create_topic(cluster, topic, retention_ms="-1")
+    fill(flow.source, flow.topic, RECORDS[:30])
+    given = {(flow.topic, 0): 20}
+    report, _ = flow.run(batch_path, has("source_topic_recreated"), start_offsets=given)
+    assert f"seek ENV FLOW --topic {flow.topic} --to earliest" in report.progress.conditions[0].todo
+    assert flow.target_content() == {0: []}
+    flow.set_position(0)
+    flow.run(batch_path, start_offsets=given)
+    assert flow.target_content() == flow.source_content()
 
 
 @pytest.mark.parametrize("metadata", ["", '{"i":"","e":-1,"h":3,"o":60,"d":"00000000"}'], ids=["none", "no proof"])
