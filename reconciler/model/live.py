@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.acls import WILDCARD, AclBinding, Unsupported
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.quotas import Limits, QuotaEntity
 from reconciler.model.replicas import ReplicaFacts
@@ -104,6 +104,17 @@ class Before:
     made: Made | None = None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class LiftedCopies:
+    """Remote topics of one flow (``Flow.state_name``) that are not kept read-only any more; topic ``*``: all of it."""
+
+    flow: str
+    topic: str = WILDCARD
+
+    def __str__(self) -> str:
+        return f"{self.flow}/{self.topic}"
+
+
 @dataclass(frozen=True, slots=True)
 class LiveAccess:
     """The access control of one cluster. ``owned``: rules that runs of this environment made, by the ownership record;
@@ -111,12 +122,14 @@ class LiveAccess:
 
     ``pending``: rules that a wave touched and no probe has confirmed yet: the run was cut off, or could not find out.
     ``not_understood``: rules whose resource or operation this version has no word for; they are left alone.
+    ``lifted``: remote topics that take writes since a failover or cut-over -> the principals that were denied before.
     """
 
     acls: frozenset[AclBinding] | Unknown | Unsupported
     owned: Mapping[AclBinding, Made] | Unknown = field(default_factory=lambda: MappingProxyType({}))
     not_understood: tuple[str, ...] = ()
     pending: Mapping[AclBinding, Before] = field(default_factory=lambda: MappingProxyType({}))
+    lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,15 @@ from reconciler.errors import Unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange
 from reconciler.model.environment.topology import Principal
-from reconciler.model.live import Before, LiveAccess, Made
+from reconciler.model.live import Before, LiftedCopies, LiveAccess, Made
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult, Way
 from reconciler.operations.cutover.decide import fence_of
+from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import move_of
-from reconciler.operations.failover.steps import Fence, denial
+from reconciler.operations.failover.steps import Fence
+from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology
 from tests.support.clusters import CreateTopic as MakeTopic
@@ -336,6 +338,50 @@ def test_who_reads_the_source_reads_the_remote_topic_until_the_source_rule_goes(
     assert not may_write(west, f"east.{unique}.orders")
     apply(f"{flow}access: []\n")
     assert not may_read(west, f"east.{unique}.orders", unique)
+
+
+def test_copies_are_the_mirrors_until_a_failover_and_again_after_the_failback(
+    secure: Sandbox, unique: str, create_topic: MakeTopic, apply: Applied
+) -> None:
+    """Names stay, and the client has its rule on both sides. A run that was killed once it had recorded goes on."""
+    west, topic = secure.clusters["west"], f"{unique}.orders"
+    for handle in secure.clusters.values():
+        create_topic(handle, topic, retention_ms="-1")
+    text = (
+        f"flows:\n  {unique}: {{source: east, target: west, topics: ['{unique}.*'], replication_factor: 1,"
+        " naming: {policy: identity}%s}\n"
+        f'access:\n  - {{role: mirror, principal: "User:mirror"}}\n'
+        f'  - {{role: producer, principal: "User:user", clusters: [east, west], topics: [{topic}]}}\n'
+    )
+    kept = text % ", copies: read_only"
+    apply(text % "")
+    assert may_write(west, topic)
+    apply(kept)
+    assert (may_write(west, topic), may_write(west, topic, "mirror")) == (False, True)
+
+    addresses = "".join(f"  {name}: {{bootstrap_servers: ['{name}:1']}}\n" for name in ("east", "west"))
+    wished = load({"a.yaml": f"clusters:\n{addresses}{kept}"}, unique)
+    real = {name: replace(real_cluster(handle, "apply"), name=name) for name, handle in secure.clusters.items()}
+    copies = ReadOnlyCopies(replace(wished, clusters=real), unique)
+    everything, one = LiftedCopies(unique), LiftedCopies(unique, topic)
+    with KafkaCluster(real["west"], Principal.APPLY, unique) as cluster:
+        cluster.access.lifted.write({everything: (), one: ("User:user",)})
+        seen = copies.look()
+        assert seen.denied == {denial(topic, "User:user")}
+        assert seen.lifted == {everything: (), one: ("User:user",)}
+        assert copies.lift()[0] is StepResult.DONE
+        assert cluster.read_access().lifted == {everything: (), one: ("User:user",)}
+        assert may_write(west, topic)
+        assert copies.lift()[0] is StepResult.ALREADY
+        assert not [each for each in apply(kept).changes if isinstance(each.change, AclChange)]
+        assert may_write(west, topic)
+        assert copies.restore()[0] is StepResult.DONE
+        assert cluster.read_access().lifted == {}
+        assert copies.restore()[0] is StepResult.ALREADY
+    assert (may_write(west, topic), may_write(west, topic, "mirror")) == (False, True)
+    assert not [each for each in apply(kept).changes if isinstance(each.change, AclChange)]
+    apply(text % "")
+    assert may_write(west, topic)
 
 
 def _put(cluster: ClusterHandle, topic: str) -> None:

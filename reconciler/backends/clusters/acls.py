@@ -13,7 +13,7 @@ from functools import partial
 from reconciler.backends.clusters.in_batches import KindControl, unless_refused, until_shown
 from reconciler.backends.connections.errors import SECURITY_DISABLED, Asked
 from reconciler.backends.connections.requests import Requests
-from reconciler.backends.state.ownership import OWNED, PENDING, SubjectRecord
+from reconciler.backends.state.ownership import LIFTED, OWNED, PENDING, SubjectRecord
 from reconciler.errors import ClusterError, Unknown
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
@@ -150,6 +150,7 @@ class AccessControl(KindControl[AclChange]):
         super().__init__(cluster, principal)
         self.record = SubjectRecord(OWNED, cluster, principal, environment)
         self.pending = SubjectRecord(PENDING, cluster, principal, environment)
+        self.lifted = SubjectRecord(LIFTED, cluster, principal, environment)
 
     def read(self) -> LiveAccess:
         """A refusal is Unknown with the rule to add. Raises ClusterError where the cluster does not answer at all."""
@@ -162,12 +163,13 @@ class AccessControl(KindControl[AclChange]):
         if isinstance(acls, Unknown | Unsupported):
             return LiveAccess(acls)
         words = [(acl, binding_of(acl)) for acl in acls]
-        prefixes = self.record.prefix, self.pending.prefix
+        prefixes = self.record.prefix, self.pending.prefix, self.lifted.prefix
         records = unless_refused(f"ownership record of {self.cluster.name}", lambda: self.record.log.read(*prefixes))
         return LiveAccess(
             acls=frozenset(binding for _, binding in words if binding is not None),
             owned=records if isinstance(records, Unknown) else self.record.among(records),
             pending={} if isinstance(records, Unknown) else self.pending.among(records),
+            lifted={} if isinstance(records, Unknown) else self.lifted.among(records),
             not_understood=tuple(sorted(not_understood(acl) for acl, binding in words if binding is None)),
         )
 

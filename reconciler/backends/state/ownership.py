@@ -2,7 +2,7 @@
 
 One compacted record a rule, a client with quotas, and a user, in ``__reconciler``. A record that is lost, or a topic
 that is not there, means: nothing is owned, so nothing is deleted. Beside it, one record for each rule that a wave is
-about to touch and no probe has confirmed: how it was before.
+about to touch and no probe has confirmed: how it was before; and one for each remote topic that takes writes again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from reconciler.backends.state.records import RecordLog
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.live import Before, Made
+from reconciler.model.live import Before, LiftedCopies, Made
 from reconciler.model.quotas import QuotaEntity, entity
 from reconciler.model.users import UserRecord
 from reconciler.replication.json_codec import Codec, parsed
@@ -84,6 +84,14 @@ def _rules(kind: str, said: type[Said]) -> EntryCodec[AclBinding, Said]:
 OWNED, PENDING = _rules("access", Made), _rules("access-pending", Before)
 FENCED = _rules("fence", Made)
 """Deny rules of a failover; ``maker``: its flow."""
+LIFTED: EntryCodec[LiftedCopies, tuple[str, ...]] = EntryCodec(
+    "lifted",
+    lambda copies, denied: {"flow": copies.flow, "topic": copies.topic, "denied": sorted(denied)},
+    lambda document: (
+        LiftedCopies(str(document["flow"]), str(document["topic"])),
+        tuple(map(str, document["denied"])),
+    ),
+)
 QUOTAS: EntryCodec[QuotaEntity, frozenset[str]] = EntryCodec(
     "quota",
     lambda whom, keys: {"entity": {part.kind: part.name for part in whom.parts}, "keys": sorted(keys)},

@@ -16,7 +16,6 @@ from reconciler.model.changes import KindName, RestartMirror, StartMirror, StopM
 from reconciler.model.live import Made
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin, MirrorRunner
-from reconciler.resources.acls.desired import DECLARED
 from reconciler.resources.acls.probe.run import AclBatch, AclBatches, ProbeSettings
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import reassign
@@ -115,7 +114,7 @@ class _Run:
                 if why := self.caution.held() or self._wrong_cluster(cluster):
                     self.progress.note(about, why)
                     continue
-                self.admins[cluster].own_rules({each.acl: Made(each.title, DECLARED) for each in some})
+                self.admins[cluster].own_rules({each.acl: Made(each.title, each.maker) for each in some})
                 self.progress.note(about, f"{counted(len(some), 'declared rule')} of before, ours from now on")
             except ClusterError as error:
                 self.progress.note(about, f"rules that were there before could not be recorded as ours: {error.what}")

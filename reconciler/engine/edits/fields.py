@@ -13,6 +13,7 @@ from reconciler.model.config_values import human, same
 from reconciler.model.environment.topology import (
     AccessSync,
     Cluster,
+    CopyMode,
     Flow,
     Groups,
     Mirror,
@@ -28,6 +29,7 @@ from reconciler.model.reports.edit import FieldChange
 from reconciler.replication.handover import Start
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS
+from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE
 from reconciler.resources.mirrors.flow_edits import flow_edits
 from reconciler.resources.mirrors.handover import flow_handover, shown
@@ -170,6 +172,8 @@ def _flow(field: FieldChange, flow: Flow, before: Topology, after: Topology) -> 
         )
         return replace(field, after=NOT_SET, means=means, risk=Risk.HIGH)
     setting = field.path.partition(".")[0]
+    if setting == "copies":
+        return _copies(field, flow, after)
     if setting in _OF_FLOWS:
         return replace(field, means=_OF_FLOWS[setting])
     was = flow_handover(before, before.flows[flow.name])
@@ -177,6 +181,20 @@ def _flow(field: FieldChange, flow: Flow, before: Topology, after: Topology) -> 
     if not edits:
         return field
     return replace(field, means=edits[0].why, risk=edits[0].risk, irreversible=edits[0].lasting)
+
+
+def _copies(field: FieldChange, flow: Flow, after: Topology) -> FieldChange:
+    chosen = selector_of(flow)
+    there = [each for each in after.topics.values() if flow.source in each.clusters]
+    count = sum(chosen.why_not(topic.name) is None for topic in there)
+    topics = f"{counted(count, 'remote topic')} of declared topics, and of what else it carries"
+    if flow.read_only:
+        means = f"stops other writers of {topics}; the live plan shows who loses the right"
+    elif field.before == CopyMode.READ_ONLY:
+        means = f"whom rules let write may do so again: {topics}; their records are mixed with the mirror's"
+    else:
+        return replace(field, means="nothing is denied by it")
+    return replace(field, means=means, risk=Risk.MEDIUM)
 
 
 def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:

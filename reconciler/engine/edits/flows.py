@@ -28,6 +28,7 @@ _NOT_READ = {
     ("flow", "labels"): "labels are for people",
     ("flow", "objectives"): "drills are measured against them; the job does not read them",
     ("flow", "replication_factor"): "it counts when apply makes a topic; the job makes none",
+    ("flow", "copies"): "the reconciler keeps access rules; the job does not read it",
     ("flow", "sync_topic_configs"): "configs are synced by the reconciler; the job does not read them",
     ("flow", "groups"): "the job reads groups only with sync_offsets",
     ("cluster", "region"): "the job does not read it",

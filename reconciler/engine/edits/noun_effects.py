@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
 from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
@@ -24,6 +25,7 @@ from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.replication.handover import AGAIN
+from reconciler.resources.acls.desired import access_clusters
 from reconciler.text import first_of
 
 SHOWN = 3
@@ -214,6 +216,8 @@ def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         yield quiet(item, "its mirror runs with it already")
     if item.sign is Sign.REMOVED and not sides.restarts((item.name,)):
         yield quiet(item, "its mirror does not run; what was copied stays")
+    if item.sign is Sign.REMOVED and (stays := _stays_denied(item, sides)) is not None:
+        yield stays
     for field in item.fields if item.sign is Sign.CHANGED else ():
         if (no_effect := _only_words(item, field) or _flow_field(item, field, sides, flow)) is not None:
             yield no_effect
@@ -230,7 +234,9 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             todo = f"To copy a topic from elsewhere: reconciler mirror seek ENV {item.name} --topic T --to PLACE"
             short = f"moves no position: start of flow {item.name} counts for new partitions only"
             return NoEffect(item.kind, item.name, edited(field), why, todo, short)
-        case "access":
+        case "copies" if (stays := _stays_denied(item, sides)) is not None:
+            return replace(stays, setting=edited(field))
+        case "access" | "copies":
             maker = f"flow {item.name}"
             rules = any(isinstance(change, AclChange) and change.grant.maker == maker for change in sides.changes)
             return None if rules else quiet(item, "no access rule changes by it", field)
@@ -241,6 +247,18 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             return quiet(item, "the job reads groups only with sync_offsets", field)
         case _:
             return None if sides.restarts((item.name,)) else quiet(item, NOT_READ, field)
+
+
+def _stays_denied(item: ItemChange, sides: EditAndPlan) -> NoEffect | None:
+    """Where access rules are not read any more, those that kept writers off copies stay."""
+    before, after = sides.before.flows.get(item.name), sides.after.flows.get(item.name)
+    if before is None or not before.read_only or access_clusters(sides.after):
+        return None
+    key = "access: []" if after is None else "copies: writable"
+    why = f"access rules are not read any more, so the deny rules for its copies stay on {before.target}"
+    todo = f"To take them back, first write {key} there and apply"
+    short = f"lets no one write: deny rules for copies of flow {item.name} stay on {before.target}"
+    return NoEffect(item.kind, item.name, "", why, todo, short)
 
 
 def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:

@@ -19,6 +19,7 @@ from reconciler.model.environment.topology import (
     AccessSync,
     Carry,
     ConfigSync,
+    CopyMode,
     Delivery,
     Flow,
     Groups,
@@ -117,6 +118,7 @@ def build_flow(reading: Reading) -> Flow:
             groups=reading.value("access", "groups", default=False),
             principals=reading.mapping("access", "principals", each=label),
         ),
+        copies=None if (copies := reading.value("copies", default=None)) is None else CopyMode(copies),
         labels=reading.mapping("labels", each=label),
         where=reading.place.where,
     )

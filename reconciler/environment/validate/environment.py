@@ -16,6 +16,7 @@ from reconciler.environment.validate.collisions import (
     check_metric_names,
 )
 from reconciler.environment.validate.provenance_and_offsets import check_provenance, check_same_offsets
+from reconciler.environment.validate.read_only import check_read_only
 from reconciler.environment.yaml.locations import Places, unknown_clusters
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence, node_at
@@ -127,3 +128,4 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
         yield Problem("mirror-loop", where, problem, why, todo)
     yield from check_provenance(topology, travels, places)
     yield from check_same_offsets(topology, travels, places)
+    yield from check_read_only(topology, travels, places)

@@ -38,7 +38,7 @@ def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], plac
         pair = (flow.source, flow.target)
         if third.target not in pair or third.source in pair:
             continue
-        if not (travel.custom or other.custom) and _common(travel.arriving, other.arriving) is None:
+        if not (travel.custom or other.custom) and common(travel.arriving, other.arriving) is None:
             continue
         yield Problem(
             "offsets-of-three-clusters",
@@ -122,7 +122,7 @@ def _joined(travel: FlowNaming, other: FlowNaming, places: Places) -> Iterator[P
     first, second = travel.flow, other.flow
     if second.target == first.source:
         stays = first.naming.policy == second.naming.policy == "identity"
-        topic = _common(travel.arriving, other.leaving) if first.keeps_offsets and stays else None
+        topic = common(travel.arriving, other.leaving) if first.keeps_offsets and stays else None
         if topic is not None:
             yield Problem(
                 "same-offsets-two-way",
@@ -135,7 +135,7 @@ def _joined(travel: FlowNaming, other: FlowNaming, places: Places) -> Iterator[P
         return
     # Under a custom policy it is unknown which names meet: there the plan looks at the live topics.
     mixed = first.keeps_offsets != second.keeps_offsets and not travel.custom and not other.custom
-    topic = _common(travel.arriving, other.leaving) if mixed else None
+    topic = common(travel.arriving, other.leaving) if mixed else None
     if topic is not None:
         keeping, counting = (first, second) if first.keeps_offsets else (second, first)
         yield Problem(
@@ -148,7 +148,7 @@ def _joined(travel: FlowNaming, other: FlowNaming, places: Places) -> Iterator[P
         )
 
 
-def _common(arriving: Language, leaving: Language) -> str | None:
+def common(arriving: Language, leaving: Language) -> str | None:
     """A name in both; empty if they are too large to find one, None if none exists."""
     try:
         return shortest(both(arriving, leaving))

@@ -58,11 +58,12 @@ class UnmanagedAcl:
 @dataclass(frozen=True, slots=True)
 class AdoptedAcl:
     """A rule that is declared and was there before any run of ours: ``apply`` records it as ours, and changes nothing
-    on the cluster. Taken out of the files, it is deleted from then on. ``title``: as of ``Grant``."""
+    on the cluster. Taken out of the files, it is deleted from then on. ``title``, ``maker``: as of ``Grant``."""
 
     cluster: str
     acl: AclBinding
     title: str
+    maker: str = field(default="declared", metadata=SPARSE)
 
 
 class Outside(StrEnum):

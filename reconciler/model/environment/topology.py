@@ -87,6 +87,14 @@ class OffsetsKept(StrEnum):
     SAME = handover.SAME
 
 
+class CopyMode(StrEnum):
+    """Who may write remote topics of a flow, as far as rules decide it. READ_ONLY: the mirror alone. WRITABLE: whom
+    the cluster's rules allow; rules that READ_ONLY made are taken back."""
+
+    READ_ONLY = "read_only"
+    WRITABLE = "writable"
+
+
 @dataclass(frozen=True, slots=True)
 class Objectives:
     """What drills of a flow are measured against, in milliseconds; None: not declared. ``rto_ms``: until a group has
@@ -234,9 +242,10 @@ class Flow:
 
     ``rate_limit``: bytes per second. ``on_condition``: condition -> ``continue``; what it does not name stops.
     Record work, which costs the whole-batch copy: ``selection`` (``where`` in YAML), ``headers`` that are added,
-    ``provenance``. ``filler_limit``: of a flow that keeps offsets, the most empty offsets that a partition of a new
-    copy may be begun with; None: ``replication.offsets.same.FILLER_LIMIT``. ``moved_from``: not of its entry but of
-    ``moved``: the first name of a flow that was renamed.
+    ``provenance``. ``copies`` None: nothing is looked at for it. ``filler_limit``: of a flow that keeps offsets, the
+    most empty offsets that a partition of a new copy may be begun with; None:
+    ``replication.offsets.same.FILLER_LIMIT``. ``moved_from``: not of its entry but of ``moved``: the first name of a
+    flow that was renamed.
     """
 
     name: str
@@ -255,6 +264,7 @@ class Flow:
     configs: ConfigSync = field(default_factory=ConfigSync)
     groups: Groups = field(default_factory=Groups)
     access: AccessSync = field(default_factory=AccessSync)
+    copies: CopyMode | None = field(default=None, metadata=SPARSE)
     mirrormaker_topics: MirrorMakerTopics = field(default_factory=MirrorMakerTopics)
     selection: Selection | None = None
     headers: tuple[AddedHeader, ...] = ()
@@ -270,6 +280,10 @@ class Flow:
     def state_name(self) -> str:
         """The name that its positions, transactional ids, offset map and pauses have on its target (decision 127)."""
         return self.moved_from or self.name
+
+    @property
+    def read_only(self) -> bool:
+        return self.copies is CopyMode.READ_ONLY
 
     @property
     def keeps_offsets(self) -> bool:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from reconciler.model.acls import AclBinding
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
+from reconciler.replication.json_codec import SPARSE
 
 
 class CutoverStep(StrEnum):
@@ -23,6 +24,7 @@ class CutoverStep(StrEnum):
     DRAIN = "drain"
     PAUSE = "pause"
     GROUPS = "groups"
+    LIFT = "lift"
     SWITCH = "switch"
     CLIENTS = "clients"
     TAIL = "tail"
@@ -32,11 +34,13 @@ class CutoverStep(StrEnum):
 
 
 class RollbackStep(StrEnum):
-    """As ``CutoverStep``, of a rollback. HOLD: the way back is paused again. RESUME: the flow copies again."""
+    """As ``CutoverStep``, of a rollback. HOLD: the way back is paused again. RESUME: the flow copies again. RESTORE:
+    its copies are read-only again."""
 
     GROUPS = "groups-back"
     HOLD = "hold-back"
     RESUME = "resume"
+    RESTORE = "restore"
     UNFENCE = "unfence"
 
 
@@ -160,6 +164,8 @@ class CutoverPlan:
     """Step -> the exact call, with references to secrets as they are written."""
     probe: str = ""
     """Whose writes are tried to verify the fence; empty where the origin has no ``principals.probe``."""
+    lifts: bool = field(default=False, metadata=SPARSE)
+    """Deny rules keep the copies read-only on the destination, and are taken back for the clients."""
 
     @property
     def whole(self) -> bool:

@@ -20,6 +20,7 @@ class BackStep(StrEnum):
     DRAIN = "drain-back"
     GROUPS = "groups-back"
     RESUME = "resume"
+    RESTORE = "restore"
     UNFENCE = "unfence"
     CLIENT = "client-back"
     COMPARE = "compare"

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import AclBinding
+from reconciler.model.live import LiftedCopies
 from reconciler.replication.status import PartitionLag
 from reconciler.text import total
 
@@ -235,6 +236,19 @@ class FenceSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesSeen:
+    """``kept``: the flow has ``copies: read_only``. ``denied``: deny rules that stand on its target and are ours to
+    take back. ``others``: those that stand and are not. ``lifted``: topics that are recorded as lifted, with the
+    principals to deny again. ``obstacle``: why none of it is known."""
+
+    kept: bool = False
+    denied: frozenset[AclBinding] = frozenset()
+    others: frozenset[AclBinding] = frozenset()
+    lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=dict)
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PartedPartition:
     """One partition of a flow that keeps offsets. ``at``: below it both sides have the same records at the same place.
     ``source_records``, ``target_records``: from there on, on that side alone, up to ``source_end``, ``target_end``.
@@ -272,6 +286,7 @@ class FailoverFacts:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     unmapped: Unmapped | None = None
     fence: FenceSeen = FenceSeen()
+    copies: CopiesSeen = CopiesSeen()
     same_offsets: bool = False
     parted: tuple[PartedPartition, ...] = ()
     hidden: tuple[FailoverCheck, ...] = ()
@@ -288,7 +303,7 @@ class StepResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailoverStep:
-    """``name`` is stable: fence, drain, pause, offsets, start, unfence."""
+    """``name`` is stable: fence, drain, pause, offsets, lift, start, restore, unfence."""
 
     name: str
     result: StepResult

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.errors import Moved, Unknown
-from reconciler.model.acls import ANYONE, AclBinding, Operation, Permission, ResourceType, Unsupported
+from reconciler.model.acls import AclBinding, Permission, ResourceType, Unsupported
 from reconciler.model.reports.cutover import (
     CutoverPlan,
     CutoverSettings,
@@ -20,7 +20,7 @@ from reconciler.model.reports.cutover import (
 )
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Key, Level
 from reconciler.operations.failover.decide import due
-from reconciler.operations.failover.steps import denial
+from reconciler.resources.acls.read_only import denial, write_denials
 from reconciler.text import counted, first_of, time_words, total
 
 SHOWN = 5
@@ -29,22 +29,9 @@ PAUSE_TYPICAL_S, OFFSETS_TYPICAL_S, LOOK_S = 3.0, 2.0, 1.0
 """For the estimate: a job reports every two seconds, the offset map is written a second after a commit."""
 CONNECT = "connect-"
 """Groups of sink connectors are named after them so."""
-_WRITES = frozenset({Operation.WRITE, Operation.ALL})
-_MUST_RUN = frozenset({"job", "paused", "condition"})
+_MUST_RUN = frozenset({"job", "paused", "condition", "read-only-unknown"})
 _EXPECTED = frozenset({"members-origin", "transactions", "fence"})
 """What a failover warns of and a cut-over takes care of itself."""
-
-
-def write_rules(rules: Iterable[AclBinding], topic: str) -> list[AclBinding]:
-    """Rules that let someone write the topic."""
-    return [
-        rule
-        for rule in rules
-        if rule.resource is ResourceType.TOPIC
-        and rule.permission is Permission.ALLOW
-        and rule.operation in _WRITES
-        and rule.covers_name(topic)
-    ]
 
 
 def fence_of(
@@ -65,15 +52,11 @@ def fence_of(
     head = f"flow {writer} writes into the same topics on {cluster}"
     if mirror.startswith("User:<"):
         return FenceChosen(obstacle=f"{head}, as a principal whose name is not known here, so that it cannot be spared")
-    denied: set[AclBinding] = set()
-    for topic in sorted(topics):
-        for rule in write_rules(rules, topic):
-            if rule.principal == ANYONE:
-                why = f"{head}, and the rule {rule} names neither it nor the producers: a fence would stop both"
-                return FenceChosen(obstacle=why)
-            if rule.principal != mirror:
-                denied.add(denial(topic, rule.principal))
-    return FenceChosen(frozenset(denied), (mirror,))
+    denials = write_denials(topics, rules, {mirror})
+    for rule in denials.open:
+        why = f"{head}, and the rule {rule} names neither it nor the producers: a fence would stop both"
+        return FenceChosen(obstacle=why)
+    return FenceChosen(frozenset(denials.because), (mirror,))
 
 
 def group_seen(move: GroupMove, members: Sequence[MemberSeen]) -> GroupSeen:
@@ -214,6 +197,9 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
     text = f"let groups with members read the rest, at most {its.catch_up_s:g} s; set the positions of "
     text += f"{counted(len(plan.groups), 'group')} on {destination}"
     yield PlannedStep(CutoverStep.GROUPS, text, f"{resumed}; positions on {destination} stay, as sync keeps them")
+    if plan.lifts:
+        text = f"take back the deny rules that keep the copies on {destination} read-only"
+        yield PlannedStep(CutoverStep.LIFT, text, f"{resumed}; the copies are denied to others again")
     proved = f"cutover rollback while {destination} has no record of its own; after that failback"
     text = plan.hooks.get(CutoverStep.SWITCH, "no hook: you restart them")
     yield PlannedStep(CutoverStep.SWITCH, f"clients get the address of {destination}: {text}", proved)
@@ -241,6 +227,9 @@ def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
     yield from _differing("topic", *topics)
     yield from _differing("group", *kinds)
     yield from _differing("hook", plan.hooks, now.hooks)
+    if plan.lifts != now.lifts:
+        kept = ("read-only" if side.lifts else "writable" for side in sides)
+        yield Moved("copies", *kept)
     if plan.fence != now.fence:
         yield Moved("fence", *(_fence_words(side.fence) for side in sides))
 

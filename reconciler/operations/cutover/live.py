@@ -19,6 +19,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key, 
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.cutover.decide import within
 from reconciler.operations.cutover.world import StepEnd, StepNotes
+from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import FailoverRequest, due, move_of, ours, written
 from reconciler.operations.failover.steps import PAUSE_CONFIRM_S, Switch
 from reconciler.operations.failover.survey import Survey
@@ -49,6 +50,8 @@ class LiveWorld:
         self.switch = Switch(session, move, FailoverRequest(), say, say)
         self._survey = self.switch.survey
         self._flow = session.topology.flows[plan.flow]
+        topics = () if plan.whole else [topic.copy for topic in plan.topics]
+        self._copies = ReadOnlyCopies(session.topology, plan.flow, topics)
 
     # the origin
 
@@ -173,6 +176,12 @@ class LiveWorld:
         return () if self.plan.whole else {topic.copy for topic in self.plan.topics}
 
     # the destination
+
+    def lift(self) -> StepEnd:
+        return self._copies.lift()
+
+    def restore(self) -> StepEnd:
+        return self._copies.restore()
 
     def ends(self) -> Mapping[Key, int]:
         names = {name for topic in self.plan.topics for name in (topic.topic, topic.copy)}

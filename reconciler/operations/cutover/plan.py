@@ -15,7 +15,7 @@ from reconciler.backends.hooks import unlisted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.topology import Cluster, Principal, Topology
-from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, ProducerSeen, TopicSeen
+from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, ProducerSeen, TopicSeen
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
@@ -28,7 +28,6 @@ from reconciler.operations.cutover.decide import (
     group_seen,
     of_failover,
     steps_of,
-    write_rules,
 )
 from reconciler.operations.cutover.live import chosen_groups, partition_states, topic_idents
 from reconciler.operations.failover.decide import FailoverRequest, move_of
@@ -39,7 +38,8 @@ from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import make_group_selector
-from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.acls.read_only import write_rules
+from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.text import first_of
 
@@ -124,12 +124,13 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         shared,
         {name: hook.words for name, hook in topology.hooks.items()},
         speaker_of(declared, Principal.PROBE).kafka_principal if probed else "",
+        report.seen.copies.kept or bool(report.seen.copies.denied),
     )
     checks = (
         *of_failover(report.checks, some=bool(request.topics)),
         *checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
         *checks_of_fence(fence, move, rules, sorted(idents)),
-        *_denied(switch, fence),
+        *_denied(switch, plan),
         *_probe(declared, plan, rules),
         *_part(plan, move.started),
         *checks_of_names([name for name in named if name not in idents], move),
@@ -217,13 +218,7 @@ def _shared(topology: Topology, flow: str, there: set[str]) -> tuple[str, ...]:
     """Topics of the destination that other flows write."""
     target = topology.flows[flow].target
     others = [selector_of(other) for other in topology.flows.values() if other.target == target and other.name != flow]
-    written = set[str]()
-    for selector in others:
-        for name in there:
-            upstream = selector.policy.upstream_topic(name) or name
-            if selector.why_not(upstream) is None and selector.remote_name(upstream) == name:
-                written.add(name)
-    return tuple(sorted(written))
+    return tuple(sorted(name for name in there if any(is_copy(selector, name) for selector in others)))
 
 
 def _digest(topology: Topology, flow: str) -> str:
@@ -235,10 +230,14 @@ def _digest(topology: Topology, flow: str) -> str:
     raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
 
 
-def _denied(switch: Switch, fence: FenceChosen) -> tuple[FailoverCheck, ...]:
-    if not fence.rules:
-        return ()
-    return denied((StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"),), lost=False)
+def _denied(switch: Switch, plan: CutoverPlan) -> tuple[FailoverCheck, ...]:
+    needs = []
+    if plan.fence.rules:
+        needs.append(StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"))
+    if plan.lifts:
+        why = "the deny rules of copies could not be taken back"
+        needs.append(StepNeeds(switch.copies.cluster, Principal.APPLY, alters=why))
+    return denied(needs, lost=False)
 
 
 def _left_out(switch: Switch, topics: Collection[str], plan: CutoverPlan) -> Mapping[str, str]:

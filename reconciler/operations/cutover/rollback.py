@@ -76,6 +76,8 @@ class CutoverRollback:
         if self.journal.switched:
             yield RollbackStep.GROUPS, self._groups_back
         yield RollbackStep.RESUME, self._resume
+        if self.plan.lifts:
+            yield RollbackStep.RESTORE, self.world.restore
         yield RollbackStep.UNFENCE, self._unfence
 
     def _hold(self) -> StepEnd:

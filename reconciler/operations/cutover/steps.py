@@ -56,6 +56,8 @@ class CutoverRun:
         yield CutoverStep.DRAIN, self._drain
         yield CutoverStep.PAUSE, self._pause
         yield CutoverStep.GROUPS, self._set_groups
+        if self.plan.lifts:
+            yield CutoverStep.LIFT, self.world.lift
         yield CutoverStep.SWITCH, self._switch
         yield CutoverStep.CLIENTS, self._await_clients
         yield CutoverStep.TAIL, self._tail

@@ -86,6 +86,14 @@ class CutoverWorld(Protocol):
 
     # the destination
 
+    def lift(self) -> StepEnd:
+        """Clients may write the copies, which rules kept to the mirror."""
+        ...
+
+    def restore(self) -> StepEnd:
+        """Takes ``lift`` back."""
+        ...
+
     def ends(self) -> Mapping[Key, int]:
         """Of all topics there that clients of the plan's topics may write."""
         ...

@@ -1,7 +1,7 @@
 """The course of a drill: its client writes and reads, the canary fails over by the steps of a cut-over, and comes back.
 
-A drill that was killed leaves at most deny rules on its canary and a pause of it. The next one begins by taking these
-back, and lets its group begin behind everything that is there.
+A drill that was killed leaves at most deny rules on its canary, a pause of it, and a copy that others may write. The
+next one begins by taking these back, and lets its group begin behind everything that is there.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ def take_back(world: DrillWorld) -> tuple[str, ...]:
     done, _ = world.resume()
     if done:
         leftovers.append("a pause of the canary")
+    if world.restore()[0] is DONE:
+        leftovers.append("a copy of the canary that others may write")
     return tuple(leftovers)
 
 
@@ -145,6 +147,8 @@ class DrillRun:
             yield BackStep.DRAIN, self._drain_back
         yield BackStep.GROUPS, self._groups_back
         yield BackStep.RESUME, self._resume
+        if self.plan.lifts:
+            yield BackStep.RESTORE, self.world.restore
         yield BackStep.UNFENCE, self._unfence
         yield BackStep.CLIENT, self._client_back
         yield BackStep.COMPARE, self._compare

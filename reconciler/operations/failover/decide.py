@@ -99,6 +99,7 @@ def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverC
         *_flow(facts, request),
         *same_offsets_checks(facts, accept_loss=request.accept_loss),
         *_groups(facts),
+        *_copies(facts),
         *facts.hidden,
         *facts.denied,
     )
@@ -232,6 +233,19 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
         yield _warning("unsupported", f"group {group} {why}")
     if not facts.groups:
         yield _warning("groups", f"no group has offsets on topics of {move.flow}: no group is moved")
+
+
+def _copies(facts: FailoverFacts) -> Iterator[FailoverCheck]:
+    seen, there = facts.copies, facts.move.destination
+    if facts.move.way is not Way.FAILOVER:
+        return
+    if seen.obstacle and seen.kept:
+        text = f"which rules keep the copies on {there} read-only is not known: {seen.obstacle}"
+        yield _warning("read-only-unknown", text, "Let the principal apply read them first: reconciler doctor ENV")
+    if seen.kept and seen.others:
+        rules = first_of(sorted(map(str, seen.others)), _SHOWN)
+        text = f"rules on {there} that copies: read_only did not make stay, and whom they deny cannot write: {rules}"
+        yield _warning("read-only", text, "Where producers move there, take these rules away yourself")
 
 
 def unread_ends(partitions: Sequence[PartitionState]) -> str:

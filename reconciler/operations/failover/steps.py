@@ -1,4 +1,4 @@
-"""The steps that move consumer groups at a failover: fence, drain, pause, set offsets, start. Each can be repeated.
+"""The steps that move consumer groups at a failover: fence, drain, pause, set offsets, lift, start; each repeatable.
 
 Killed at any moment, run again: steps that are done are recognised.
 """
@@ -13,21 +13,13 @@ from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
 from reconciler.backends.clusters.groups import GroupPosition
 from reconciler.backends.state.ownership import FENCED, SubjectRecord
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
-from reconciler.model.acls import (
-    ANYONE,
-    WILDCARD,
-    AclBinding,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    Unsupported,
-)
+from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import JobState, LiveMirror, Made
 from reconciler.model.reports.failover import (
     ConsumerMove,
+    CopiesSeen,
     FailoverFacts,
     FailoverStep,
     FenceSeen,
@@ -38,6 +30,7 @@ from reconciler.model.reports.failover import (
     Way,
 )
 from reconciler.operations.apply.execution import Execution
+from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies
 from reconciler.operations.failover.decide import (
     FailoverRequest,
     checks_of,
@@ -57,6 +50,7 @@ from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.records.pauses import Scope
+from reconciler.resources.acls.read_only import denial
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.pause import words
@@ -82,6 +76,7 @@ class Switch:
         self._began = time.monotonic()
         self._seen_levers = Levers({}, {})
         self.fence = Fence(session.topology, move.flow)
+        self.copies = ReadOnlyCopies(session.topology, move.flow)
 
     def look(self) -> Report:
         """What would be done, and what prevents it. Raises ClusterError when the destination cannot be read."""
@@ -101,7 +96,9 @@ class Switch:
             fence = FenceSeen(obstacle=f"{made.error}. {made.todo}") if isinstance(made, Unknown) else FenceSeen(made)
 
         # Steps and rights follow from the groups as they would be with their offsets set.
-        facts = replace(self.survey.look(self._seen_levers), fence=fence)
+        away = self.move.way is Way.FAILBACK and self.survey.lost is not None
+        copies = CopiesSeen() if away else self.copies.look()
+        facts = replace(self.survey.look(self._seen_levers), fence=fence, copies=copies)
         projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
         steps = tuple(self._planned(projected))
         missing = denied(tuple(self._needs(facts, steps)), lost=self.survey.lost is not None)
@@ -138,7 +135,9 @@ class Switch:
             "drain": lambda: self._drain(facts),
             "pause": lambda: self.pause(facts),
             "offsets": lambda: self._offsets(moved),
+            **({LIFT: self.copies.lift} if self._copies_step(facts, Way.FAILOVER) else {}),
             "start": lambda: self.start(facts),
+            **({RESTORE: self.copies.restore} if self._copies_step(facts, Way.FAILBACK) else {}),
             **({"unfence": lambda: self.fence.take_back(facts)} if self._unfences(facts) else {}),
         }
         for name, act in acts.items():
@@ -185,8 +184,12 @@ class Switch:
         elif flow is not None and flow.left:
             yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_offsets_words(flow.left)}")
         yield offsets_planned(facts.groups, move.destination)
+        if lift := self._copies_step(facts, Way.FAILOVER):
+            yield lift
         if move.started:
             yield FailoverStep("start", *self._start_planned(facts, levers))
+        if restore := self._copies_step(facts, Way.FAILBACK):
+            yield restore
         if self._unfences(facts):
             rules = counted(len(facts.fence.made), "deny rule")
             yield FailoverStep(
@@ -204,6 +207,9 @@ class Switch:
         if planned & {"fence", "unfence"}:
             done = "made" if "fence" in planned else "taken back"
             alters[self.fence.cluster.name] = f"the fence could not be {done}"
+        if planned & {LIFT, RESTORE}:
+            done = "taken back" if LIFT in planned else "made again"
+            alters[self.copies.cluster.name] = f"the deny rules of copies could not be {done}"
         writes = dict[str, str]()
         if "start" in planned and self.move.started in self._seen_levers.pauses:
             writes[steering.place_of(self.session, self.move.started).name] = "the flow could not be resumed"
@@ -214,6 +220,10 @@ class Switch:
 
     def _unfences(self, facts: FailoverFacts) -> bool:
         return self.move.way is Way.FAILBACK and bool(facts.fence.made)
+
+    def _copies_step(self, facts: FailoverFacts, way: Way) -> FailoverStep | None:
+        step = LIFT if way is Way.FAILOVER else RESTORE
+        return self.copies.planned(facts.copies, step) if self.move.way is way else None
 
     def _start_planned(self, facts: FailoverFacts, levers: Levers) -> StepEnd:
         name = self.move.started
@@ -381,11 +391,6 @@ def _runs(job: LiveMirror | Unknown | None) -> bool:
 
 def _offsets_words(offsets: int | None) -> str:
     return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
-
-
-def denial(topic: str, principal: str = ANYONE) -> AclBinding:
-    where = (ResourceType.TOPIC, topic, PatternType.LITERAL)
-    return AclBinding(*where, principal, WILDCARD, Operation.WRITE, Permission.DENY)
 
 
 def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""The desired ACLs of each cluster, and why: declared, of mirror jobs, and derived from flows.
+"""The desired ACLs of each cluster, and why: declared, of mirror jobs, derived from flows, and kept for their copies.
 
 Flows derive from rules that no flow made, hop by hop, so that two flows that face each other cannot keep a rule alive
 that is written nowhere.
@@ -7,14 +7,21 @@ that is written nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import AccessRole, AclBinding, Permission, Unsupported, word
-from reconciler.model.changes import Grant
+from reconciler.model.acls import AccessRole, AclBinding, Operation, Permission, Unsupported, redundant, word
+from reconciler.model.changes import About, Grant, Ignored, Subject
 from reconciler.model.environment.topology import OURS, Flow, Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveAccess, LiveCluster, LiveState
 from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
+from reconciler.resources.acls.read_only import (
+    declared_users,
+    denial_grant,
+    is_lifted,
+    mirror_principals,
+    write_denials,
+)
 from reconciler.resources.acls.roles import (
     bindings,
     clusters_of,
@@ -25,7 +32,9 @@ from reconciler.resources.acls.roles import (
     title_of,
 )
 from reconciler.resources.flows.routes import Routing
+from reconciler.text import ANY_FOLDER, counted, first_of
 
+SHOWN = 5
 DECLARED = "declared"
 _AT_HOME = (AccessRole.MIRROR, AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY)
 """Roles of programs that speak to each cluster for themselves: no flow carries their rules along."""
@@ -35,27 +44,34 @@ Rules = dict[AclBinding, "DesiredRule"]
 
 @dataclass(frozen=True, slots=True)
 class DesiredRule:
-    """``rests_on``: the rule on a flow's source that this one follows from, as ``cluster/rule``."""
+    """``rests_on``: the rule that this one follows from, as ``cluster/rule``: on a flow's source; on the same cluster
+    where this one denies what that one allows (``copies: read_only``)."""
 
     acl: AclBinding
     grant: Grant
     rests_on: str = ""
     travels: bool = True
 
+    @property
+    def keeps_copies(self) -> bool:
+        """Rules that follow from a flow's source never are about writing."""
+        return bool(self.rests_on) and self.acl.operation is Operation.WRITE
+
 
 @dataclass(frozen=True, slots=True)
 class DesiredRules:
     """By cluster. ``absent``: rules that must not be there. ``doubtful``: why some desired rules are not known, so
-    that no rule may be taken for left over."""
+    that no rule may be taken for left over. ``open``: read-only copies that others may write all the same, and why."""
 
     rules: Mapping[str, Mapping[AclBinding, DesiredRule]]
     absent: Mapping[str, Mapping[AclBinding, Grant]]
     doubtful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    open: Mapping[str, tuple[Ignored, ...]] = field(default_factory=dict)
 
 
 def access_clusters(topology: Topology) -> frozenset[str]:
     """Clusters whose rules are read: none if access is neither declared nor derived."""
-    derives = any(flow.access.enabled for flow in topology.flows.values())
+    derives = any(flow.access.enabled or flow.copies is not None for flow in topology.flows.values())
     return frozenset(topology.clusters) if topology.access_declared or derives else frozenset()
 
 
@@ -85,8 +101,25 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
             _doubt(flows_of(rule, topology), live, doubtful)
     flows = [flow for flow in topology.flows.values() if flow.access.enabled]
     _doubt(flows, live, doubtful)
+    _doubt((flow for flow in topology.flows.values() if flow.read_only), live, doubtful)
     _derive(topology, flows, live, routing, (rules, absent))
-    return DesiredRules(rules, absent, {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why})
+    said = {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why}
+    all_rules, open_ones = DesiredRules(rules, absent, said), dict[str, tuple[Ignored, ...]]()
+    for name in topology.clusters:
+        if (known := live.known(name)) is not None:
+            denied, open_ones[name] = _read_only(topology, live, routing, known, all_rules)
+            rules[name] |= denied
+    return replace(all_rules, open=open_ones)
+
+
+def left_over(access: LiveAccess, name: str, desired: DesiredRules) -> frozenset[AclBinding]:
+    """Rules of earlier runs that nothing asks for any more; none while some desired rules are not known."""
+    if name in desired.doubtful or isinstance(access.acls, Unknown | Unsupported) or isinstance(access.owned, Unknown):
+        return frozenset()
+    rules, absent = desired.rules[name], desired.absent[name]
+    needed = frozenset(rules)
+    mine = (acl for acl in access.owned if acl in access.acls and acl not in rules and acl not in absent)
+    return frozenset(acl for acl in mine if not redundant(acl, needed))
 
 
 def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
@@ -98,7 +131,7 @@ def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]
                 why = f"cluster {side} could not be used"
             elif not cluster.sees_all:
                 why = f"not every topic of {side} is visible"
-            elif flow.access.enabled and (
+            elif (flow.access.enabled or (flow.read_only and side == flow.target)) and (
                 cluster.access is None
                 or isinstance(cluster.access.acls, Unknown)
                 or isinstance(cluster.access.owned, Unknown)
@@ -165,3 +198,50 @@ def _follows(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[Desi
             f"{word(acl.principal)}: {does} what flow {flow.name} brings", f"flow {flow.name}", str(flow.where)
         )
         yield DesiredRule(acl, grant, f"{flow.source}/{source}")
+
+
+def _read_only(
+    topology: Topology, live: LiveState, routing: Routing, cluster: LiveCluster, desired: DesiredRules
+) -> tuple[Rules, tuple[Ignored, ...]]:
+    """The denials that are not among the rules of ``desired``; what they cannot do, and what they are not to do now."""
+    name, access = cluster.name, cluster.access
+    arriving = [flow for flow in topology.flows.values() if flow.target == name]
+    kept = [flow for flow in arriving if flow.read_only]
+    if not kept or access is None or isinstance(access.acls, Unknown) or isinstance(access.owned, Unknown):
+        return {}, ()  # nothing, or in doubt
+    if isinstance(access.acls, Unsupported):
+        bare = f"{access.acls.why}, so nothing keeps other writers off its copies"
+        return {}, tuple(_open(flow, "no-authorizer", bare) for flow in kept)
+    rules, absent, gone = desired.rules[name], desired.absent[name], left_over(access, name, desired)
+    standing = [*rules, *(acl for acl in access.acls if acl not in gone and acl not in absent)]
+    spared, users = mirror_principals(topology, name), declared_users(topology, name)
+
+    # What clients write since a failover or cut-over of any flow is no copy, whichever flow brought it.
+    said: list[Ignored] = []
+    written: set[str] = set()
+    topics: dict[str, frozenset[str]] = {}
+    for flow in arriving:
+        topics[flow.name] = frozenset(carriage_of(flow, routing.routes, live).topics.values())
+        lifted = {topic for topic in topics[flow.name] if is_lifted(access.lifted, flow, topic)}
+        written |= lifted
+        if lifted and flow.read_only:
+            text = f"{counted(len(lifted), 'remote topic')} may be written by others since a failover or cut-over of it"
+            back = f"reconciler failback {ANY_FOLDER} {flow.name} denies that again"
+            said.append(_open(flow, "copies-lifted", f"{text}; {back}"))
+
+    denied: Rules = {}
+    for flow in kept:
+        denials = write_denials(topics[flow.name] - written, standing, spared, users)
+        for acl, rule in denials.because.items():
+            if acl not in absent and acl not in rules:
+                grant = denial_grant(flow, acl.principal)
+                denied.setdefault(acl, DesiredRule(acl, grant, f"{name}/{rule}", travels=False))
+        for rule, names in denials.open.items():
+            who = "anyone but declared users" if users else "anyone"
+            text = f"{who} may write {first_of(names, SHOWN)}, since '{rule}' names no principal, and to deny everyone"
+            said.append(_open(flow, "copies-open", f"{text} would stop the mirror, too: name the writers in that rule"))
+    return denied, tuple(said)
+
+
+def _open(flow: Flow, rule: str, text: str) -> Ignored:
+    return Ignored(Subject(About.ACLS, flow.target), rule, f"flow {flow.name}, copies: read_only: {text}")

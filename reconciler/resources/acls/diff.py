@@ -27,7 +27,8 @@ from reconciler.model.environment.topology import ShrinkLimit, Topology
 from reconciler.model.live import LiveAccess, LiveState, Made
 from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
-from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules
+from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules, left_over
+from reconciler.resources.acls.read_only import denial
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.shrink_limit import too_many_rules
 from reconciler.text import counted, grouped, nearest
@@ -76,7 +77,8 @@ def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: 
     titles = tuple(dict.fromkeys(desired.grant.title for desired in rules.values()))
     if isinstance(acls, Unsupported):
         text = f"{acls.why}, so nothing can be allowed or denied; left out: {'; '.join(titles)}"
-        return Findings(ignored=(Ignored(Subject(About.ACLS, name), "no-authorizer", text),)) if titles else Findings()
+        bare = (Ignored(Subject(About.ACLS, name), "no-authorizer", text),) if titles else ()
+        return Findings(ignored=(*bare, *rules_of_cluster.open.get(name, ())))
     if isinstance(acls, Unknown):
         if rules or absent or name in rules_of_cluster.doubtful:
             todo = acls.todo or f"Let the principals of {name} describe the cluster."
@@ -109,9 +111,10 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     unmanaged = (acl for acl in kept - rules.keys() - owned.keys() if not redundant(acl, needed))
     strangers = sorted(unmanaged, key=lambda acl: (acl.principal, acl))
     adopted = tuple(
-        AdoptedAcl(name, acl, desired.grant.title)
+        AdoptedAcl(name, acl, desired.grant.title, desired.grant.maker)
         for acl, desired in sorted(rules.items())
-        if acl in kept and acl not in owned and acl not in access.pending and desired.grant.maker == DECLARED
+        if acl in kept and acl not in owned and acl not in access.pending
+        if desired.grant.maker == DECLARED or desired.keeps_copies
     )
     unknown: tuple[Unknown, ...] = ()
     if isinstance(access.owned, Unknown):
@@ -123,13 +126,17 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     taken_over = (
         f"{rules_adopted}: apply records as ours what it finds declared, and deletes it once it leaves the files"
     )
+    notes = [taken_over] if adopted and not unknown else []
+    if any(rules[change.acl].keeps_copies for change in creates):
+        text = f"copies on {name} become read-only for principals that rules bind: brokers report neither super users,"
+        notes.append(f"{text} who may write all the same, nor allow.everyone.if.no.acl.found")
     return Findings(
         changes=(*creates, *(deleted[acl] for acl in sorted(deleted))),
         unknown=unknown,
-        ignored=tuple(_left_alone(name, access, acls, owned, rules_of_cluster)),
+        ignored=(*_left_alone(name, access, acls, owned, rules_of_cluster), *rules_of_cluster.open.get(name, ())),
         unmanaged_acls=tuple(UnmanagedAcl(name, acl) for acl in strangers),
         adopted_acls=() if unknown else adopted,
-        notes=() if unknown or not adopted else (taken_over,),
+        notes=tuple(notes),
         settled=tuple(settled),
     )
 
@@ -147,16 +154,17 @@ def _deletions(
 ) -> Iterator[tuple[AclBinding, DeleteAcl]]:
     """A rule that comes twice is deleted for the later reason."""
     rules, absent = rules_of_cluster.rules[name], rules_of_cluster.absent[name]
-    needed = frozenset(rules)
     for acl, grant in absent.items():
         if acl in acls:
             yield acl, DeleteAcl(name, acl, grant, Reason(Why.DECLARED_ABSENT, f"declared absent in {grant.where}"))
-    # While some desired rules are not known, no rule may be taken for left over.
-    for acl, record in owned.items() if name not in rules_of_cluster.doubtful else ():
-        if acl in acls and acl not in rules and acl not in absent and not redundant(acl, needed):
+    left = left_over(access, name, rules_of_cluster)
+    for acl, record in owned.items():
+        if acl in left:
             code, text = Why.SOURCE_RULE_GONE, f"made for {record.maker}, whose source has no such rule any more"
             if record.maker == DECLARED:
                 code, text = Why.DECLARED_NO_LONGER, "made or taken over by an earlier run, declared no longer"
+            elif acl == denial(acl.name, acl.principal):
+                text = f"made for {record.maker}, which keeps this writer off its copies no longer"
             yield acl, DeleteAcl(name, acl, Grant(record.title, record.maker), Reason(code, text))
     # Rules that an earlier run deleted, and that no probe has confirmed since.
     for acl, before in access.pending.items():

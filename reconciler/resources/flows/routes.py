@@ -88,6 +88,12 @@ def selector_of(flow: Flow) -> TopicSelector:
         ) from error
 
 
+def is_copy(selector: TopicSelector, name: str) -> bool:
+    """Whether ``name`` on a flow's target is what the flow makes of a topic of its source, if that has it."""
+    upstream = selector.policy.upstream_topic(name) or name
+    return selector.why_not(upstream) is None and selector.remote_name(upstream) == name
+
+
 def find_routes(topology: Topology, live: LiveState) -> Routing:
     """Flows whose source or target is not known take no part."""
     flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]

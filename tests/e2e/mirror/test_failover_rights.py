@@ -21,9 +21,9 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.operations.failover.steps import denial
 from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC
+from reconciler.resources.acls.read_only import denial
 from tests.support.access.role_users import (
     PASSWORD,
     WHOLE,

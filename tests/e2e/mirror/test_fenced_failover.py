@@ -17,8 +17,8 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Principal
-from reconciler.operations.failover.steps import denial
 from reconciler.replication.names import STATUS_TOPIC
+from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
 from tests.support.clusters import CreateTopic, real_cluster

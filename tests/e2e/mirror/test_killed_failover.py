@@ -27,10 +27,10 @@ from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import LiveAccess
 from reconciler.model.reports.failover import Key
-from reconciler.operations.failover.steps import denial
 from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.records.pauses import Scope
+from reconciler.resources.acls.read_only import denial
 from tests.support.clusters import real_cluster
 from tests.support.commands import Ended, two_clusters
 from tests.support.jobs.status_records import FLOW, record

@@ -103,7 +103,8 @@ def troubled() -> Plan:
 
 
 def access() -> Plan:
-    """Roles, exact rules, a flow that carries rules along, rules left over, removed outside and of strangers."""
+    """Roles, exact rules, a flow that carries rules along and keeps its copies read-only, rules left over, removed
+    outside and of strangers."""
     seen = world()
     before = loaded(ACCESS.replace("names: [orders]", "names: [orders, pay]"))
     for name, text in (("east", "allow User:audit read topic *"), ("east", "deny User:audit read topic pay.keys")):
@@ -113,6 +114,7 @@ def access() -> Plan:
     seen.clusters["west"].acls |= rules(
         *(f"allow User:legacy read topic old-{number}" for number in range(9)), "allow User:ops describe topic *"
     )
+    seen.clusters["west"].acls |= rules("allow User:writer write topic east.*", "allow User:* write topic east.pay.*")
     seen.clusters["east"].acls |= rules("allow User:billing read topic orders", "allow User:late read topic orders")
     return seen.plan(loaded(ACCESS.replace("groups: [billing]", "groups: [billing, {prefix: test-}]")))
 
@@ -129,7 +131,8 @@ topics:
   orders: {clusters: [east], partitions: 1}
   pay.keys: {clusters: [east], partitions: 1}
 flows:
-  east-to-west: {source: east, target: west, topics: [orders, pay.*], replication_factor: 1, access: {sync: true}}
+  east-to-west: {source: east, target: west, topics: [orders, pay.*], replication_factor: 1, access: {sync: true},
+    copies: read_only}
 access:
   - {role: producer, principal: "User:orders-app", clusters: [east], topics: [orders], transactional_ids: [orders]}
   - {role: consumer, principal: "User:billing", clusters: [east], topics: [orders], groups: [billing]}

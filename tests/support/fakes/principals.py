@@ -8,7 +8,7 @@ from dataclasses import replace
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.changes import AclChange, AlterQuota, AlterUser, CreateAcl, DeleteUser, UserChange
-from reconciler.model.live import Before, Broker, LiveAccess, LiveUsers, Made
+from reconciler.model.live import Before, Broker, LiftedCopies, LiveAccess, LiveUsers, Made
 from reconciler.model.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
 from reconciler.model.users import Mechanism, UserRecord
 
@@ -39,6 +39,7 @@ class HeldPrincipals:
         """No rule, no quota, no user."""
         self.acls: set[AclBinding] = set()
         self.owned: dict[AclBinding, Made] = {}
+        self.lifted: dict[LiftedCopies, tuple[str, ...]] = {}
         self.pending: dict[AclBinding, Before] = {}
         self.altering = True
         self._late: tuple[int, int, frozenset[AclBinding]] = (0, 0, frozenset())
@@ -60,7 +61,8 @@ class HeldPrincipals:
     def read_access(self) -> LiveAccess:
         self.call()
         owned = self.record_unreadable or dict(self.owned)
-        return LiveAccess(self.access_unreadable or frozenset(self.acls), owned, pending=dict(self.pending))
+        acls = self.access_unreadable or frozenset(self.acls)
+        return LiveAccess(acls, owned, pending=dict(self.pending), lifted=dict(self.lifted))
 
     def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
         self.call()

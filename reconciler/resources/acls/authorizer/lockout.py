@@ -103,7 +103,7 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
         if kind is Principal.MIRROR and not flows:
             continue
         topics, ids = _known(kind, topology, cluster, routes)
-        for name, mine in (_names_of(kind, topology, cluster) or {"": flows}).items():
+        for name, mine in (names_of(kind, topology, cluster) or {"": flows}).items():
             rights = (replace(acl, principal=name) for acl in _needed(kind, topology, mine, routes, cluster))
             yield Needs(kind, name, tuple(rights), topics, ids)
 
@@ -129,7 +129,7 @@ def _proof(out: LockedOut) -> str:
     return f"{out.request.operation} on {where}: {because}"
 
 
-def _names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:
+def names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:
     """Name -> flows it carries. As the client settings log in; where they name none, as entries of its role say."""
     flows = _carried(topology, cluster)
     client = topology.clusters[cluster].client_for(kind)

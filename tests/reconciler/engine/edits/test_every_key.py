@@ -126,7 +126,7 @@ def _of_flows() -> Iterator[tuple[str, Key]]:
         "offsets": Key("same", "translated", same), "filler_limit": Key(10, 20, same),
         "objectives": Key({"rto": "5m"}, {"rto": "6m"}), "objectives.rto": Key("5m", "6m"),
         "objectives.rpo": Key("5s", "6s"), "objectives.drill_every": Key("5d", "6d"),
-        "labels": Key({"a": "b"}, {"a": "c"}),
+        "copies": Key("read_only", "writable"), "labels": Key({"a": "b"}, {"a": "c"}),
     }  # fmt: skip
     return ((f"{above}.{name}", key) for name, key in values.items())
 

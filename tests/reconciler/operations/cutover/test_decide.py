@@ -45,7 +45,6 @@ from reconciler.operations.cutover.plan_file import digest, dumps, loads
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.steps import fresh_journal
 from reconciler.operations.failover.decide import move_of
-from reconciler.operations.failover.steps import denial
 from reconciler.render.cutover import (
     plan_html,
     plan_markdown,
@@ -55,6 +54,7 @@ from reconciler.render.cutover import (
     report_markdown,
     report_text,
 )
+from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rules
 from tests.support.builders import flow, topology
 

@@ -39,7 +39,7 @@ from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.decide import due, written
-from reconciler.operations.failover.steps import denial
+from reconciler.resources.acls.read_only import denial
 
 ORDERS: Key = ("orders", 0)
 COPY: Key = ("east.orders", 0)
@@ -74,6 +74,7 @@ class Clusters:
     copied: int = 10
     there: list[int] = field(default_factory=list)
     rules_made: set[AclBinding] = field(default_factory=set)
+    read_only: bool = True
     paused: bool = False
     back_runs: bool = False
     at_origin: int = 4
@@ -113,6 +114,7 @@ class Clusters:
         if not self.paused:
             self.copied = min(len(self.log), self.copied + 8)
         if gone:
+            assert not self.read_only, "producers that come find the copies writable"
             self._join()
             self.there.append(1000 + len(self.there))
             assert self.at_destination is not None
@@ -244,6 +246,18 @@ class Clusters:
         count = self.copied + len(self.there) - since[COPY]
         return {COPY: count} if count else {}
 
+    def lift(self) -> StepEnd:
+        return self._copies(read_only=False)
+
+    def restore(self) -> StepEnd:
+        return self._copies(read_only=True)
+
+    def _copies(self, *, read_only: bool) -> StepEnd:
+        self._call()
+        changed, self.read_only = self.read_only is not read_only, read_only
+        self._call()
+        return (StepResult.DONE if changed else StepResult.ALREADY), ""
+
     def members(self) -> Mapping[str, int]:
         self._call()
         return {"billing": int(self.joined)}
@@ -273,7 +287,7 @@ def plan(**changes: object) -> CutoverPlan:
     group = GroupSeen("billing", "classic", (MemberSeen("app", "/10.0.0.1"),), 1, 0, 0, True, 0)
     made = CutoverPlan(
         "prod", "east-to-west", "east", "west", "", "", CutoverSettings(2.0, 20.0, 20.0, 30.0), 0, {}, "flow",
-        (topic,), (group,), {}, FenceChosen(frozenset({denial("orders")})), "west-to-east", (), (), 6.0,
+        (topic,), (group,), {}, FenceChosen(frozenset({denial("orders")})), "west-to-east", (), (), 6.0, lifts=True,
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -356,6 +370,7 @@ def test_a_rollback_takes_all_of_it_back_or_tells_why_not(kill: int, again: int,
         return
     assert not clusters.rules_made
     assert not clusters.paused
+    assert clusters.read_only
     assert not clusters.back_runs
     clusters.switched = False
     read_to_the_end(clusters)

@@ -31,7 +31,7 @@ from reconciler.operations.cutover.decide import topic_words
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.drill.steps import DrillCourse, DrillRun, take_back
 from reconciler.operations.failover.decide import due, written
-from reconciler.operations.failover.steps import denial
+from reconciler.resources.acls.read_only import denial
 
 CANARY, COPY, RETURNED = "drill.e2w", "east.drill.e2w", "west.drill.e2w"
 TWO_WAY = DrillPlaces(CANARY, COPY, CANARY, RETURNED, "w2e")
@@ -52,6 +52,7 @@ class Clusters:
     logs: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     positions: dict[tuple[str, str], int] = field(default_factory=dict)
     rules: set[AclBinding] = field(default_factory=set)
+    read_only: bool = True
     paused: bool = False
     copies: int = 100
     clock: float = 0.0
@@ -245,6 +246,18 @@ class World:
                 self._call()
         return tuple(written(move, {}) for move in groups)
 
+    def lift(self) -> StepEnd:
+        return self._keep_copies(read_only=False)
+
+    def restore(self) -> StepEnd:
+        return self._keep_copies(read_only=True)
+
+    def _keep_copies(self, *, read_only: bool) -> StepEnd:
+        self._call()
+        changed, self.clusters.read_only = self.clusters.read_only is not read_only, read_only
+        self._call()
+        return (StepResult.DONE if changed else StepResult.ALREADY), ""
+
     def ends(self) -> Mapping[Key, int]:
         self._call()
         return {(COPY, 0): len(self._log(("west", COPY)))}
@@ -276,7 +289,7 @@ def plan(fence: bool = True) -> CutoverPlan:
     chosen = FenceChosen(frozenset({denial(CANARY)})) if fence else FenceChosen(obstacle="no authorizer")
     return CutoverPlan(
         "prod", "e2w", "east", "west", CANARY, CANARY, CutoverSettings(2.0, 20.0, 0.0, 0.0), 0, {}, "flow",
-        (topic,), (), {}, chosen, "", (), (), 6.0,
+        (topic,), (), {}, chosen, "", (), (), 6.0, lifts=True,
     )  # fmt: skip
 
 
@@ -294,13 +307,13 @@ def test_each_record_is_read_once_and_the_canary_is_as_it_was(places: DrillPlace
         assert course.failure == ""
         assert course.records.proved, course.records
         assert course.records.strange == 0
-        assert (clusters.paused, clusters.rules) == (False, set())
+        assert (clusters.paused, clusters.rules, clusters.read_only) == (False, set(), True)
         assert course.recovery_s is not None
         assert course.recovery_s >= 2.0, "the fence is held for that long"
         assert course.back_s is not None
         assert all(each.exact and (each.again, each.missed) == (0, 0) for each in course.positions)
         assert [step.name for step in course.steps] == [
-            "fence", "verify-fence", "drain", "pause", "groups", "switch", "tail",
+            "fence", "verify-fence", "drain", "pause", "groups", "lift", "switch", "tail",
         ]  # fmt: skip
 
 
@@ -322,7 +335,7 @@ def test_a_drill_that_was_killed_at_any_call_is_taken_back_by_the_next(places: D
         clusters.kill_at = -1
         course = drill(clusters, places)
         assert (course.failure, course.records.proved, course.records.strange) == ("", True, 0), at
-        assert (clusters.paused, clusters.rules) == (False, set()), at
+        assert (clusters.paused, clusters.rules, clusters.read_only) == (False, set(), True), at
     assert killed > 100, "a drill takes as many calls, each of which was the last"
 
 
@@ -343,7 +356,7 @@ def test_a_killed_drill_is_taken_back_by_the_next(kill: int, again: int, copies:
     assert course.failure == ""
     assert course.records.proved, course.records
     assert course.records.strange == 0, "the group begins behind what was left"
-    assert (clusters.paused, clusters.rules) == (False, set())
+    assert (clusters.paused, clusters.rules, clusters.read_only) == (False, set(), True)
 
 
 @given(at=st.integers(1, 120), long=st.integers(1, 6))
@@ -356,7 +369,7 @@ def test_a_drill_that_fails_comes_back_or_says_what_is_left(at: int, long: int) 
         assert course.records.proved
     else:
         assert "east does not answer" in course.failure
-    assert course.left or (clusters.paused, clusters.rules) == (False, set())
+    assert course.left or (clusters.paused, clusters.rules, clusters.read_only) == (False, set(), True)
 
 
 def test_a_record_that_is_lost_and_one_that_is_read_twice_are_found() -> None:
@@ -390,4 +403,4 @@ def test_a_failover_that_ends_early_is_taken_back() -> None:
     course = DrillRun(world, world.plan, 1.0, lambda: 1).run()
     assert "the failover ended at step pause" in course.failure
     assert course.steps[-1].result is StepResult.FAILED
-    assert (clusters.paused, clusters.rules) == (False, set())
+    assert (clusters.paused, clusters.rules, clusters.read_only) == (False, set(), True)

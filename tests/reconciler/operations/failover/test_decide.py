@@ -18,6 +18,7 @@ from reconciler.backends.clusters.groups import GroupPosition, GroupsSeen, Parti
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Carry, OffsetsKept, Topology
 from reconciler.model.reports.failover import (
+    CopiesSeen,
     DrainedFlow,
     FailoverFacts,
     FailoverStep,
@@ -35,6 +36,7 @@ from reconciler.model.reports.failover import (
     Way,
 )
 from reconciler.model.schemas import schema as schema_of
+from reconciler.operations.cutover.decide import of_failover
 from reconciler.operations.failover.decide import (
     FailoverRequest,
     checks_of,
@@ -57,6 +59,7 @@ from reconciler.replication.handover import Naming
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.parting import WholeRecord
 from reconciler.replication.offsets.position_metadata import PositionMark
+from reconciler.resources.acls.read_only import denial
 from tests.support.builders import flow, topology
 
 THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")
@@ -165,6 +168,17 @@ def test_a_fence_that_cannot_be_stops_only_who_asked_for_it() -> None:
     assert levels(cannot, FailoverRequest(fence=True))["fence"] is Level.STOPS
     assert levels(cannot)["fence"] is Level.WARNS
     assert "fence" not in levels(seen())
+
+
+def test_rules_that_a_failover_cannot_lift_are_told() -> None:
+    mine = denial("east.orders", "User:app")
+    assert not {"read-only", "read-only-unknown"} & levels(seen(copies=CopiesSeen(True, frozenset({mine})))).keys()
+    others = seen(copies=CopiesSeen(True, others=frozenset({mine})))
+    assert levels(others)["read-only"] is Level.WARNS
+    unknown = seen(copies=CopiesSeen(True, obstacle="may not read them"))
+    assert levels(unknown)["read-only-unknown"] is Level.WARNS
+    stops = [check for check in of_failover(checks_of(unknown, FailoverRequest()), some=False) if check.todo]
+    assert [(check.code, check.level) for check in stops] == [("read-only-unknown", Level.STOPS)]
 
 
 def test_a_rule_for_everyone_is_not_made_where_a_mirror_writes() -> None:
